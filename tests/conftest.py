@@ -11,9 +11,9 @@ import pytest
 
 from stackyard.errors import MissingError
 
-XDG = ("XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME")
+XDG = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME")
 
-pytest_plugins = ["support.realness", "support.slurmfixtures", "support.accounts"]
+pytest_plugins = ["support.realness", "support.foreign", "support.slurmfixtures", "support.accounts"]
 
 
 def pytest_configure() -> None:
@@ -27,6 +27,14 @@ def pytest_configure() -> None:
         real = Path(subprocess.run(argv, check=True, text=True, stdout=subprocess.PIPE).stdout.strip())
         if real.parent != Path(shim).parent:
             os.environ["PATH"] = f"{real.parent}:{os.environ['PATH']}"
+
+
+FIRST = ("test_horovod_long.py", "test_year.py", "test_example_lumi_recipes.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take the longest: no worker is left alone with one at the end, or waits for Horovod."""
+    items.sort(key=lambda item: item.path.name not in FIRST)
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,10 @@ import dataclasses
 import pickle
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import field
+from types import FrameType
+from typing import Any, ClassVar
 
 import pytest
 
@@ -80,6 +83,136 @@ def test_is_as_the_one_of_the_standard_library() -> None:
         Named()  # type: ignore[call-arg]
     with pytest.raises(AssertionError):
         Named(-1)
+
+
+class Shapes:
+    """Classes that use what a dataclass offers; `made` applies a decorator to each."""
+
+    class Plain:
+        x: int
+        y: str = "y"
+        many: list[int] = field(default_factory=list)
+        fixed: int = field(default=4, init=False)
+        own: list[int] = field(default_factory=list, init=False, repr=False)
+        hidden: int = field(default=0, compare=False)
+
+    class Words:
+        shared: ClassVar[int] = 1
+        x: int = 0
+        word: int = field(default=2, kw_only=True)
+
+    class Given:
+        x: int
+        given: dataclasses.InitVar[int] = 3
+
+        def __post_init__(self, given: int) -> None:
+            object.__setattr__(self, "x", self.x + given)
+
+    class Equal:  # noqa: PLW1641 - as many have it
+        x: int
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    class Empty:
+        pass
+
+
+def _outcome(use: Callable[[], object]) -> object:
+    try:
+        return use()
+    except Exception as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("name", ["Plain", "Words", "Given", "Equal", "Empty"])
+@pytest.mark.parametrize("first", range(9))
+def test_each_first_use_gives_what_the_standard_library_gives(name: str, frozen: bool, first: int) -> None:
+    """Whatever is used first: each class is made anew for each first use, and all of it is used then."""
+
+    def uses(decorator: Any) -> list[Callable[[], object]]:
+        shape = vars(Shapes)[name]
+        body = {k: copy.copy(v) for k, v in vars(shape).items() if k not in ("__dict__", "__weakref__")}
+        cls = decorator(frozen=frozen)(type(name, (), body))
+
+        def changed() -> object:
+            one = cls(1)
+            one.x = 5
+            return repr(one)
+
+        def dropped() -> object:
+            one = cls(1)
+            del one.x
+            return repr(one)
+
+        return [
+            lambda: repr(cls(1)), lambda: (cls(1) == cls(1), cls(1) == cls(2), cls(1) == 1), lambda: hash(cls(1)),
+            lambda: cls(1, "z", [1], 7), changed, dropped, lambda: [f.name for f in dataclasses.fields(cls)],
+            lambda: cls.__match_args__, lambda: repr(cls(1, word=3)),
+        ]  # fmt: skip
+
+    ours, theirs = uses(dataclass), uses(dataclasses.dataclass)
+    for number in (first, *range(len(ours))):
+        mine, wanted = _outcome(ours[number]), _outcome(theirs[number])
+        assert (repr(mine), type(mine).__name__) == (repr(wanted), type(wanted).__name__), number
+
+
+def test_what_extends_a_frozen_one_without_a_decorator_has_attributes_of_its_own() -> None:
+    class Wider(_fresh()):  # type: ignore[misc]
+        pass
+
+    one = Wider(2)
+    one.more = 3
+    assert (one.x, one.more) == (2, 3)
+    del one.more
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one.x = 3
+
+
+_UNHEARD = ("__get__", "method", "__set_name__")
+"""No signal is heard where `with` gives its lock back; of the last one Python 3.11 makes a RuntimeError."""
+
+
+def _interrupted(line: int, use: Callable[[], object]) -> bool:
+    """Whether Ctrl-C at this line of what a use does, from 0, came before its end."""
+    left = [line]
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        left[0] -= event == "line" and frame.f_code.co_name not in _UNHEARD
+        if left[0] < 0:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        use()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_an_interrupt_reaches_the_caller_and_the_next_use_works(frozen: bool) -> None:
+    def made() -> Any:
+        @dataclass(frozen=frozen)
+        class One:
+            x: int
+            more: list[int] = field(default_factory=list, compare=False)
+
+        return One
+
+    for line in range(0, 4000, 7):
+        cls = made()
+        was = _interrupted(line, lambda cls=cls: (cls(1) == cls(2), repr(cls(1)), frozen and hash(cls(1))))  # type: ignore[misc]
+        assert cls(1) == cls(1) != cls(2) and cls(1).more == [] and "One(x=1, more=[])" in repr(cls(1)), line
+        assert not frozen or hash(cls(1)) == hash(cls(1)), line
+        if not was:
+            break
+    assert 100 < line < 3990
 
 
 def test_threads_that_use_it_first_at_the_same_time() -> None:

@@ -16,8 +16,9 @@ for name in names:
             raise
 print(len(names), "modules")
 """
-TESTS = "tests/spec tests/yard tests/build/test_build_wheels.py"
+TESTS = "tests/test_late.py tests/spec tests/yard tests/build/test_build_wheels.py"
 CHOSEN = "not build_wheels or archives"
+PLUGINS = "pytest pytest-rerunfailures pytest-timeout"
 UNTIL_S = 900
 
 
@@ -29,6 +30,6 @@ def check_python(system: System) -> str:
     (system.root / "tmp/sdist/requirements.txt").write_text("docopt==0.6.2\n")  # an sdist is all there is
     system.succeeds(".venv/bin/stackyard --yard /tmp/yard deploy /tmp/sdist/requirements.txt")
     system.succeeds(".venv/bin/stackyard --yard /tmp/yard run sdist -- python -c 'import docopt'")
-    system.succeeds(".venv/bin/python -m pip install --quiet pytest hypothesis filelock", timeout_s=UNTIL_S)
+    system.succeeds(f".venv/bin/python -m pip install --quiet {PLUGINS} hypothesis filelock", timeout_s=UNTIL_S)
     system.succeeds(f".venv/bin/python -m pytest -q {TESTS} -k '{CHOSEN}'", timeout_s=UNTIL_S)
     return system.succeeds(".venv/bin/python -c 'import platform; print(platform.python_version())'").strip()

@@ -18,7 +18,8 @@ from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant,
 from stackyard.progress import Silent
 from stackyard.spec.models import Site, Variant
 from stackyard.yard import revisions
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord
 
 PYTHON = Path(sys.executable).resolve()
@@ -114,9 +115,11 @@ def build(
     site: Site | None = None,
     folder: str = "1.0-py311-1",
     progress: Silent | None = None,
+    rebuild: bool = False,
 ) -> BuildRecord:
     variant = variant or Variant(stack="demo", version="1.0", name="py311")
     paths = RevisionPaths(yard.root / "stacks" / "demo" / folder)
-    record = builder.build(variant, lock, site or Site(), yard, paths, f"demo/{folder}", 1, progress or Silent())
+    module, progress = f"demo/{folder}", progress or Silent()
+    record = builder.build(variant, lock, site or Site(), yard, paths, module, 1, progress, rebuild=rebuild)
     revisions.mark(record)
     return record

@@ -19,7 +19,8 @@ from stackyard.host.hashing import sha256_file
 from stackyard.lock.model import PipPackage
 from stackyard.progress import Silent
 from stackyard.spec.models import Site, Variant
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import Policy, applied
 
 

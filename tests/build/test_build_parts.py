@@ -42,7 +42,7 @@ from stackyard.spec.models import (  # fmt: skip
     Variant,
 )
 from stackyard.yard import contents, disk
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
 PLAIN = Variant(stack="demo", version="1.0", name="py311")
@@ -420,9 +420,9 @@ def test_a_full_disk_is_said_in_one_sentence(tmp_path: Path) -> None:
 def test_a_download_to_a_full_disk_is_not_taken_for_a_bad_source(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(b"x" * 100_000)
     with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(OSError, match="No space left"):
-        fetch._copy((tmp_path / "source").as_uri(), full)
+        fetch.copy_from((tmp_path / "source").as_uri(), full)
     with pytest.raises(StackyardError, match="cannot read"):
-        fetch._copy((tmp_path / "nothing").as_uri(), io.BytesIO())
+        fetch.copy_from((tmp_path / "nothing").as_uri(), io.BytesIO())
 
 
 def test_uvs_note_of_the_time_is_removed(tmp_path: Path) -> None:

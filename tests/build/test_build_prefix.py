@@ -22,7 +22,8 @@ from stackyard.spec.models import Check, Environment, Permissions, Site, Variant
 from stackyard.yard import revisions
 from stackyard.yard.audit import audit
 from stackyard.yard.caches import KINDS
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, read_record
 from support.channel import Link, Package, make_channel
 

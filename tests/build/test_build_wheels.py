@@ -23,7 +23,8 @@ from stackyard.lock.model import LockedVariant, PipPackage
 from stackyard.lock.snapshot import sha256_tree
 from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, Variant
 from stackyard.yard.audit import audit
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 
 pytestmark = pytest.mark.skipif(command.which("cc") is None, reason="there is no C compiler on this machine")
@@ -320,6 +321,13 @@ def test_a_damaged_cached_wheel_is_compiled_again(yard: Yard, with_setuptools: l
     assert audit(yard) == [f"{wheel} has changed"]
     record = build(yard, lock, variant(), folder="two")
     assert compilations(record.path) == 1 and audit(yard) == []
+
+
+def test_a_rebuild_compiles_what_the_cache_has(yard: Yard, with_setuptools: list[PipPackage]) -> None:
+    lock = locked(pip=with_setuptools)
+    assert compilations(build(yard, lock, variant(), folder="one").path) == 1
+    assert compilations(build(yard, lock, variant(), folder="two").path) == 0
+    assert compilations(build(yard, lock, variant(), folder="three", rebuild=True).path) == 1 and audit(yard) == []
 
 
 def test_variables_of_the_callers_shell_do_not_reach_the_build(

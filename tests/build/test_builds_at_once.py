@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,16 +16,17 @@ from typing import Any
 import pytest
 from buildbed import build
 
-from stackyard.build import adopt, builder, bytecode, conda, pip, unpack, uvcache, wheels
+from stackyard.build import adopt, builder, bytecode, conda, fetch, pip, unpack, uvcache, wheels
 from stackyard.build.job import Job
 from stackyard.build.pyfiles import Unit
 from stackyard.host.hashing import sha256_file
-from stackyard.lock.model import LockedVariant, PipPackage
+from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.progress import Silent
 from stackyard.spec.models import Site, Variant
 from stackyard.yard import lease
 from stackyard.yard.caches import CONDA
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 
 
 @pytest.fixture
@@ -80,6 +82,27 @@ def test_a_package_that_another_build_unpacked_first_stays(
     monkeypatch.setattr(unpack.atomic, "fault_point", other)
     asyncio.run(unpack.unpack(first, small.conda, None))  # type: ignore[arg-type]
     assert list(place.iterdir()) == [] and sorted(os.listdir(place.parent)) == ["tool-1.0-0", "tool-1.0-0.lock"]
+
+
+def test_a_build_that_fails_waits_for_no_other(
+    job: Callable[[], Job], small: LockedVariant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two whose disk is full would wait for each other's packages for ever."""
+    import asyncio
+
+    first = job()
+    mine, theirs = small.conda[0], replace(small.conda[0], name="other")
+    others = fetch.fetching(first.yard, theirs.stem)
+
+    async def fails(_: object, package: CondaPackage, __: object) -> None:
+        assert package is mine
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(unpack, "_unpack", fails)
+    with others, pytest.raises(OSError, match="No space left"):
+        asyncio.run(unpack.unpack(first, [theirs, mine], None))  # type: ignore[arg-type]
+    with fetch.fetching(first.yard, mine.stem):
+        pass  # it was given back
 
 
 def test_a_wheel_that_another_build_took_first(job: Callable[[], Job], monkeypatch: pytest.MonkeyPatch) -> None:

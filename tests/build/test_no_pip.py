@@ -35,8 +35,11 @@ def test_what_stands_for_pip_says_what_works(record: BuildRecord, tmp_path: Path
         assert done.stderr.startswith("pip: the module demo/1.0-py311-1 never changes")
         assert "already satisfied" not in done.stderr
     package = wheel(tmp_path / "wheels", "extra", {"extra.py": b"import idna\n"})
-    steps = [line.strip() for line in done.stderr.splitlines() if line.startswith("    ")][:-1]
+    steps = [line.strip() for line in done.stderr.splitlines() if line.startswith("    ")][1:]
+    assert "stackyard extend --base demo/1.0-py311-1 --name mine --pip NAME" in done.stderr
     assert steps[-1] == "pip install NAME"
+    mark = next(Path(record.prefix).glob("lib/python*/EXTERNALLY-MANAGED")).read_text()
+    assert "stackyard extend --base demo/1.0-py311-1 --name mine --pip PACKAGE" in mark, "what a pip of one's own says"
     steps[-1] = f"pip install -q --no-index {package.url}"
     code = "import extra, pip, sys; print(extra.idna.__file__, pip.__file__, sys.prefix)"
     own = typed(record, " && ".join([*steps, f"python -c {shlex.quote(code)}"]), tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 from buildbed import build, conda_packages, locked, sdist, wheel
 
+from stackyard.build import unpack
 from stackyard.errors import StackyardError
 from stackyard.lock.model import CondaPackage
 from stackyard.yard.layout import Yard
@@ -52,6 +55,19 @@ def test_a_wheel_that_is_not_the_locked_one(tmp_path: Path, yard: Yard) -> None:
     source = sdist(tmp_path, {"pyproject.toml": pyproject, "tool.py": ""}, "tool", "1.17")
     with pytest.raises(StackyardError, match=r"it is tool 1\.16, the lock says tool 1\.17"):
         build(yard, locked(pip=[source]))
+
+
+def test_a_note_that_cannot_be_written_leaves_nothing(
+    tmp_path: Path, yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+
+    monkeypatch.setattr(unpack.os, "replace", full)
+    yard.conda.mkdir(parents=True)
+    with pytest.raises(OSError, match="No space"):
+        unpack.write_note(yard, _package(tmp_path / "ch"))
+    assert list(yard.conda.iterdir()) == []
 
 
 def test_a_download_that_fails_leaves_nothing(tmp_path: Path, yard: Yard) -> None:

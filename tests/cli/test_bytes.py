@@ -14,7 +14,8 @@ import pytest
 from stackyard.verify.content import check_files, look
 from stackyard.verify.yardfiles import check_yard
 from stackyard.yard import generations
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, read_record
 from support.cli import stackyard
 from support.plainwheel import write_wheel
@@ -223,6 +224,7 @@ def test_modulefiles_are_restored_and_damaged_cache_entries_discarded(scene: Sce
     )
 
 
+@pytest.mark.long
 def test_what_cannot_be_made_again_becomes_the_next_revision(scene: Scene) -> None:
     """A compiled wheel that no cache has: another compilation may give other bytes."""
     shutil.rmtree(scene.yard.wheels)

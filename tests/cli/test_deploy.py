@@ -227,7 +227,8 @@ def test_lmod_loads_what_was_published(yard: Path) -> None:
     assert str(yard) in done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("git", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.long
+@pytest.mark.parametrize("git", [False, True])
 def test_an_editable_project_beside_its_file_with_the_yard_inside(tmp_path: Path, git: bool) -> None:
     """Neither the lock that is written beside the file nor the yard belongs to the project's snapshot."""
     project = tmp_path / "project"

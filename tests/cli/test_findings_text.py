@@ -99,3 +99,9 @@ def test_what_a_module_leaves_out_is_listed(tmp_path: Path) -> None:
         "variables of the compilers are not set for users: CC, CFLAGS, CXX, LD, AR and 1 more; `build: keep:` in a"
         " stack.yaml keeps them",
     ]
+
+
+def test_the_tally_of_a_report_counts_what_failed() -> None:
+    passed, failed = (CheckResult("import", name, name) for name in ("passed", "failed"))  # type: ignore[arg-type]
+    assert Report("m/1", "", "", checks=(passed, passed)).tally() == "2 checks"
+    assert Report("m/1", "", "", checks=(passed, failed)).tally() == "1 of 2 checks"

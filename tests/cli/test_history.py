@@ -16,6 +16,7 @@ import pytest
 from stackyard.verify import verify
 from stackyard.yard import generations
 from stackyard.yard.record import Manifest, read_manifest
+from support import smallyard
 from support.accounts import Accounts
 from support.channel import Package, make_channel
 from support.cli import Done, imported, inside, stackyard
@@ -369,6 +370,22 @@ def test_history_tells_who_published_what_from_which_files(desk: Desk, monkeypat
     one = desk("history", "2").out
     assert "stack.yaml.lock" in one and f"uid {os.getuid()}" in one and f"    {TWO}  (D)" in one
     assert "no such generation: 9" in desk("history", "9", expect=2).err
+
+
+def test_history_lists_the_last_and_says_how_many_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STACKYARD_SITE", str(smallyard.give_site(tmp_path)))
+    monkeypatch.setenv("STACKYARD_HOME", str(tmp_path / "yard"))
+    smallyard.make(tmp_path / "yard", *(f"{n}.0" for n in range(1, 24)))
+    lines = inside("history").out.splitlines()
+    listed = [line.split()[0] for line in lines if line[:2].strip().isdecimal() and "  deploy " in line]
+    assert listed == [str(n) for n in range(23, 3, -1)]
+    assert lines[-1] == "3 earlier generations not listed: stackyard history -n 23, or --all"
+    assert "1 earlier generation not listed: stackyard history -n 23, or --all" in inside("history", "-n", "22").out
+    for words in (("-n", "23"), ("--all",)):
+        whole = inside("history", *words).out
+        assert " 1  " in whole and "earlier" not in whole
+    assert len(inside("history", "--json").value) == 23 and len(inside("history", "--json", "-n", "2").value) == 2
+    assert "-n and --all exclude each other" in inside("history", "--all", "-n", "2", expect=2).err
 
 
 def test_history_of_an_empty_and_of_a_damaged_yard(desk: Desk) -> None:

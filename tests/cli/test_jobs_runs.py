@@ -112,17 +112,25 @@ def test_two_runs_do_not_differ_by_their_folders(tmp_path: Path, monkeypatch: py
 
 
 def test_a_follower_hears_the_last_phase_and_the_whole_output(tmp_path: Path) -> None:
-    paths = made(tmp_path, state="done", code=0)
+    """Of a run that still runs when it comes; one that has ended is in no phase."""
+
+    class Ending(Heard):
+        def notice(self, text: str) -> None:
+            super().notice(text)
+            write_status(paths, RunStatus(state="done", code=0))
+
+    paths = made(tmp_path, state="running")
     for phase in ("nodes", "first output", "running"):
         add_event(paths, "phase", {"phase": phase, "detail": ""})
     add_event(paths, "notice", {"text": "as planned"})
     paths.main.logs.mkdir()
     paths.main.rank_log(0).write_text("one\ntwo\n")
-    heard = Heard()
-    assert follow(paths, heard).state == "done"
-    assert heard.all("phase") == ["running"]
-    assert heard.all("notice") == ["as planned"]
-    assert heard.text == {0: "one\ntwo\n"}
+    for phases in (["running"], []):
+        heard = Ending()
+        assert follow(paths, heard).state == "done"
+        assert heard.all("phase") == phases
+        assert heard.all("notice") == ["as planned"]
+        assert heard.text == {0: "one\ntwo\n"}
 
 
 def test_a_log_that_was_replaced_by_a_longer_one_is_shown_whole(tmp_path: Path) -> None:

@@ -161,6 +161,7 @@ def test_an_unverified_revision_becomes_verified(yard: Path, tmp_path: Path, rea
     assert [r["state"] for r in stackyard(*words, "list", "--json").value] == ["published"]
 
 
+@pytest.mark.long
 def test_damage_is_found_named_and_mended(yard: Path, tmp_path: Path, real_channel: Path) -> None:
     file = write_stack(tmp_path / "s", real_channel)
     file.write_text(file.read_text().replace("six=1.16", "numpy"))

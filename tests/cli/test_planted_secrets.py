@@ -190,7 +190,7 @@ dependencies:
     (folder / "work/broken.txt").write_text(f"nothing @ git+{server.url('git/nothing.git', token)}\n")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_deploy_uses_every_secret_and_shows_none(scene: Scene) -> None:
     scene.run("lock", "environment.yml", "--version", "1")
     scene.run("deploy", "environment.yml", "--locked", "--version", "1")

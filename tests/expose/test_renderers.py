@@ -6,6 +6,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from stackyard import posix
 from stackyard.change import (
     OPERATIONS,
     Alias,
@@ -27,9 +28,8 @@ from stackyard.change import (
 )
 from stackyard.expose import lua, tcl
 from stackyard.expose.rendering import ordered
-from stackyard.launch.shim import shell
 
-RENDERERS = {"lua": lua.RULES, "tcl": tcl.RULES, "sh": shell.RULES}
+RENDERERS = {"lua": lua.RULES, "tcl": tcl.RULES, "sh": posix.RULES}
 SAMPLES: list[Operation] = [
     Prepend("PATH", "/p/bin"),
     Set("A", "1"),

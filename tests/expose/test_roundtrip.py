@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from stackyard import grammar
+from stackyard import grammar, posix
 from stackyard.change import Alias, Default, EnvironmentChange, Flags, Function, Set, SetRestorable, UserPath
 from stackyard.expose import lua, tcl
 from stackyard.expose.condarc import condarc_text
@@ -118,7 +118,7 @@ def test_the_environment_of_a_rank_is_exact(tmp_path: Path, program: str, drawn:
     """rank.sh and batch scripts quote every value once, in any POSIX shell; ``${RANK}`` and the like are filled in."""
     drawn = {name: shim.FILLED.sub("", value) for name, value in drawn.items()}  # hypothesis knows the sources' words
     values = {**{f"NASTY_{number}": value for number, value in enumerate(NASTY)}, **drawn}
-    text = shim.change_text(EnvironmentChange(tuple(Set(name, value) for name, value in values.items())))
+    text = posix.change_text(EnvironmentChange(tuple(Set(name, value) for name, value in values.items())))
     more = {f"MORE_{name}"[:250]: f"{value}${{RANK}}" for name, value in values.items()}
     script = tmp_path / "rank.sh"
     script.write_text(f"RANK=7\n{text}{shim.exports(more)}/usr/bin/env -0\n", newline="")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,12 @@ class Reader:
     file: str
     seeds: Sequence[bytes]
     read: Read
+
+
+USE = (
+    b'{"revision": "/sw/yard/stacks/a/1-1", "what": "job", "scheduler": "slurm", "job": "77", "user": "anna", '
+    b'"host": "n1", "pid": 7, "started": "1", "place": "x", "since": "now", "token": "0"}'
+)
 
 
 def commands(*lines: str) -> Read:
@@ -112,6 +119,50 @@ def _pip_config(path: Path) -> None:
         assert error.message
 
 
+def _trash(path: Path) -> None:
+    """The note on something that was removed: whatever it says, it leads nowhere out of the yard."""
+    from stackyard.errors import StackyardError
+    from stackyard.yard import formats, trash
+    from stackyard.yard.layout import Yard
+
+    try:
+        item = trash.Item(Yard(path.parent), path.parent, formats.load(path, trash.KIND))
+    except StackyardError as error:
+        assert error.message
+        return
+    assert ".." not in item.origin.parts and item.origin.is_relative_to(path.parent) and item.due(7)
+
+
+def _uses(path: Path) -> None:
+    """What any user may write beside the notes on uses."""
+    from stackyard.publish.inuse import standing
+    from stackyard.yard import uses
+
+    for use in uses.found(path.parent):
+        standing(use, lambda *_: None, 30)
+
+
+def _usage(path: Path) -> None:
+    from stackyard.yard import usage
+    from stackyard.yard.layout import Yard
+
+    folder = path.parent / "usage"
+    folder.mkdir(exist_ok=True)
+    (folder / path.name).write_bytes(path.read_bytes())
+    assert all(each.total for each in usage.read(Yard(path.parent)).values())
+
+
+def _child(path: Path) -> None:
+    """What any user may register as a yard."""
+    from stackyard.yard import children
+    from stackyard.yard.layout import Yard
+
+    folder = path.parent / "children"
+    folder.mkdir(exist_ok=True)
+    (folder / path.name).write_bytes(path.read_bytes())
+    children.known(Yard(path.parent), "/nowhere/x")
+
+
 def _archive(path: Path) -> None:
     """An image as docker saves it: copied into a layout, and its layers unpacked."""
     from stackyard.errors import StackyardError
@@ -145,6 +196,71 @@ def _layer(path: Path) -> None:
             Unpacked(Path(folder), most_bytes=1 << 20).apply(Layer("", 0, "", basebed.digest(data)), path)
         except StackyardError as error:
             assert error.message
+
+
+def _pushed(path: Path) -> None:
+    """The configuration of a pushed revision, whose digest is right, whatever it holds."""
+    from stackyard.errors import StackyardError
+    from stackyard.image import artefact
+    from stackyard.image.oci.layout import MANIFEST, Reference
+    from stackyard.image.oci.writer import writer
+
+    with tempfile.TemporaryDirectory() as folder:
+        with writer(Path(folder)) as into:
+            config = into.add_bytes(artefact.KIND, path.read_bytes())
+            notes = artefact.Fit("demo/1-py311-0", "/yard/stacks/demo/1-py311-0", "linux-64").notes()
+            value = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config.to_json(), "layers": [],
+                     "annotations": {**notes, artefact.ABOUT: "1"}}  # fmt: skip
+            into.publish("x", into.add_json(MANIFEST, value))
+        try:
+            artefact.read(Reference(Path(folder), "x"))
+        except StackyardError as error:
+            assert error.message
+
+
+def _installed(inside: str) -> Read:
+    """What is installed in a prefix, one file of which is damaged."""
+
+    def read(path: Path) -> None:
+        from stackyard.errors import StackyardError
+        from stackyard.lock import text
+        from stackyard.lock.installed import installed
+        from stackyard.lock.model import Lock, LockedVariant
+
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in (*PREFIX.items(), (inside, path.read_bytes())):
+                Path(folder, name).parent.mkdir(parents=True, exist_ok=True)
+                Path(folder, name).write_bytes(content)
+            try:
+                found = installed(Path(folder))
+            except StackyardError as error:
+                assert error.message and error.hint
+                return
+            variant = LockedVariant("a", "1", "", "linux-64", "0", found.interpreter, requested=found.requested,
+                                    conda=found.conda, pip=found.pip)  # fmt: skip
+            assert text.parse(text.dump(Lock("a", (variant,))), "x").variants[0].pip == found.pip
+
+    return read
+
+
+_INFO = "lib/python3.11/site-packages/a-1.dist-info"
+PREFIX = {
+    "pyvenv.cfg": b"home = /usr/bin\nversion = 3.11.7\n",
+    "conda-meta/six-1-0.json": b'{"name": "six", "version": "1", "build": "0", "build_number": 0, "subdir": "noarch", '
+    b'"channel": "https://c/x", "url": "https://c/x/noarch/six-1-0.conda", "md5": null, "size": 7, "timestamp": 9, '
+    b'"depends": ["python >=3"], "files": ["a", "b"], "requested_specs": ["six"]}',
+    f"{_INFO}/METADATA": b"Metadata-Version: 2.1\nName: a\nVersion: 1\nRequires-Dist: six (>1); extra == 'x'\n\nText\n",
+    f"{_INFO}/direct_url.json": b'{"url": "https://u:p@h/a.whl", "archive_info": {"hash": "sha256=00", "hashes": {}}, '
+    b'"dir_info": {"editable": true}, "vcs_info": {"commit_id": "ab", "vcs": "git"}}',
+}
+"""Files of a prefix that others made."""
+
+
+def _configuration() -> bytes:
+    record = json.loads((DATA / "formats" / "record-5.json").read_bytes())
+    manifest = json.loads((DATA / "formats" / "manifest-3.json").read_bytes())
+    value = {"format": 1, "record": record, "entry": manifest["entries"][0], "rootfs": {"diff_ids": []}}
+    return json.dumps(value).encode()
 
 
 def _sif() -> bytes:
@@ -219,6 +335,7 @@ _SITE_FILE = ("--site {} list", "--site {} explain --nodes 2 train.py")
 _JOB_FILE = ("explain --job {}", f"--site {EXAMPLES}/frontier/site.yaml explain --picture --job {{}}")
 
 READERS = {
+    **{f"installed {Path(name).name}": Reader("file", [content], _installed(name)) for name, content in PREFIX.items()},
     "environment": Reader(
         "environment.yml",
         [*_files("*/environment.yml", "*/conda.yaml"), *_files("env/*.yml", where=DATA)],
@@ -242,8 +359,13 @@ READERS = {
     "sif": Reader("x.sif", [_sif()], commands("image inspect {}", "image inspect --json {}", "image check {}")),
     "saved image": Reader("saved.tar", [_saved()], _archive),
     "layer": Reader("layer.tar", [LAYER, gzip.compress(LAYER, mtime=0)], _layer),
+    "pushed revision": Reader("config.json", [_configuration()], _pushed),
     "hosts": Reader("hosts", [HOSTS], _hosts),
     "pip.conf": Reader("pip.conf", [PIP_CONFIG], _pip_config),
+    "trash": Reader("what.json", _files("formats/what-*.json", where=DATA), _trash),
+    "use": Reader("a~1@n1.7.0.json", [USE], _uses),
+    "usage": Reader("n1.0.2026-11.log", [b"2026-11-23 run a/1-1\n2026-11-23 load a/1-2\n"], _usage),
+    "child": Reader("0.json", [b'{"yard": "/home/anna/yard"}'], _child),
     "run record": Reader(
         "record.json", [RUN.joinpath("record.json").read_bytes()], commands("runs show {}/..", "runs diff {}/.. {}/..")
     ),

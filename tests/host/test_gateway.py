@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stackyard.host import conda, gateway, secrets, uv
+from stackyard.host import conda, gateway, gatewayserver, secrets, uv
 from stackyard.host.pipconf import PipSettings
 from support.channel import Package, make_channel
 from support.guardedserver import Guarded, guarded
@@ -114,7 +114,7 @@ def test_the_gateway_answers_nobody_without_its_password(servers: tuple[Guarded,
 def test_a_body_that_is_not_whole_is_not_whole_for_the_client(
     head: bytes, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "_LARGEST_PAGE", 8)
+    monkeypatch.setattr(gatewayserver, "_LARGEST_PAGE", 8)
 
     class Breaking(socketserver.StreamRequestHandler):
         def handle(self) -> None:

@@ -28,6 +28,15 @@ def names(place: Path) -> list[str]:
     return sorted(path.name.partition("-")[0] for path in place.iterdir())
 
 
+def test_one_that_module_systems_cannot_hold_is_passed_over(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verifications load modules from it: Lmod does not find those below a directory with a blank."""
+    (place / "t m p").mkdir()
+    monkeypatch.setenv("TMPDIR", str(place / "t m p"))
+    monkeypatch.setenv("TEMP", str(place))
+    with scratch("test") as made:
+        assert made.parent == place
+
+
 def test_it_is_removed_at_the_end_whatever_happens(place: Path) -> None:
     with pytest.raises(KeyError), scratch("test") as folder:
         (folder / "file").write_text("")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from stackyard.change import EnvironmentChange
 from stackyard.image import launcher, squashfs, stubs
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
+from support.processes import end_image_servers, image_servers
 
 COMMANDS = {
     "say": '#!/bin/sh\nprintf "%s|" "$@"; echo; pwd\n',
@@ -49,23 +49,10 @@ class Revision:
 
     def servers(self) -> list[int]:
         """The file system servers of this revision."""
-        found = []
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit():
-                try:
-                    words = (folder / "cmdline").read_bytes().split(b"\0")
-                except OSError:
-                    continue
-                if words[0].endswith(b"squashfuse_ll") and os.fsencode(self.paths.image) in words:
-                    found.append(int(folder.name))
-        return found
+        return image_servers(self.paths.image)
 
     def end(self) -> None:
-        for pid in self.servers():
-            os.kill(pid, 9)
-        until = time.monotonic() + 10
-        while self.servers() and time.monotonic() < until:
-            time.sleep(0.02)
+        end_image_servers(self.paths.image)
 
 
 def make(folder: Path, name: str = "demo", *, script: bool = False, data: str = "data\n") -> Revision:
@@ -85,7 +72,7 @@ def make(folder: Path, name: str = "demo", *, script: bool = False, data: str = 
     squashfs.pack(tree, paths.image)
     stubs.make(tree, paths.prefix, paths.prefix, EnvironmentChange())
     if script:
-        paths.launcher.write_bytes(launcher.SCRIPT.read_bytes())
+        paths.launcher.write_text(launcher.script())
         paths.launcher.chmod(0o755)
     else:
         assert launcher.make(paths.launcher).startswith("compiled")

@@ -20,7 +20,8 @@ from stackyard.image.oci import layers
 from stackyard.image.oci.build import Built, Wanted, build
 from stackyard.image.oci.layout import CONFIG, LAYER, MANIFEST, Descriptor, Reference, blob, image
 from stackyard.image.oci.writer import writer
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, PackageRecord
 from support import programs
 from support.stackrecords import record
@@ -120,8 +121,9 @@ def change(made: BuildRecord) -> EnvironmentChange:
     ))  # fmt: skip
 
 
-def oci(made: BuildRecord, target: Path, base: Reference | None, name: str = "x", prefix: str = "") -> Built:
-    return build(Wanted(made, change(made), base, Reference(target, name), prefix))
+def oci(made: BuildRecord, target: Path, base: Reference | None, name: str = "x", prefix: str = "",
+        compression: layers.Compression = "gzip") -> Built:  # fmt: skip
+    return build(Wanted(made, change(made), base, Reference(target, name), prefix, compression=compression))
 
 
 # --------------------------------------------------------------------------- bases
@@ -142,7 +144,7 @@ def base(folder: Path, programs_of: Sequence[str] = ("sh", "cat"), name: str = "
     for link in ("bin", "lib", "lib64"):
         (root / link).symlink_to(f"usr/{link}")
     for program in programs_of:
-        _copy(Path(shutil.which(program) or program), root)
+        copy_program(Path(shutil.which(program) or program), root)
     for place in mounts:
         inside = root / str(place).lstrip("/")
         inside.mkdir(parents=True, exist_ok=True) if place.is_dir() else _write(inside, b"", 0o644)
@@ -151,7 +153,8 @@ def base(folder: Path, programs_of: Sequence[str] = ("sh", "cat"), name: str = "
     return layout(root, folder / name)
 
 
-def _copy(program: Path, root: Path) -> None:
+def copy_program(program: Path, root: Path) -> None:
+    """Copy a program and the libraries that it is linked to into the tree of a system."""
     said = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     own = [] if program.suffix == ".so" else [str(program)]  # of a module only what it is linked to
     for path in (*own, *re.findall(r"(/\S+) \(0x", said)):

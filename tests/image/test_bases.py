@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import signal
 import stat
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ from stackyard.image.bases import store
 from stackyard.image.bases.model import Base, Layer
 from stackyard.image.bases.sources import source_of
 from stackyard.image.bases.unpack import Unpacked
+from stackyard.image.oci import base
+from stackyard.image.oci.layout import Reference
 from stackyard.spec.models import Site
 from stackyard.yard.layout import Yard
 from support import programs
@@ -90,6 +95,29 @@ def test_every_source_gives_the_same_files(yard: Yard, tmp_path: Path) -> None:
         assert [path.name for path in yard.bases.iterdir() if path.name.startswith(".")] == []
     assert made[3].base.layers[0].digest == digest(gzip.compress(tar, mtime=0)), "as it came"
     assert [base.name for base, _ in store.everything(yard)] == list("abcde")
+
+
+def test_layers_of_zstd_are_unpacked(yard: Yard, tmp_path: Path) -> None:
+    programs.need("zstd")
+    tar = layer([("etc/os-release", "ID=z\n"), ("big", "0" * (1 << 20))])
+    packed = subprocess.run(["zstd", "-c"], input=tar, capture_output=True, check=True).stdout
+    assert packed[:4] == b"\x28\xb5\x2f\xfd"
+    file = tmp_path / "layer"
+    for data, problem in ((packed, ""), (packed[:-9], "is damaged"), (packed[:40] + b"x" * 40, "is damaged")):
+        file.write_bytes(data)
+        root = tmp_path / f"root-{len(data)}"
+        root.mkdir()
+        about = Layer(digest(data), len(data), "application/vnd.oci.image.layer.v1.tar+zstd", digest(tar))
+        if problem:
+            with pytest.raises(StackyardError, match=problem):
+                Unpacked(root).apply(about, file)
+        else:
+            Unpacked(root).apply(about, file)
+            assert (root / "etc/os-release").read_text() == "ID=z\n" and (root / "big").stat().st_size == 1 << 20
+    (tmp_path / "root-bomb").mkdir()
+    with pytest.raises(StackyardError, match="more than"):
+        file.write_bytes(packed)
+        Unpacked(tmp_path / "root-bomb", most_bytes=1000).apply(about, file)
 
 
 def test_another_program_reads_what_is_kept(yard: Yard, tmp_path: Path) -> None:
@@ -250,6 +278,25 @@ def test_a_wrong_digest_is_refused(yard: Yard, tmp_path: Path) -> None:
         add(yard, f"docker-archive:{docker_archive(tmp_path / 'b.tar', [layer([('b', '1')])])}")
 
 
+def _zstd(data: bytes) -> bytes:
+    programs.need("zstd")
+    return subprocess.run(["zstd", "-q", "-c"], input=data, stdout=subprocess.PIPE, check=True).stdout
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, _zstd])
+@pytest.mark.parametrize("rest", [b"\xff" * 100, b""], ids=["changed", "cut"])
+def test_a_layer_that_is_damaged_below_its_digest_is_named(
+    yard: Yard, tmp_path: Path, compress: Callable[[bytes], bytes], rest: bytes
+) -> None:
+    """As its maker published it: all digests are right. `rest`: what follows after the first half."""
+    data = compress(layer([("a", " ".join(map(str, range(100_000))))]))
+    folder = oci(tmp_path / "o", [data[: len(data) // 2] + rest], packed=False)
+    with pytest.raises(StackyardError, match=r"cannot read the layer [0-9a-f]{64}: "):
+        base.read(Reference(folder), "linux-64")
+    with pytest.raises(StackyardError, match=r"layer sha256:.* is damaged: "):
+        add(yard, f"oci:{folder}")
+
+
 @pytest.mark.parametrize("damage", ["layer", "config", "manifest", "diff", "truncated"])
 def test_a_damaged_image_is_refused(yard: Yard, tmp_path: Path, damage: str) -> None:
     """Every byte is compared with a digest on the way from the index down."""
@@ -272,7 +319,7 @@ def test_a_damaged_image_is_refused(yard: Yard, tmp_path: Path, damage: str) -> 
         entry = json.loads((folder / "index.json").read_text())["manifests"][0]["digest"]
         name = entry if damage == "manifest" else json.loads((blobs / entry[7:]).read_text())["config"]["digest"]
         (blobs / name[7:]).write_bytes((blobs / name[7:]).read_bytes() + b" ")
-    with pytest.raises(StackyardError, match=r"wrong (digest|size)"):
+    with pytest.raises(StackyardError, match=r"wrong (digest|size)|do not have its digest"):
         add(yard, f"oci:{folder}")
     assert list(yard.bases.iterdir()) == []
 

@@ -165,7 +165,8 @@ def test_from_a_registry(bed: Bed) -> None:
         again = f"docker://{found.place}/small@{digest}"
         assert bed.run("from", again, "--name", "again", "--digest", digest, "--json").value["manifest"] == digest
         done = bed.run("from", f"docker://{found.place}/none:1", "--name", "none", expect=1)
-        assert "manifest unknown" in done.err
+        assert f"cannot fetch docker://{found.place}/none:1: {found.place} does not have it" in done.err
+        assert "manifest unknown" in done.err and "hint: see its tags: skopeo list-tags" in done.err
 
 
 @pytest.fixture(scope="module")

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from image.basebed import docker_archive, layer, of_folder, system
-from stackyard.errors import InputError, MissingError
-from stackyard.image import extend, sifbuild
+from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.image import extend, onbase, sifbuild
 from stackyard.image.bases import store
+from stackyard.image.bases.model import PythonEnvironment
 from stackyard.image.bases.sources import source_of
+from stackyard.image.box import Box, Given
+from stackyard.image.extend import Proof
+from stackyard.image.onbase import Packages
+from stackyard.spec.load import load_stack
+from stackyard.spec.models import BuildSpec, Check
+from stackyard.spec.sitemodels import Site
 from stackyard.yard.layout import Yard
 from support import images, programs, testbed
-from support.cli import stackyard
+from support.cli import inside, stackyard
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -37,7 +47,7 @@ def test_the_python_that_is_activated_comes_first(yard: Yard, tmp_path: Path) ->
     kept = small(yard, tmp_path, (f"{conda}/a/conda-meta/history", ""), (f"{conda}/b/conda-meta/history", ""),
                  ("usr/bin/python3", "-> ../../bin/busybox"), Env=["WITH_CONDA=. /opt/conda/envs/b"])  # fmt: skip
     assert extend.python_of(kept).path == "/opt/conda/envs/b"
-    env = dict(each.partition("=")[::2] for each in extend.environment_of(kept.base))
+    env = dict(each.partition("=")[::2] for each in extend.environment_of(kept.base, {}))
     assert env["WITH_CONDA"] == ". /opt/conda/envs/b; . /opt/stackyard/venv/bin/activate"
     assert env["PATH"].startswith("/opt/stackyard/venv/bin:/usr/local/sbin:")
 
@@ -55,7 +65,7 @@ def test_without_a_runtime_it_says_so(yard: Yard, tmp_path: Path, monkeypatch: p
     kept = small(yard, tmp_path, ("usr/bin/python3", "-> ../../bin/busybox"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingError, match="neither apptainer nor singularity found"):
-        extend.extend(yard, kept, "more", extend.Packages(("idna",)))
+        extend.extend(yard, kept, "more", Packages(("idna",)), Proof(lambda *_: None, lambda _: None))
 
 
 def test_a_base_alone_is_a_sif_too(yard: Yard, tmp_path: Path) -> None:
@@ -68,6 +78,111 @@ def test_a_base_alone_is_a_sif_too(yard: Yard, tmp_path: Path) -> None:
     words = ["apptainer", "-q", "exec", "--no-home", "--no-mount", "tmp,cwd", "--pwd", "/", tmp_path / "a.sif", "env"]
     out = subprocess.run(words, capture_output=True, text=True, env=images.environ(), check=True).stdout
     assert "A=from the base\n" in out and "LD_LIBRARY_PATH=/.singularity.d/libs\n" in out
+
+
+FILE = """\
+name: more
+environment: {dependencies: [python, {pip: ["mine==1", idna]}]}
+build:
+  tools: [{name: sh, variable: SHELL_OF_BASE}]
+  packages:
+    mine:
+      requires: [setuptools, wheel]
+      patches: [mine.patch]
+      variables: {SAYS: "{env:GIVEN}/{ncores}"}
+checks: [{name: mine, run: [python, -c, "import mine; print(mine.x)"], expect: patched}]
+"""
+PATCH = "--- a/mine.py\n+++ b/mine.py\n@@ -1 +1 @@\n-x = 'plain'\n+x = 'patched'\n"
+SETUP = """\
+import os, setuptools
+assert os.path.isdir(os.environ["SAYS"].rpartition("/")[0]), os.environ["SAYS"]
+assert os.environ["SHELL_OF_BASE"].endswith("/bin/sh")
+setuptools.setup(name="mine", version="1", py_modules=["mine"])
+"""
+
+
+def written(folder: Path, text: str = FILE) -> Path:
+    """A file for a base, with its patch."""
+    (folder / "mine.patch").write_text(PATCH)
+    (folder / "more.yaml").write_text(text)
+    return folder / "more.yaml"
+
+
+def source(folder: Path) -> Path:
+    """A directory with a package as source, and what it is built with."""
+    folder.mkdir()
+    entries = (("setup.py", SETUP), ("mine.py", "x = 'plain'\n"), ("PKG-INFO", "Name: mine\nVersion: 1\n"))
+    (folder / "mine-1.tar").write_bytes(layer([(f"mine-1/{name}", text) for name, text in entries]))
+    (folder / "mine-1.tar.gz").write_bytes(gzip.compress((folder / "mine-1.tar").read_bytes()))
+    return folder
+
+
+def test_what_a_file_asks_for(tmp_path: Path) -> None:
+    (variant,) = load_stack(written(tmp_path), Site()).variants
+    packages = onbase.of_variant(variant, "linux-64")
+    assert packages.requirements == ("mine==1", "idna") and packages.checks[0].expect == "patched"
+    assert set(packages.recipe) == {"more.yaml", "mine.patch"}
+    places = packages.with_places({"GIVEN": str(tmp_path)}).given.places
+    assert places == (tmp_path,) and packages.with_places({"GIVEN": "/"}).given.places == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{dependencies: [numpy, {pip: [idna]}]}", "numpy"),
+        ("{dependencies: [python]}", "no pip packages"),
+        ("{dependencies: [{pip: [./mine]}]}", "/mine"),
+        ("{dependencies: [{pip: [idna, --pre]}]}", "the options of its pip section"),
+    ],
+)
+def test_what_is_not_for_a_base_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/setup.py").touch()
+    file = written(tmp_path, f"name: more\nenvironment: {text}\n")
+    (variant,) = load_stack(file, Site()).variants
+    with pytest.raises(InputError, match=f"cannot install .*more.yaml on a base: .*{message}"):
+        onbase.of_variant(variant, "linux-64")
+
+
+def test_what_the_command_line_says_wrong(yard: Yard, tmp_path: Path) -> None:
+    small(yard, tmp_path, ("usr/bin/python3", "-> ../../bin/busybox"))
+    ours = ("--yard", yard.root, "image", "extend", "small", "--name", "more")
+    for words, message in (
+        ((), "no packages given"),
+        (("--pip", "idna", "--bind", tmp_path / "none"), "no such directory"),
+        (("--pip", "idna", "--env", "A"), "not a variable: A"),
+        ((written(tmp_path, f"{FILE}matrix: {{python: ['3.11', '3.12']}}\n"),), "has 2 variants"),
+    ):
+        assert message in inside(*ours, *words, expect=2).err
+    told = inside(*ours, written(tmp_path), "--dry-run").out
+    assert told == "would install mine==1 idna on system /usr of small, as more\n"
+
+
+def test_what_does_not_pass_is_not_kept(yard: Yard, tmp_path: Path) -> None:
+    """A program that the base lacks, a version that differs, a check that fails, one for another machine."""
+    kept = small(yard, tmp_path, ("etc/x", "1"), ("bin/cmake", {"mode": 0o755}))
+    tools = BuildSpec.model_validate({"tools": [{"name": "nvcc"}, {"name": "cmake", "version": ">=3"}]})
+    packages = Packages((), build=tools, checks=(Check(name="a", run=("cat", "/etc/x")),))
+    (tmp_path / "work").mkdir()
+    with mock.patch.dict(os.environ, images.environ()):
+        box = Box(images.apptainer(), kept, tmp_path / "work", Given("echo to nobody", ("export B=2",)))
+        box.prepare()
+        assert box.activated() == {} and box.run("env").stdout.count("B=2\n") == 1
+        building = onbase.Building(box, PythonEnvironment("system", "/usr"), packages, {})
+        with pytest.raises(MissingError, match=r"nvcc not found on PATH; cmake of unknown version .*, not >=3"):
+            onbase.require_tools(building)
+        assert onbase.require_checks(building, {}, lambda _, done: done.stdout.strip() and None, lambda _: None) == []
+        assert onbase.require_checks(building, {}, lambda *_: "bad", lambda _: "no GPU") == ["skipped: a: no GPU"]
+        with pytest.raises(StackyardError, match="check failed: a: bad"):
+            onbase.require_checks(building, {}, lambda *_: "bad", lambda _: None)
+        packages = Packages((), checks=(Check(name="b", run=("cat", "/none"), required=False),))
+        building = onbase.Building(box, PythonEnvironment("system", "/usr"), packages, {})
+        notices = onbase.require_checks(building, {}, lambda _, done: done.returncode and "bad", lambda _: None)
+        assert notices == ["not passed: b: bad"]
+        wrong = Box(images.apptainer(), kept, tmp_path / "work", Given("echo not yet; exit 9"))
+        with pytest.raises(StackyardError, match="cannot activate the base small: exited with status 9") as caught:
+            extend.activated(wrong)
+    assert "not yet" in str(caught.value.detail)
 
 
 @pytest.mark.long
@@ -83,18 +198,30 @@ def test_a_package_on_top_of_a_virtual_environment(yard: Yard, tmp_path: Path) -
     archive = docker_archive(tmp_path / "a.tar", [of_folder(images.image_folder()), own])
     kept = store.add(yard, store.Wanted(source_of(f"docker-archive:{archive}"), "system"))
     wheels, env = testbed.wheels(testbed.HERE / "wheels.txt"), images.environ()
-    given = {"PATH": env["PATH"], "APPTAINER_USERNS": "1", "PIP_NO_INDEX": "1"}
-    ours = ("--yard", yard.root, "image", "extend", "system", "--find-links", wheels)
-    value = stackyard(*ours, "--name", "more", "--pip", "idna", "--env", "A=b", "--json", **given).value
+    given = {"PATH": env["PATH"], "APPTAINER_USERNS": "1", "PIP_NO_INDEX": "1", "GIVEN": str(tmp_path)}
+    (tmp_path / "site.yaml").write_text("bases: {system: {activate: 'export ACTIVATED=$PYTHONNOUSERSITE; echo on'}}\n")
+    both = ("--yard", yard.root, "--site", tmp_path / "site.yaml")
+    ours = (*both, "image", "extend", "system", "--find-links", wheels, "--find-links", source(tmp_path / "source"))
+    file = written(tmp_path)
+    value = stackyard(*ours, file, "--name", "more", "--pip", "six", "--env", "A=b", "--json", **given).value
     assert value["layers"][:2] == [vars(each) for each in kept.base.layers] and len(value["layers"]) == 3
-    assert value["source"].startswith("base:system@sha256:") and value["source"].endswith("with idna")
-    assert value["defaults"]["labels"]["io.stackyard.packages"].startswith("idna=")
+    assert value["source"].startswith("base:system@sha256:") and value["source"].endswith("with mine==1 idna six")
+    labels = value["defaults"]["labels"]
+    assert [each.partition("=")[0] for each in labels["io.stackyard.packages"].split()][:3] == ["idna", "mine", "pip"]
+    assert "mine.patch=" in labels["io.stackyard.recipe"] and "ACTIVATED=1" in value["defaults"]["env"]
     file = tmp_path / "more.sif"
     stackyard("--yard", yard.root, "image", "build", "--base", "more", "--format", "sif", "-o", file)
-    code = "import idna, inbase, sys; print(idna.encode('ö.de').decode(), inbase.x, sys.prefix, idna.__cached__)"
+    code = (
+        "import idna, inbase, mine, os, sys; "
+        "print(idna.encode('ö.de').decode(), inbase.x, mine.x, os.environ['ACTIVATED'], sys.prefix, idna.__cached__)"
+    )
     words = ("apptainer", "-q", "exec", "--no-home", "--no-mount", "tmp,cwd", "--pwd", "/", file)
     done = subprocess.run([*words, "python", "-c", code], capture_output=True, text=True, env=env, check=False)
-    assert done.stdout.startswith("xn--nda.de of the base /opt/stackyard/venv /opt/stackyard/venv/lib"), done.stderr
+    assert done.stdout.startswith("xn--nda.de of the base patched 1 /opt/stackyard/venv /opt/stackyard/venv/lib"), (
+        done.stderr
+    )
     done = stackyard(*ours, "--name", "none", "--pip", "no-such-package", expect=1, **given)
     assert "cannot install no-such-package on the base system" in done.err and "No matching distribution" in done.err
     assert not yard.base("none").root.exists()
+    done = stackyard(*both, "image", "extend", "more", "--name", "none", "--pip", "idna", expect=2, **given)
+    assert "the base more has packages on top already" in done.err

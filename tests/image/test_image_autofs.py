@@ -47,7 +47,7 @@ def unanswered(tmp_path: Path) -> Iterator[Revision]:
     made = make(tmp_path)
     daemon = subprocess.Popen([sys.executable, "-c", SILENT, made.paths.prefix], start_new_session=True)
     try:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while not any(one.kind == "autofs" and one.where == made.paths.prefix for one in mounts.mounts()):
             assert daemon.poll() is None and time.monotonic() < until
             time.sleep(0.02)

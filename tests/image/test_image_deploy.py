@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,12 @@ from typing import Any
 
 import pytest
 
-from stackyard.yard.layout import RevisionPaths
+from stackyard.image import servers
+from stackyard.yard.folders import RevisionPaths
 from support import modules, programs, testbed
 from support.accounts import Accounts
 from support.cli import STACKYARD, Done, stackyard
+from support.processes import image_servers
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -84,6 +87,9 @@ def test_its_files_are_in_one_file(bed: Bed) -> None:
     assert bed.stackyard("list", "--size", "--json").value[0]["size"] == size
     assert bed.stackyard("show", "demo", "--json").value["size"] == size
     assert f"in 1 file (squashfs), {form['entries']:,} entries inside" in bed.stackyard("show", "demo").out
+    assert "  mounted    when it is used, by user namespace\n" in bed.stackyard("show", "demo").out
+    nothing = bed.stackyard("show", "demo", "--json", PATH="/nowhere").value["mounted"]
+    assert nothing.startswith("not possible here: user namespace: squashfuse_ll not found")
     assert f" 1 ({form['entries']:,} inside)" in bed.stackyard("list", "--size").out
     assert "size" not in bed.stackyard("list", "--json").value[0], "which reads no record"
     assert "image.sqsh is as it was packed" in bed.stackyard("image", "check", "demo").out
@@ -96,6 +102,20 @@ def test_the_same_file_does_nothing_and_a_prefix_is_another_revision(bed: Bed) -
     assert bed.stackyard("deploy", bed.write(), "--json").value["revisions"][0]["status"] == "unchanged"
     plan = bed.stackyard("deploy", bed.write(), "--image", "prefix", "--dry-run", "--json").value["revisions"]
     assert [(row["module"], row["action"]) for row in plan] == [("demo/1-py3-2", "build")]
+
+
+def test_a_revision_that_was_moved_aside_is_built_again(tmp_path: Path) -> None:
+    """As the launcher says of an image that is damaged."""
+    own = Bed(tmp_path)
+    (tmp_path / "home").mkdir()
+    file = own.write()
+    own.stackyard("deploy", file)
+    end_servers(tmp_path)
+    own.paths.root.rename(own.paths.root.with_name("aside"))
+    done = own.stackyard("deploy", file)
+    assert "demo/1-py3-1 is no longer published" in done.err
+    assert own.stackyard("run", "demo", "--", "python", "-c", CODE).out.startswith("xn--nda.de ")
+    end_servers(tmp_path)
 
 
 def test_it_is_run_and_looked_at_without_a_module_system(bed: Bed) -> None:
@@ -185,6 +205,112 @@ def test_root_mounts_it_for_everybody(bed: Bed) -> None:
     assert "pyvenv.cfg" in before.split() and before.split()[-1] != "0"
     assert {".stub", "bin"} <= set(after.split()) and "pyvenv.cfg" not in after.split()
     assert "is mounted already" in done.stderr and "is not mounted here" in done.stderr
+
+
+def test_a_mount_whose_server_was_killed_is_shown_and_unmounted(bed: Bed) -> None:
+    end_servers(bed.folder)
+    prefix, line = bed.paths.prefix, f"{STACKYARD} --yard {bed.yard}"
+    script = (
+        f"squashfuse_ll -f -o ro {bed.paths.image} {prefix} & server=$!\n"
+        f"while [ -e {prefix}/.stub ]; do sleep 0.05; done; kill -9 $server; wait $server || true\n"
+        f"{line} image status demo; {line} show demo | grep mounted; {line} image mount demo || echo again $?\n"
+        f"{line} run demo -- true || echo run $?; {line} image unmount demo; {line} run demo -- echo works\n"
+    )
+    words = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", script]
+    own = {**os.environ, "STACKYARD_TMP": str(bed.folder), "STACKYARD_IMAGE_IDLE_S": "20"}
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=own)
+    told = "fuse.squashfuse_ll, and its server has ended: stackyard image unmount demo/1-py3-1"
+    assert done.stdout.count(told) == 2, done.stdout
+    assert "again 1\nrun 4\ndemo/1-py3-1 is unmounted\nworks\n" in done.stdout
+    assert f"on {prefix}, and its server has ended\n  hint: stackyard image unmount demo/1-py3-1" in done.stderr
+
+
+def test_a_mount_whose_server_does_not_answer_is_named_and_unmounted(bed: Bed) -> None:
+    """Each command that would read a file there ends, with what to do; so does the next one after the unmount."""
+    end_servers(bed.folder)
+    prefix, code = bed.paths.prefix, (
+        "import sys; from stackyard.host import automount; automount.ANSWER_S = 1.0\n"
+        "from stackyard.cli.main import main; sys.exit(main())"
+    )  # fmt: skip
+    line = f"timeout -k 1 40 {sys.executable} -c {shlex.quote(code)} --yard {bed.yard}"
+    script = (
+        f"squashfuse_ll -f -o ro {bed.paths.image} {prefix} & server=$!; trap 'kill -9 $server' EXIT\n"
+        f"while [ -e {prefix}/.stub ]; do sleep 0.05; done; kill -STOP $server\n"
+        f"{line} image status demo; {line} show demo | grep mounted; {line} list --json > /dev/null\n"
+        f"for verb in 'run demo -- true' 'shell demo -c true' 'verify demo' 'image mount demo' 'fsck demo'; do\n"
+        f"  {line} $verb || echo $verb: $?\ndone\n"
+        f"cd {bed.folder}\n"
+        f"{line} launch --with demo -r 1 -c 1 --oversubscribe --start-timeout 9 true || echo launch: $?\n"
+        f"{line} image unmount demo; {line} run demo -- echo works\n"
+    )
+    words = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", script]
+    own = {**os.environ, "STACKYARD_TMP": str(bed.folder), "STACKYARD_IMAGE_IDLE_S": "20"}
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=own)
+    told = "fuse.squashfuse_ll, and its server does not answer: stackyard image unmount demo/1-py3-1"
+    assert done.stdout.count(told) == 2, done.stdout
+    ended = {"run demo -- true": 4, "shell demo -c true": 4, "verify demo": 3, "image mount demo": 1, "fsck demo": 3}
+    assert all(f"{verb}: {status}\n" in done.stdout for verb, status in ended.items()), done.stdout + done.stderr
+    silent = f"{prefix} does not answer: timed out after 1 s waiting for the file system server"
+    assert done.stderr.count(silent) == 2 and silent.partition("/stacks/")[2].replace(" ", ": ", 1) in done.stdout
+    assert done.stdout.count(silent) == 1, "said by verify"
+    assert "launch: 71\ndemo/1-py3-1 is unmounted\nworks\n" in done.stdout and "kill -CONT PID" in done.stderr
+    launched = f"{prefix} does not answer: timed out after 4 s waiting for the file system server of its mount"
+    assert launched in done.stderr and "or remove the mount: stackyard image unmount\n" in done.stderr
+
+
+def test_status_names_a_server_of_the_users_namespace_that_does_not_answer(bed: Bed) -> None:
+    end_servers(bed.folder)
+    bed.stackyard("run", "demo", "--", "true")
+    (server,) = servers.of_images([bed.paths.prefix])[bed.paths.prefix]
+    os.kill(server, signal.SIGSTOP)
+    code = (
+        "import sys; from stackyard.host import automount; automount.ANSWER_S = 1.0\n"
+        "from stackyard.cli.main import main; sys.exit(main())"
+    )
+    words = [sys.executable, "-c", code, "--yard", bed.yard, "image", "status", "demo"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert f"when it is used; a server in a namespace of yours does not answer: kill -KILL {server}\n" in said
+    end_servers(bed.folder)
+    assert bed.stackyard("image", "status", "demo", "--json").value["images"][0]["silent_servers"] == []
+
+
+def test_fsck_names_what_differs_in_it_and_mends_its_stubs(bed: Bed) -> None:
+    whole, stubs, launcher = bed.paths.image.read_bytes(), bed.paths.prefix / "bin", bed.paths.launcher.read_bytes()
+    links = {path.name: path.readlink() for path in stubs.iterdir()}
+    end_servers(bed.folder)
+    assert bed.stackyard("fsck", "--deep").out.startswith("nothing is wrong")
+    assert "missed with a chance of 9" in bed.stackyard("fsck").out, "an image is not sampled"
+    for folder in (stubs, bed.paths.prefix):
+        folder.chmod(0o755)
+    (stubs / "python").unlink()
+    (stubs / "added").symlink_to("/bin/sh")
+    (stubs.parent / ".stub").unlink()
+    bed.paths.launcher.unlink()
+    found = bed.stackyard("fsck", expect=3).out
+    for name in ("launch: is missing", "prefix/bin/python: is missing", "prefix/bin/added: is a link to /bin/sh"):
+        assert f"stacks/demo/1-py3-1/{name}" in found
+    assert "prefix/.stub: " in found and "0 left" in bed.stackyard("fsck", "--repair").out
+    assert {path.name: path.readlink() for path in stubs.iterdir()} == links
+    assert bed.paths.launcher.read_bytes() == launcher and bed.stackyard("fsck", "--deep").out.startswith("nothing")
+    bed.paths.image.chmod(0o644)
+    try:
+        damaged = bytearray(whole)
+        damaged[len(whole) // 2] ^= 0xFF
+        bed.paths.image.write_bytes(damaged)
+        assert bed.stackyard("fsck").code == 0
+        found = bed.stackyard("fsck", "--deep", expect=3).out
+        assert "image.sqsh: sha256 " in found and "uts46data.py: in the image: " in found and "(idna 3.10)" in found
+        bed.paths.image.write_bytes(whole[:-4096])
+        done = bed.stackyard("fsck", "--repair", expect=3)
+        assert f"`stackyard deploy {bed.folder}/stack.yaml` builds the next one" in done.err
+        assert json.loads((bed.paths.root / "damaged.json").read_text()) == {"files": ["image.sqsh"]}
+    finally:
+        bed.paths.image.write_bytes(whole)
+        bed.paths.image.chmod(0o444)
+        end_servers(bed.folder)
+    assert "were not restored: they are by now" in bed.stackyard("fsck", "--deep", expect=3).out
+    assert bed.stackyard("fsck", "--deep", "--repair").code == 0
+    assert not (bed.paths.root / "damaged.json").exists()
 
 
 def test_a_changed_byte_is_found(bed: Bed, tmp_path: Path) -> None:
@@ -314,6 +440,38 @@ def test_a_user_mounts_an_image_of_the_own_yard_for_all_own_processes(accounts: 
     assert "again 1" in before and "is mounted already" in done.stderr
 
 
+def test_a_home_that_root_cannot_enter(accounts: Accounts) -> None:
+    """As on NFS with root_squash: here by a file system in user space that is its owner's alone."""
+    programs.need("bindfs", "fusermount3")
+    anna = accounts.user("anna")
+    place, home = accounts.place / "kept", accounts.place / "squashed"
+    for folder in (place, home):
+        folder.mkdir(mode=0o700)
+    own = Bed(home)
+    file = Bed(place).write()
+    wheels = testbed.wheels(testbed.HERE / "wheels.txt")
+    file.write_text(file.read_text().replace(str(wheels), str(accounts.readable(wheels))))
+    subprocess.run(["chown", "-R", f"{anna.uid}:{anna.gid}", place, home], check=True)
+    subprocess.run(["mknod", "-m", "666", accounts.place / "fuse-of-home", "c", "10", "229"], check=True)
+    line = f"stackyard --yard {own.yard}"
+    steps = (
+        f"{line} deploy {home}/stack.yaml >&2", f"{line} verify demo >&2",
+        f"{line} run demo -- python -c {shlex.quote(CODE)}", f"{own.paths.prefix}/bin/python -c {shlex.quote(CODE)}",
+    )  # fmt: skip
+    as_anna = f"setpriv --reuid {anna.uid} --regid {anna.gid} --clear-groups env HOME={home}"
+    script = (
+        f"mount --bind {accounts.place}/fuse-of-home /dev/fuse\n{as_anna} bindfs -n {place} {home}\n"
+        f"trap '{as_anna} fusermount3 -u -z {home}' EXIT\nls {home} 2>&1 || true\n"
+        f"{as_anna} sh -ec {shlex.quote(chr(10).join(steps))}\n"
+    )
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-ec", script], text=True,
+                          check=False, capture_output=True, env=anna.environment(STACKYARD_TMP="/tmp"))  # fmt: skip
+    end_servers(home)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Permission denied" in done.stdout, "it is not root's to enter"
+    assert done.stdout.count(f"xn--nda.de {own.paths.prefix}/bin/python") == 2
+
+
 def test_two_users_use_one_image(bed: Bed, accounts: Accounts) -> None:
     """Each in a namespace of its own, from a yard that neither of them can write."""
     anna, bert = accounts.user("anna"), accounts.user("bert")
@@ -370,7 +528,7 @@ def test_commands_of_the_host(tmp_path: Path) -> None:
         assert run(path, str(own / "ssh"), "a b", "c") == (7, "of the site: 2, a b\n")
     before = f"{tmp_path}/other:{own}:{tmp_path}/site:/usr/bin:/bin"
     assert run(before, str(own / "ssh")) == (7, "of the site: 0,\n"), "behind the stack"
-    assert not servers_below(tmp_path), "nothing was mounted"
+    assert not image_servers(tmp_path), "nothing was mounted"
     code, said = run(before, str(own / "no-such-command"))
     assert code == 127 and f"no-such-command not found on PATH behind {own}" in said and "on_host" in said
     assert run(before, str(own / "scp")) == (0, "of the stack\n")
@@ -386,11 +544,6 @@ def test_commands_of_the_host(tmp_path: Path) -> None:
     bad = bed.write("on_host: [bin/ssh]")
     assert "on_host" in bed.stackyard("deploy", bad, expect=2).err
     end_servers(tmp_path)
-
-
-def servers_below(folder: Path) -> bool:
-    words = ["pgrep", "-f", f"squashfuse_ll .*{folder}/"]
-    return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
 @pytest.fixture

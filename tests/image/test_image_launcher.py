@@ -7,8 +7,8 @@ import pty
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,17 +19,9 @@ from stackyard.errors import StackyardError
 from stackyard.image.enter import run_within
 from stackyard.yard.payload import Image
 from support import programs
+from support.processes import wait_for
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(params=["compiled", "script"])
-def demo(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Revision]:
-    for name in ("mksquashfs", "squashfuse", "unshare"):
-        programs.need(name)
-    made = make(tmp_path, script=request.param == "script")
-    yield made
-    made.end()
 
 
 def test_a_command_keeps_its_arguments_and_its_working_directory(demo: Revision, tmp_path: Path) -> None:
@@ -99,6 +91,32 @@ def test_after_its_server_was_killed_the_next_command_has_a_new_one(demo: Revisi
     assert before not in demo.servers()
 
 
+def test_a_server_that_is_stopped_is_named(demo: Revision) -> None:
+    """Whoever reads its image hangs until a kill, so nobody begins to."""
+    demo.run(demo.command("pick"))
+    (server,) = demo.servers()
+    os.kill(server, signal.SIGSTOP)
+    try:
+        wait_for(lambda: ") T " in Path(f"/proc/{server}/stat").read_text())
+        for words in ([demo.command("pick")], [str(demo.paths.launcher), "true"]):
+            said = demo.run(*words, expect=4).stderr
+            assert f"cannot be read: its file system server (squashfuse_ll, process {server}) is stopped" in said
+            assert "hint: let it go on: kill -CONT " in said
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert demo.run(demo.command("pick")).stdout == "data\n"
+
+
+def test_a_disk_of_the_node_that_is_full_is_named(demo: Revision) -> None:
+    """Without the note the next command would mount it once more, where no rank reads the memory of another one."""
+    place = f"{demo.tmp}/.stackyard-images-{os.geteuid()}"
+    full = f"mount -t tmpfs -o size=4k none {demo.tmp}; mkdir -m 700 {place}; cat /dev/zero > {place}/x || true"
+    said = demo.run(*confined(f"{{ {full}; }} 2>/dev/null", demo.command("pick")), expect=4).stderr
+    assert said.startswith("stackyard: cannot write the note that lets other commands share this mount: ")
+    assert "hint: set STACKYARD_TMP to a directory on this node that you can write, and that has room" in said
+    wait_for(lambda: not demo.servers())
+
+
 @pytest.mark.parametrize("end", ["cat PREFIX/share/data", "kill -BUS $$"])
 def test_it_is_said_that_the_server_was_killed_under_a_command(
     demo: Revision, monkeypatch: pytest.MonkeyPatch, end: str
@@ -122,6 +140,30 @@ def test_a_note_with_the_number_of_another_process_is_not_believed(demo: Revisio
     assert demo.run(demo.command("pick")).stdout == "data\n"
 
 
+def test_a_later_mount_namespace_does_not_join_that_of_an_earlier_one(demo: Revision, tmp_path: Path) -> None:
+    """As of two jobs, one after the other, each with a /tmp of its own: the kernel gives both the same number."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    place = tmp_path / "private"
+    place.mkdir()
+    for number in map(str, range(4)):
+        set_up = f"mount -t tmpfs none {place}; echo {number} > {place}/job"
+        words = confined(set_up, str(demo.paths.launcher), "cat", str(place / "job"))
+        assert demo.run(*words).stdout == f"{number}\n"
+
+
+def test_it_is_compiled_where_no_program_of_the_temporary_directory_may_run(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    code = "import sys, pathlib; from stackyard.image import launcher; print(launcher.make(pathlib.Path(sys.argv[1])))"
+    (tmp_path / "noexec").mkdir()
+    set_up = f"mount -t tmpfs -o noexec none {tmp_path}/noexec; export TMPDIR={tmp_path}/noexec"
+    words = confined(set_up, sys.executable, "-c", code, str(tmp_path / "launch"))
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("compiled by ") and os.access(tmp_path / "launch", os.X_OK)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["launch", "noexec"]
+
+
 def test_an_image_that_is_not_used_is_unmounted(demo: Revision) -> None:
     demo.run(demo.command("pick"), STACKYARD_IMAGE_IDLE_S="1")
     until = time.monotonic() + 30
@@ -129,6 +171,29 @@ def test_an_image_that_is_not_used_is_unmounted(demo: Revision) -> None:
         assert time.monotonic() < until
         time.sleep(0.1)
     assert demo.run(demo.command("pick")).stdout == "data\n"
+
+
+def test_an_image_stays_mounted_while_a_program_of_ours_needs_it(demo: Revision) -> None:
+    """As a verification does, between checks that open no file of it. On a busy machine the image may be unmounted
+    before the program has started: then there is nothing to hold, and it is started again."""
+    code = (
+        "import sys, time; from pathlib import Path; from stackyard.image.enter import staying_mounted\n"
+        "from stackyard.yard.payload import Image\n"
+        "image = Image(Path(sys.argv[1]))\n"
+        "with staying_mounted(image):\n"
+        "    if not image.is_visible: sys.exit(75)\n"
+        "    time.sleep(float(sys.argv[2]) + 3); print(image.is_visible)\n"
+        "until = time.monotonic() + 30\n"
+        "while image.is_visible and time.monotonic() < until: time.sleep(0.2)\n"
+        "print(image.is_visible)"
+    )
+    words = [str(demo.paths.launcher), sys.executable, "-c", code, str(demo.paths.prefix)]
+    for idle_s in map(str, range(1, 20)):
+        env = demo.env(STACKYARD_IMAGE_IDLE_S=idle_s)
+        done = subprocess.run([*words, idle_s], env=env, capture_output=True, text=True, check=False, timeout=90)
+        if done.returncode != 75:
+            break
+    assert done.stdout.split() == ["True", "False"], done.stderr
 
 
 def test_within_its_namespace_nothing_is_entered_again(demo: Revision) -> None:
@@ -141,6 +206,16 @@ def test_where_root_has_mounted_it_the_launcher_is_not_run(demo: Revision) -> No
     words = confined(f"mount -o loop {demo.paths.image} {demo.paths.prefix}", demo.command("pick"))
     assert demo.run(*words).stdout == "data\n"
     assert not demo.servers()
+
+
+def test_a_mount_whose_server_was_killed_is_named(demo: Revision) -> None:
+    """It hides the stubs, and a command of the host's is not taken in place of the image's."""
+    prefix = demo.paths.prefix
+    set_up = f"squashfuse_ll -f -o ro {demo.paths.image} {prefix} & server=$!\n"
+    set_up += f"while [ -e {prefix}/.stub ]; do sleep 0.05; done; kill -9 $server; wait $server || true"
+    done = demo.run(*confined(set_up, str(demo.paths.launcher), "echo", "of the host"), expect=4)
+    assert f"cannot read {prefix}: the server of its mount has ended" in done.stderr
+    assert "stackyard image unmount" in done.stderr
 
 
 def test_a_command_that_the_image_has_not(demo: Revision) -> None:
@@ -167,11 +242,26 @@ def test_without_fuse_it_says_so(demo: Revision) -> None:
 
 
 def test_a_truncated_image_is_an_error_and_not_an_empty_directory(demo: Revision) -> None:
-    for size in (300, 40, 0):
+    whole = demo.paths.image.stat().st_size
+    for size in (whole - 4096, 3 * whole // 4, whole // 2, 300, 40, 0):
         os.truncate(demo.paths.image, size)
         done = demo.run(demo.command("pick"), expect=4)
         assert f"cannot mount {demo.paths.image}" in done.stderr
         assert "truncated" in done.stderr or size < 48
+
+
+@pytest.mark.parametrize("script", [False, True])
+def test_an_image_that_this_user_may_not_read_is_not_called_damaged(common: Path, script: bool) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("acting as another user needs root")
+    programs.need("mksquashfs")
+    demo = make(common, script=script)
+    demo.paths.root.chmod(0o755)
+    demo.paths.image.chmod(0o600)
+    demo.tmp.chmod(0o1777)
+    words = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", demo.command("pick"))
+    said = demo.run(*words, expect=4, cwd=Path("/")).stderr
+    assert f"cannot mount {demo.paths.image}: Permission denied\n  hint: ask its owner to let you read it" in said
 
 
 def test_what_was_removed_under_a_namespace_is_named(demo: Revision) -> None:

@@ -14,10 +14,12 @@ from pathlib import Path
 import oci_bed as bed
 import pytest
 
-from stackyard.errors import InputError, StackyardError
-from stackyard.image.oci import layers
+from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.host import zstd
+from stackyard.image.oci import check, layers, relocate
 from stackyard.image.oci.layers import Entry
 from stackyard.image.oci.layout import Reference, blob, image
+from stackyard.image.oci.relocate import Relocation
 from support import programs
 
 pytestmark = pytest.mark.real
@@ -50,6 +52,20 @@ def test_nothing_names_the_former_path(tmp_path: Path) -> None:
     own, roomy = (place / "bin/own").read_bytes(), (place / "bin/roomy").read_bytes()
     assert len(own) == len((Path(made.prefix) / "bin/own").read_bytes())
     assert f"{bed.PLACE}/share/data".encode() + b"\0" * (len(bed.ROOM) - len(bed.PLACE) + 1) in roomy
+
+
+def test_files_are_looked_through_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = bed.revision(tmp_path)
+    for number in range(70):
+        for kind, name in (("moves", made.prefix), ("longer", f"{made.prefix}-2"), ("dotted", f"{made.prefix}.old")):
+            (Path(made.prefix) / "share" / f"{kind}-{number}").write_text("." * number + name)
+    monkeypatch.setattr(relocate, "_PIECE", 64)
+    moved = []
+    monkeypatch.setattr(Relocation, "_moved", lambda self, name, *_: moved.append(Path(name).name) or b"")
+    bed.oci(made, tmp_path / "pieces", None)
+    assert {name for name in moved if name.startswith(("moves", "longer", "dotted"))} == {
+        f"moves-{number}" for number in range(70)
+    }
 
 
 def test_its_programs_run_where_a_container_puts_them(tmp_path: Path, base: Reference) -> None:
@@ -144,6 +160,35 @@ def test_a_layer_that_the_layout_has_is_not_packed_again(tmp_path: Path, monkeyp
     assert other.digest != first.digest, "another compressor gives other bytes, which are not mixed"
 
 
+def test_layers_of_zstd(tmp_path: Path, base: Reference) -> None:
+    """The same files, fewer bytes, the same twice; a base with such layers is read, and damage is found."""
+    programs.need("zstd")
+    made = bed.revision(tmp_path)
+    plain, packed = bed.oci(made, tmp_path / "gzip", None), bed.oci(made, tmp_path / "zstd", None, compression="zstd")
+    assert bed.oci(made, tmp_path / "again", None, compression="zstd").digest == packed.digest != plain.digest
+    one, other = image(Reference(tmp_path / "gzip")), image(Reference(tmp_path / "zstd"))
+    assert {layer.kind for layer in other.layers} == {"application/vnd.oci.image.layer.v1.tar+zstd"}
+    assert one.diff_ids == other.diff_ids and not check.problems(tmp_path / "zstd", other)
+    assert bed.oci(made, tmp_path / "zstd", None, "gzip").bytes_new > 0, "layers of one kind are not the other's"
+    assert bed.oci(made, tmp_path / "zstd", None, "second", compression="zstd").bytes_new == 0
+    below = bed.oci(made, tmp_path / "below", base, compression="zstd")
+    on_top = bed.oci(bed.revision(tmp_path, 2), tmp_path / "top", below.reference, prefix="/opt/other")
+    assert on_top.layers == 2 * below.layers - 1
+    damaged = blob(tmp_path / "zstd", other.layers[0].digest)
+    damaged.write_bytes(damaged.read_bytes()[:-9] + b"x" * 9)
+    wrong = check.problems(tmp_path / "zstd", other)
+    assert wrong == [f"{damaged.name} has changed: its bytes do not have its digest"]
+
+
+def test_without_zstd_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = bed.revision(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    zstd.version.cache_clear()
+    with pytest.raises(MissingError, match="zstd not found on PATH") as caught:
+        bed.oci(made, tmp_path / "out", None, compression="zstd")
+    assert caught.value.hint == "install zstd, or use gzip"
+
+
 def test_at_most_a_hundred_layers() -> None:
     owned = {f"p{number}": [Entry(f"x/{number}", size=(20 << 20) + number)] for number in range(300)}
     owned[""] = [Entry("x/rest", size=1)]
@@ -216,11 +261,11 @@ def test_a_base_with_an_older_c_library(tmp_path: Path) -> None:
     old = bed.compiled(tmp_path, "libc.so.6", "int x;\n", "-shared", "-nostdlib",
                        f"-Wl,--version-script={tmp_path}/map", "-Wl,-soname,libc.so.6")  # fmt: skip
     older = bed.base(tmp_path, (), "older", **{"usr__lib__libc.so.6": old})
-    error = refused(tmp_path, r"cannot run this stack: its C library \(/usr/lib/libc.so.6\) is glibc 2.2.5",
+    error = refused(tmp_path, r"needs glibc 2\.\d+ .*, and oci:.* \(/usr/lib/libc.so.6\) has glibc 2.2.5",
                     bed.revision(tmp_path), tmp_path / "out", older)  # fmt: skip
-    assert "needs 2." in str(error) and isinstance(error, InputError)
+    assert isinstance(error, InputError)
     none = bed.base(tmp_path, (), "none")
-    refused(tmp_path, "it has no glibc", bed.revision(tmp_path, 2), tmp_path / "out", none)
+    refused(tmp_path, r"and oci:\S+ has no glibc", bed.revision(tmp_path, 2), tmp_path / "out", none)
 
 
 def test_libraries_that_nothing_has_are_named(tmp_path: Path, base: Reference) -> None:

@@ -56,6 +56,16 @@ def test_what_is_pushed_is_pulled_and_a_second_revision_sends_what_changed(tmp_p
     assert "all " in stackyard("image", "check", f"oci:{tmp_path}/demo:1:1").out
 
 
+def test_layers_of_zstd_are_kept_on_the_way(tmp_path: Path, here: Registry) -> None:
+    programs.need("zstd")
+    bed.oci(bed.revision(tmp_path), tmp_path / "out", None, "z", compression="zstd")
+    sent = image(Reference(tmp_path / "out", "z"))
+    push(Reference(tmp_path / "out", "z"), f"docker://{here.place}/demo:z")
+    stackyard("image", "pull", f"docker://{here.place}/demo:z", "-o", tmp_path / "got", "--plain-http")
+    assert image(Reference(tmp_path / "got")).manifest.digest == sent.manifest.digest
+    assert "all " in stackyard("image", "check", f"oci:{tmp_path}/got").out
+
+
 def test_a_damaged_blob_of_a_registry_is_refused(tmp_path: Path) -> None:
     programs.need("skopeo")
     with registry(tmp_path / "registry") as own:

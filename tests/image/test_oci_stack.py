@@ -127,7 +127,7 @@ def test_apptainer_runs_it(stack: Bed, tmp_path: Path) -> None:
         environ = images.environ(TMPDIR=str(tmp_path))
     except MissingError as error:
         pytest.skip(str(error))
-    stack.build("demo/1-py311-1", "for-apptainer")
+    stack.build("demo/1-py311-1", "for-apptainer", "--compression", "zstd")
     packing = ["--mksquashfs-args", "-comp zstd -Xcompression-level 1"]
     for words in (
         ["build", *packing, "x.sif", f"oci:{stack.folder}/for-apptainer"],
@@ -142,7 +142,7 @@ def test_apptainer_runs_it(stack: Bed, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_podman_runs_it(stack: Bed) -> None:
     programs.need("podman", "runc")
-    stack.build("demo/1-py311-1", "for-podman")
+    stack.build("demo/1-py311-1", "for-podman", "--compression", "zstd")
     limits = ["--network", "none", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000"]
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="p") as store:  # its own paths have to be short
         podman = ["podman", "--root", f"{store}/root", "--runroot", f"{store}/run", "--storage-driver", "overlay",

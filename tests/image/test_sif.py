@@ -22,7 +22,8 @@ from stackyard.image.bases import store
 from stackyard.image.bases.model import PythonEnvironment
 from stackyard.image.bases.sources import source_of
 from stackyard.spec.models import Site
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.payload import Form
 from stackyard.yard.record import BuildRecord
 from support import images, programs, stackrecords
@@ -238,7 +239,7 @@ def test_a_prefix_for_a_newer_c_library_is_refused(yard: Yard, base: store.Kept,
     made = stackrecords.record(yard, "elf", "1")
     (Path(made.prefix) / "bin").mkdir(parents=True)
     shutil.copy(sys.executable, Path(made.prefix) / "bin/python")
-    refused(made, base, tmp_path / "x.sif", r"needs glibc 2\.\d+ \(bin/python\), and the base base has no C library")
+    refused(made, base, tmp_path / "x.sif", r"needs glibc 2\.\d+ \(bin/python\), and the base base has no glibc")
     for version, fits in (("2.5", False), ("2.99", True)):
         software = replace(base.base.software, libc=f"glibc {version}")
         other = replace(base, base=replace(base.base, software=software))

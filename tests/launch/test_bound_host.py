@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from itertools import pairwise
 from pathlib import Path
@@ -13,11 +12,11 @@ from stackyard.change import EnvironmentChange
 from stackyard.errors import InputError, ManyErrors
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.containers import wrap
-from stackyard.launch.plan.model import Wrapper
 from stackyard.launch.request.intent import Intent
-from stackyard.launch.shim import programs, shell
+from stackyard.launch.shim import shell
 from stackyard.spec.bindings import load_bindings
 from stackyard.spec.site import load_site
+from stackyard.spec.sitemodels import Site
 
 LAYOUT = Layout(Node("n", (NodeDomain(0, (0,), ()),), 1), (Block(0, 1, (Slot(0, (0,), ()),)),))
 BINDINGS = """\
@@ -64,7 +63,8 @@ def test_a_launch_has_the_bindings(site: Path) -> None:
         "APPTAINERENV_LD_PRELOAD": "/.singularity.d/libs/libpami_cudahook.so:/opt/cray/libgtl.so",
     }
     assert made.lists == {"APPTAINER_CONTAINLIBS": ("/usr/lib64/libucp.so*", "/opt/mpi/libpami_cudahook.so")}
-    assert made.needed == ("/opt/cray", "/host/x", "/opt/mpi/libpami_cudahook.so")
+    assert made.needed == ("/scratch", "/opt/cray", "/host/x", "/opt/mpi/libpami_cudahook.so")
+    assert made.shared == (str(site.parent), str(site.parent / "x.sif"))
 
 
 def test_stars_are_expanded_on_the_node(tmp_path: Path) -> None:
@@ -77,21 +77,24 @@ def test_stars_are_expanded_on_the_node(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [expected, "[]", "1"]
 
 
-def test_a_node_without_a_source_says_so(tmp_path: Path) -> None:
+def test_the_sources_of_a_sites_binds(tmp_path: Path) -> None:
+    """As the runtimes read them: several with commas, in options too; what is relative to a directory is theirs."""
+    policy = {"runtime": "apptainer", "binds": ["/a:/b:ro,/c", "d"], "options": ["-B", "/e:/f", "--bind=/g,/a", "--nv"]}
+    (tmp_path / "x.sif").touch()
+    site = Site.model_validate({"launch": {"container": policy}})
+    made = wrap(Intent(program=("app",), container="x.sif", cwd=str(tmp_path)), site, LAYOUT, EnvironmentChange())
+    assert made.needed == ("/a", "/c", "/e", "/g")
+
+
+def test_the_first_thing_that_a_node_lacks_is_noted(tmp_path: Path) -> None:
     """The runtime would stop every rank with a message of its own, on a node that nothing names."""
-    text = (
-        'sy_unfit() { echo "$*"; exit 71; }\n'
-        + programs.wrapped(
-            Wrapper(("run", "x"), needed=(str(tmp_path), "/none/libcxi.so.1"), lists={"X": (f"{tmp_path}/*",)})
-        )
-        + 'echo on "$X"'
-    )
-    done = subprocess.run(["bash", "-p", "-c", text], capture_output=True, text=True, check=False, env=os.environ)
-    assert done.returncode == 71 and "cannot bind /none/libcxi.so.1 into the image" in done.stdout
-    fine = text.replace("/none/libcxi.so.1", str(tmp_path))
-    (tmp_path / "a.so").touch()
-    said = subprocess.run(["bash", "-c", fine], capture_output=True, text=True, check=True).stdout
-    assert said == f"on {tmp_path}/a.so\n"
+    text = shell.needed((str(tmp_path), "/none/libcxi.so.1"), ("/none/y",))
+    begun = f"sy_start_s=60 sy_lacks=\nsy_lack() {{ [[ -n $sy_lacks ]] || sy_lacks=$*; }}\n{shell.LOOK}"
+    words = begun.replace("%", "%%") + '%secho "[$sy_lacks]"'
+    done = subprocess.run(["bash", "-p", "-c", words % text], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("[cannot bind /none/libcxi.so.1 into the image: it does not exist on this node;")
+    fine = subprocess.run(["bash", "-c", words % shell.needed((str(tmp_path),), ())], capture_output=True, check=True)
+    assert fine.stdout == b"[]\n"
 
 
 def test_what_is_wrong_in_the_file_is_named(tmp_path: Path) -> None:

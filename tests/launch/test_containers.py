@@ -10,8 +10,9 @@ import pytest
 
 from stackyard.change import EnvironmentChange, Prepend, Set
 from stackyard.errors import InputError, MissingError
+from stackyard.image.bindings.families import families
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
-from stackyard.launch.plan.containers import wrap
+from stackyard.launch.plan.containers import APART, wrap
 from stackyard.launch.plan.model import RankProgram, Wrapper
 from stackyard.launch.request.intent import Intent
 from stackyard.launch.shim import shell
@@ -235,3 +236,10 @@ def test_ranks_in_namespaces_of_their_own_do_not_read_each_others_memory(intent:
     for program in (RankProgram(two, ("app",)), RankProgram(layout(), ("app",), mpi=True)):
         one = wrap(intent, site(runtime="apptainer"), program.layout, STACK, program=program)
         assert f"APPTAINERENV_{cma}" not in one.variables
+
+
+def test_the_variables_against_reading_each_others_memory_are_those_of_all_known_mpis() -> None:
+    named: dict[str, str] = {}
+    for family in families():
+        named |= family.variables
+    assert dict(APART) == named

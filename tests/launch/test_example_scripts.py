@@ -48,7 +48,8 @@ IDS = [f"{site}-{name}" for site, name in JOBS]
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current directory, with a program and images; what is in them matters to nobody here."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").write_text("import torch\n")
+    for program in ("train.py", "tf_cnn_benchmarks.py"):
+        (tmp_path / program).write_text("import torch\n")
     for image in ("powerai.sif", "pytorch.sif"):
         (tmp_path / image).touch()
     return tmp_path

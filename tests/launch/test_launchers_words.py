@@ -180,6 +180,17 @@ def test_mpi_is_wired_up_only_where_asked_for() -> None:
     assert not any(word.startswith("--smpiargs") for word in jsrun[True])
 
 
+def test_jsrun_has_one_word_for_spectrum_mpi() -> None:
+    layout, site = packed(SUMMIT, 6, 7), CSM.model_copy(update={"launcher_options": ("--smpiargs=-async", "-L")})
+    for scheduler, args, expected in (
+        (CSM, ("--smpiargs=-tcp", "-l", "cpu-cpu"), ("--smpiargs=-gpu -tcp", "-l", "cpu-cpu")),
+        (CSM, ("--smpiargs=-gpu -tcp",), ("-X1", "--smpiargs=-gpu -tcp")),
+        (site, ("--smpiargs=-tcp",), ("--smpiargs=-gpu -async -tcp", "-L")),
+    ):
+        request = LaunchRequest(layout, scheduler, mpi=True, gpu_aware_mpi=True, args=args)
+        assert get("jsrun").line(request).words[-len(expected) :] == expected
+
+
 @pytest.mark.parametrize("name", TABLE)
 def test_options_of_the_site_and_of_the_launch_come_last(name: str) -> None:
     scheduler = Scheduler(launcher_options=("--site",))

@@ -157,13 +157,16 @@ def test_who_follows_a_run_opens_few_files(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\nfrom stackyard.launch.records.follow import follow\n"
         "from stackyard.launch.records.paths import RunPaths\nfrom support.watched import Heard\n"
-        f"sys.stdout.write('begun')\nfollow(RunPaths(Path({str(run)!r})), Heard())"
+        f"print('begun', flush=True)\nfollow(RunPaths(Path({str(run)!r})), Heard())"
     )
     words = [strace, "-f", "-qq", "-e", "trace=openat,stat,newfstatat", "-o", str(tmp_path / "trace"), sys.executable]
-    made = subprocess.Popen([*words, "-c", code], cwd=Path(__file__).parents[1], env={"PYTHONPATH": "."})
-    time.sleep(6)
-    write_status(RunPaths(run), RunStatus(state="done", code=0))
-    made.wait(30)
+    here, path = Path(__file__).parents[1], {"PYTHONPATH": "."}
+    with subprocess.Popen([*words, "-c", code], cwd=here, env=path, stdout=subprocess.PIPE) as made:
+        assert made.stdout
+        made.stdout.readline()
+        time.sleep(6)
+        write_status(RunPaths(run), RunStatus(state="done", code=0))
+        made.wait(60)
     opened = [line for line in (tmp_path / "trace").read_text().splitlines() if "openat" in line and str(run) in line]
     assert 3 < len(opened) < 25, opened
 

@@ -132,7 +132,7 @@ def test_ranks_that_disagree_are_named(ranks: Ranks, second: dict[str, int], wor
 def test_a_rank_without_an_identity_says_so(ranks: Ranks) -> None:
     ranks.spec("identity")
     lost = ranks.rank(0, 1, LOCAL_RANK="")
-    said, _ = lost.communicate(timeout=20)
+    said, _ = lost.communicate(timeout=60)
     assert lost.returncode == 1 and "the launcher has not set the identity of this rank" in said
 
 

@@ -25,6 +25,14 @@ def test_nsys_on_one_rank() -> None:
     assert "requires nsys on PATH" in wrapper.reasons[0].reason
 
 
+def test_nvprof_of_the_pages_machine() -> None:
+    (wrapper,) = wrap(["nvprof:children=1"], 6, "/run")
+    assert wrapper.argv == (
+        "nvprof", "--force-overwrite", "--output-profile", "/run/nvprof-rank-${STACKYARD_TASK}.nvvp",
+        "--profile-child-processes",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("text", "tasks"),
     [("", (0,)), (":ranks=0,8", (0, 8)), (":ranks=2-4,3", (2, 3, 4)), (":ranks=all", tuple(range(9)))],
@@ -46,7 +54,7 @@ def test_options_and_several() -> None:
 @pytest.mark.parametrize(
     ("spec", "message", "hint"),
     [
-        ("nsy", "no such profiler: nsy", "did you mean nsys? known: nsys, rocprof"),
+        ("nsy", "no such profiler: nsy", "did you mean nsys? known: nsys, nvprof, rocprof"),
         ("nsys:rank=0", "no such option: rank=0", "did you mean ranks=...?"),
         ("nsys:ranks", "no such option: ranks", "known: ranks=..."),
         ("nsys:ranks=8", "valid ranks are 0 to 7", None),

@@ -39,7 +39,7 @@ def test_at_any_moment(work: Work, number: signal.Signals, allocation: tuple[str
         work.until(lambda: bool(_children(started.pid, "launch")))
     time.sleep(after_s)
     os.kill(_children(started.pid, "launch")[0] if allocation else started.pid, number)
-    _, err = started.communicate(timeout=30)
+    _, err = started.communicate(timeout=60)
     assert started.returncode in BEFORE, err
     work.nothing_left()
     work.until(lambda: _jobs(work) <= before)

@@ -274,7 +274,8 @@ def test_a_sweep_is_one_array_of_which_tasks_fail_and_are_cancelled_alone(work_h
 def test_a_job_that_another_cancels_is_a_failure_and_a_held_one_can_be_cancelled(work_here: Work) -> None:
     with stackyard.Executor(**SHAPE, scheduler_args=["--hold"]) as executor:
         held = executor.submit_each(time.sleep, [1, 1])
-        assert [future.cancel() for future in held] == [True, True]
+        cancelled = [future.cancel() for future in held]
+        assert cancelled == [True, True], [future.exception() for future in held if not future.cancelled()]
     with stackyard.Executor(**SHAPE) as executor:
         future = executor.submit(time.sleep, 300)
         wait_for(future.running, 60)

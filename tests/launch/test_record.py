@@ -25,6 +25,7 @@ from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import (
     RunRecord,
     RunStatus,
+    add_event,
     read_run,
     read_status,
     set_aside,
@@ -382,3 +383,14 @@ def test_what_an_earlier_attempt_left_is_set_aside(tmp_path: Path) -> None:
     set_aside(paths, 1)
     assert not paths.main.logs.exists()
     assert (paths.root / "attempts/1/logs/rank-00000.log").read_text() == "first attempt"
+
+
+def test_following_a_run_that_has_ended_reports_no_phase(tmp_path: Path) -> None:
+    """It was running last, and is not any more; what it printed is shown."""
+    paths, seen = make_run(tmp_path), Seen()
+    paths.main.logs.mkdir()
+    paths.main.rank_log(0).write_text("epoch 1\n")
+    add_event(paths, "phase", {"phase": "running", "detail": ""})
+    write_status(paths, RunStatus(state="done", code=0))
+    assert follow(paths, seen, poll_s=0.05).ended_well
+    assert (seen.text, seen.said) == ("epoch 1\n", [])

@@ -209,7 +209,7 @@ def test_what_the_display_does_not_take_in_time_is_said(own_tmp: Path, monkeypat
 
     class Slower(Heard):
         def output(self, task: int, text: str) -> None:
-            time.sleep(0.5)
+            time.sleep(len(text) / 400_000)  # 30 s for all of it
             super().output(task, text)
 
     code = f"for i in 1 2 3 4 5 6; do yes {'x' * 99} | head -c 2000000; sleep 0.3; done"

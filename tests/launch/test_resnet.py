@@ -72,6 +72,7 @@ def test_mpich_agrees_with_one_rank(slurm: SlurmCluster, python: Path, one_rank:
     assert_agree(text, one_rank, 4)
 
 
+@pytest.mark.long
 def test_it_goes_on_from_the_checkpoint_that_a_signal_asked_for(python: Path, tmp_path: Path) -> None:
     """As after a preemption: the losses before and after are those of one run."""
     argv = [python, EXAMPLE / "train.py", *SMALL, f"--checkpoint={tmp_path / 'kept.pt'}"]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from stackyard import posix
 from stackyard.change import Default, EnvironmentChange, Flags, Prepend, SaveValue, Set, SetRestorable, UserPath
 from stackyard.launch.node.step import PlannedSlot
 from stackyard.launch.plan.model import Wrapper
@@ -98,7 +99,7 @@ BEFORE = {
 
 @pytest.mark.parametrize("before", [BEFORE, {**BEFORE, "MANPATH": "/a:/b", "SCRATCH": "", "CFLAGS": ""}])
 def test_the_shell_does_what_apply_does(before: dict[str, str]) -> None:
-    script = shell.change_text(CHANGE) + shell.array("words", SHOW) + '"${words[@]}"'
+    script = posix.change_text(CHANGE) + shell.array("words", SHOW) + '"${words[@]}"'
     done = subprocess.run(["/bin/bash", "-c", script], env=before, capture_output=True, text=True, check=True)
     after = json.loads(done.stdout)[1]
     for name in ("_", "PWD", "SHLVL", "OLDPWD", "LC_CTYPE"):

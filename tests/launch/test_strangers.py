@@ -100,10 +100,12 @@ def test_an_agent_comes_through_beside_idle_connections(tmp_path: Path, monkeypa
     """A stranger fills the hub before its agent comes."""
     monkeypatch.setenv("STACKYARD_TMP", str(tmp_path))
     line = local_line(1, 1)
-    slow = type(line)(("sh", "-c", 'sleep 1.5; exec "$@"', "sh", *line.words), line.family)
-    run = Running(tmp_path / "step", make_plan(slow, 1, 1, "echo", "here"), start_s=20)
+    wait = f'until [ -e {tmp_path}/full ]; do sleep 0.1; done; exec "$@"'
+    slow = type(line)(("sh", "-c", wait, "sh", *line.words), line.family)
+    run = Running(tmp_path / "step", make_plan(slow, 1, 1, "echo", "here"), start_s=60)
     wait_for(run.step.plan.exists)
-    opened = [socket.create_connection(hub_of(run), 5) for _ in range(400)]
+    opened = [socket.create_connection(hub_of(run), 30) for _ in range(400)]
+    (tmp_path / "full").touch()
     assert run.end().state == "done"
     for one in opened:
         one.close()

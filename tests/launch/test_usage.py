@@ -81,7 +81,9 @@ def test_looks_are_seldom(sleeper: Rank, monkeypatch: pytest.MonkeyPatch) -> Non
         clock[0] += FREE_S * 0.7
 
     monkeypatch.setattr(usage, "_measure", measure)
-    monkeypatch.setattr("stackyard.launch.node.usage.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(
+        "stackyard.launch.node.usage.time", SimpleNamespace(CLOCK_THREAD_CPUTIME_ID=3, clock_gettime=lambda _: clock[0])
+    )
     for now, count in ((1, 1), (2, 2), (3, 2), (0.3 * FREE_S * LOOK_SHARE, 2), (FREE_S * LOOK_SHARE, 3)):
         usage.look([sleeper], now)
         assert len(looks) == count

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stackyard.launch.request.intent import Intent
-from stackyard.lint import lint_text, to_intent
+from stackyard.lint import closing, lint_text, to_intent
+from stackyard.lint.making import Making
 
 HEAD = "#!/bin/bash\n#SBATCH -t 10 {}\n"
 
@@ -30,7 +31,7 @@ def fixed(text: str) -> tuple[Intent, str]:
         ("cd /a && mkdir b &&", ("cd /a",), "conditional: mkdir b"),
         ("set -euo pipefail", (), "line 3: set -euo pipefail"),
         ("[ -e x ] || exit 1", (), "conditional: exit 1"),
-        ("f() { A=1; }\nf", (), "in a function: A=1"),
+        ("f() { A=1; set --; }\nf", (), "in a function: A=1"),
         ("export HF_TOKEN=abc X=1", ("export X=1",), "HF_TOKEN: its value may be a secret"),
         ("export HF_TOKEN=$(cat ~/.token)", ("export HF_TOKEN=$(cat ~/.token)",), ""),
         ("HOSTFILE=h\ncat a > $HOSTFILE", ("HOSTFILE=h", "cat a > $HOSTFILE"), ""),
@@ -67,7 +68,7 @@ def test_a_home_directory_is_known_only_at_run_time() -> None:
 @pytest.mark.parametrize(
     ("head", "line", "sizes", "said"),
     [
-        ("-n 16 --ntasks-per-node=4", "srun ./a", (4, 4, None, None), ""),
+        ("-n 16 --ntasks-per-node=4", "srun ./a", (4, 4, None, None), "the head requests 16 cores, the job file as"),
         ("-n 20 --gres=gpu:2", "mpiexec -n 2 ./a", (1, 2, 10, 1), ""),
         ("-N 1 --gres=gpu:8", "torchrun --nproc_per_node=8 a.py", (1, 8, None, 1), "the head requests 1 core, the"),
         ("-N 1 -c 10 --gres=gpu:4", "torchrun --nproc_per_node=4 a.py", (1, 4, 2, 1), "the head requests 10 cores"),
@@ -80,9 +81,9 @@ def test_a_home_directory_is_known_only_at_run_time() -> None:
         ("-N 2 -c 8", "mpirun -np 32 ./a", (2, 16, 1, None), "the head requests 16 cores, the job file 2 x 16 ranks"),
         ("-N 2", "srun -n 8 -c 4 --gpus-per-task=1 $EXE -x", (2, 4, 4, 1), "the head requests 2 cores"),
         ("--gres=gpu:2", "srun torchrun --nproc_per_node=2 a.py", (1, 2, None, 1), "the head requests 1 core, the job"),
-        ("--gres=gpu:2 --mincpus=8", "srun torchrun --nproc_per_node=2 a.py", (1, 2, None, 1), ""),
+        ("--gres=gpu:2 --mincpus=8", "srun torchrun --nproc_per_node=2 a.py", (1, 2, None, 1), "no cores, the job"),
         ("-n 1 -c 6 -G 1", "srun ./a", (1, 1, 6, 1), ""),
-        ("-n 8 -G 8", "srun ./a", (1, 8, None, None), "--gpus=8 is not a whole number for each node"),
+        ("-n 8 -c 1 -G 8", "srun -c 1 ./a", (1, 8, 1, None), "--gpus=8 is not a whole number for each node"),
         ("-N 1 --ntasks-per-node=8 --cpus-per-gpu=6", "torchrun --nproc_per_node=8 a.py", (1, 8, None, None), ""),
         ("-N 4 -n 4", "srun -n 2 ./a", (2, 1, None, None), "the head requests 4 cores"),
         ("-N 2 -c 4", "./a", (1, 1, 4, None), "the head requests 8 cores"),
@@ -104,7 +105,7 @@ def test_the_sizes_of_the_job(head: str, line: str, sizes: tuple[int | None, ...
 )
 def test_gpus_and_jobs_of_the_launch(head: str, line: str, said: str) -> None:
     assert said in fixed(HEAD.format(head) + line + "\n")[1]
-    own = fixed(HEAD.format("-n 1 --gpus=1") + "srun --gpus=1 --jobid=$SLURM_JOB_ID ./a\n")[1]
+    own = fixed(HEAD.format("-n 1 --gpus=1") + "srun -c 1 --gpus=1 --jobid=$SLURM_JOB_ID ./a\n")[1]
     assert not any(part in own for part in ("kind of GPU", "the head requests", "jobid"))
 
 
@@ -147,7 +148,8 @@ def test_pbs_resources_without_select() -> None:
         ("while read -r line; do\necho $line\ndone\neval $text", (), "fill in program"),
         ("A=1 time relax <<EOF | tee in.txt\n1 2\nEOF", (), "line 3: piped: A=1 time relax | tee in.txt"),
         ("alias run='torchrun --nproc_per_node=2'\nrun a.py", (), "line 4: run a.py"),
-        ("go() {\n./a\n}\ngo 1", (), "line 6: go 1"),
+        ("go() {\nset --\n./a\n}\ngo 1", (), "line 7: go 1"),
+        ("go() {\n./a $1\n}\ngo 1", ("./a", "1"), ""),
         ("time -p ./a -x", ("./a", "-x"), ""),
         ("$MPI_EXEC -n 4 ./a", (), "fill in program"),
         ("./a | tee log", (), "piped: ./a | tee log"),
@@ -205,7 +207,7 @@ def test_what_the_scheduler_fills_in_is_no_placeholder(text: str, name: str, out
 
 
 def test_threads_of_another_function_are_not_those_of_the_launch() -> None:
-    text = HEAD.format("-N 1") + "export OMP_NUM_THREADS=4\na() {{\nOMP_NUM_THREADS=1\n}}\na\n{}\n"
+    text = HEAD.format("-N 1") + "export OMP_NUM_THREADS=4\na() {{\nOMP_NUM_THREADS=1\nset --\n}}\na\n{}\n"
     assert fixed(text.format("srun -c 8 ./a"))[0].threads_per_rank is None
     assert fixed(text.format("b() {\nOMP_NUM_THREADS=2\nsrun -c 8 ./a\n}\nb"))[0].threads_per_rank == 2
 
@@ -262,3 +264,32 @@ def test_options_without_their_value() -> None:
 def test_what_is_not_the_program(lines: str, program: tuple[str, ...]) -> None:
     intent, _ = fixed(HEAD.format("-N 1") + lines + "\n")
     assert intent.program[-1:] == program
+
+
+@pytest.mark.parametrize(
+    ("command", "prologue", "lost"),
+    [
+        ("umask 077", ("export P=/opt/umask_tools/0777/x",), True),
+        ("rm a b", ("rm a", "rm b"), True),
+        ("umask 077", ("export P=1", "umask 077"), False),
+        ("tar cf \\\n a.tar a", ("test -d a && tar cf a.tar a",), False),
+        ('echo "a\\\nb"', ('{ echo "ab"; }',), False),
+        ("rm a", ("for f in 1; do rm a; done",), False),
+    ],
+)
+def test_the_last_look_finds_a_command_that_another_part_lost(
+    command: str, prologue: tuple[str, ...], lost: bool
+) -> None:
+    script = lint_text(f"#!/bin/bash\n{command}\n", name="job.sh").script
+    making = Making(script, {"prologue": prologue})
+    closing.close(making, None, None, [], 0)
+    assert bool(making.notes) == lost, making.notes
+
+
+def test_variables_of_a_container_are_carried_over_and_not_named_as_lost() -> None:
+    line = "singularity exec --env A=/b,C=d --env E=f,g --env H=$X --bind /s a.sif python a.py\n"
+    intent, notes = fixed(HEAD + line)
+    assert intent.variables == {"A": "/b", "C": "d", "E": "f,g"}
+    assert "--env" not in notes and "the variable H=$X" in notes and "the container option --bind /s" in notes
+    within, notes = fixed(f"{HEAD}srun {line}")
+    assert not within.variables and "the container option --env A=/b,C=d" in notes

@@ -108,7 +108,8 @@ def submitted(tmp_path: Path, site: str, text: str) -> tuple[str, Script]:
     comment = re.search(r"# starts the ranks with:\n((?:#   .*\n)+)", shown)
     assert comment
     command = " ".join(row.lstrip("# ") for row in comment[1].splitlines())
-    return shown, parse_script(f"{shown}\n{command}\n")
+    before, _, _ = shown.rpartition("\nexec ")
+    return shown, parse_script(f"{before}\n{command}\n")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,16 +52,30 @@ def test_damaged_scripts(seed: int) -> None:
         checked(mutated(draw.choice(SCRIPTS), draw))
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "$(" * 20_000, "{ " * 20_000, '"' * 40_001, "x" * 1_000_000, "srun " + "a " * 20_000,
-        "srun -n 2 ./a &\n" * 3000,
-        "A=xy\n" + 'A="$A $A"\n' * 60 + "srun $A\n", "if a; then\n" * 8000, "cat <<E\n" * 8000, "srun bash -c '" * 2000,
-    ],
-    ids=["open", "deep", "quotes", "word", "line", "launches", "doubling", "branches", "here", "shells"],
-)  # fmt: skip
-def test_long_ones_end(body: str) -> None:
-    began = time.monotonic()
-    checked(HEAD + body)
-    assert time.monotonic() - began < 20
+LONG: dict[str, Callable[[int], str]] = {
+    "open": lambda n: "$(" * n,
+    "deep": lambda n: "{ " * n,
+    "quotes": lambda n: '"' * (2 * n + 1),
+    "word": lambda n: "x" * (50 * n),
+    "line": lambda n: "srun " + "a " * n,
+    "launches": lambda n: "srun -n 2 ./a &\n" * (n * 3 // 20),
+    "doubling": lambda n: "A=xy\n" + 'A="$A $A"\n' * (n * 3 // 1000) + "srun $A\n",
+    "branches": lambda n: "if a; then\n" * (n * 2 // 5),
+    "here": lambda n: "cat <<E\n" * (n * 2 // 5),
+    "shells": lambda n: "srun bash -c '" * (n // 10),
+}
+
+
+def cpu_seconds(text: str) -> float:
+    began = time.process_time()
+    checked(text)
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_long_ones_cost_in_proportion(kind: str) -> None:
+    """Four times the text costs about four times the work: sixteen times would be a quadratic reader."""
+    short, long = (HEAD + LONG[kind](n) for n in (5_000, 20_000))
+    checked(HEAD)
+    growths = (cpu_seconds(long) / cpu_seconds(short) for _ in range(3))
+    assert any(growth < 8 for growth in growths)

@@ -173,3 +173,27 @@ def test_a_module_is_found_as_a_launch_finds_it(tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH -N 2 -t 10 --ntasks-per-node=2\nsrun python -m pkg\n")
     said = [each.message for each in lint_file(tmp_path / "job.sh").findings]
     assert any(each.startswith("common.py:2 joins a process group") for each in said)
+
+
+PART = "#!/bin/bash\n#SBATCH -t 10 -N 1 --gpus-per-node=1 --mem=32G -c 4\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("srun python a.py --master_port=29500 --lr 1", "--master_port is always 29500"),
+        ("python -u a.py --dist.port 29500", "--dist.port is always 29500"),
+        ("python a.py --dist-url tcp://localhost:10001", "tcp:// is always 10001"),
+        ("torchrun --rdzv_backend=c10d --rdzv_endpoint=$(hostname):29500 a.py", "--rdzv_endpoint is always 29500"),
+        ("./env.sh torchrun --rdzv_endpoint $HEAD:29500 a.py", "--rdzv_endpoint is always 29500"),
+        ("./worker --rdzv_endpoint=$HEAD:29500", ""),
+        ("srun python a.py --master_port=$((20000 + SLURM_JOB_ID))", ""),
+        ("python a.py --dist-url tcp://localhost:$PORT --port 8080", ""),
+        ("export MASTER_PORT=1234\nsrun python a.py --master_port=$MASTER_PORT", "MASTER_PORT is always 1234"),
+    ],
+)
+def test_a_port_among_the_words_of_a_program(line: str, said: str) -> None:
+    found = [each for each in lint_text(f"{PART}{line}\n").findings if each.rule == "fixed-port"]
+    assert [each.message for each in found] == [said][: bool(said)] and all(
+        each.severity == "warning" for each in found
+    )

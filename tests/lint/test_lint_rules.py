@@ -154,3 +154,26 @@ def test_only_a_line_of_the_head_is_filled_in(lines: str, said: list[str]) -> No
     """``${NAME}`` alone on a line may also be the program."""
     report = lint_text(f"#!/bin/bash\n#SBATCH -t 10\n{lines}")
     assert [each.rule for each in report.findings] == said
+
+
+@pytest.mark.parametrize(
+    ("row", "where", "found"),
+    [
+        ("#SBATCH --workdir=/a", site("18.08"), None),
+        ("#SBATCH --workdir=/a", site("20.11"), "option-removed"),
+        ("#SBATCH --mail-type=all,Time_Limit_90", None, None),
+        ("#SBATCH --mail-type=<TYPE>", None, None),
+        ("#SBATCH --mail-type=START,END", None, "mail-type-unknown"),
+        ("#BSUB \u2013R x", None, "dash-not-hyphen"),
+        ("srun --help", None, None),
+        ("srun $OPTIONS", None, None),
+        ("srun -n 1", None, "srun-without-program"),
+        ("bsub next.lsf", None, "bsub-without-input"),
+        ("bsub < next.lsf", None, None),
+        ("bsub -n 1 next.lsf", None, None),
+    ],
+)
+def test_what_is_refused_at_once(row: str, where: Site | None, found: str | None) -> None:
+    head = "#!/bin/bash\n" if row.startswith("#BSUB") else "#!/bin/bash\n#SBATCH --time=10\n#SBATCH --mem=1G\n"
+    new = ("option-removed", "mail-type-unknown", "dash-not-hyphen", "srun-without-program", "bsub-without-input")
+    assert [each for each in rules(f"{head}{row}\n", where) if each in new] == ([found] if found else [])

@@ -31,7 +31,7 @@ OWN = """#!/bin/bash
 #SBATCH --gres=gpu:a100:4,nvme:1 --time=1-0 --mail-type=ALL,TIME_LIMIT_80
 nvidia-smi -l 5 > gpu.log &
 test -d out || mkdir out
-prepare() { rm -rf old; }; prepare
+prepare() { rm -rf old; set --; }; prepare
 srun -n 2 ./stage in
 cat list | xargs rm
 timeout 2h srun -n 8 -c 4 --cpu-bind=cores /opt/env/bin/python -u train.py --name "a b" > log 2>&1

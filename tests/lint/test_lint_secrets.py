@@ -83,3 +83,60 @@ def test_what_is_no_secret_stays(lines: str, prologue: tuple[str, ...]) -> None:
     assert kept == prologue
     assert "--eos_token, end2end, --image-token, '12'" in text
     assert ("HF_TOKEN: its value may be a secret" in text) == (SECRET in lines)
+
+
+DRAWN = "".join(map("".join, zip("qwertzui", "81726354", "ASDFGHJK", strict=True)))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'CMD="WANDB_API_KEY=@ python a.py"; export CMD',
+        ': "${HF_TOKEN:=@}"',
+        'wandb login "@"',
+        "wandb login --host=https://x.org @",
+        "python -c \"import wandb; wandb.login('@')\"",
+        'cat > a.py <<EOF\nos.environ["WANDB_API_KEY"] = "@"\nEOF',
+        "cat > a.ini <<EOF\npassword = hunter2hunter\nEOF",
+        "cat > ~/.netrc <<EOF\nmachine x\n  login me\n  password hunter2hunter\nEOF",
+        "printf 'machine x\\nlogin me\\npassword hunter2hunter\\n' > ~/.netrc",
+        "setenv WANDB_API_KEY hunter2hunter",
+        "export PASSWORD='hunter2hunter$x'",
+        "curl -u me:hunter2hunter https://x.org -o a",
+        'curl -H "X-API-Key: @" https://x.org -o a',
+        "wget --password 'hunter2@hunter' https://x.org",
+        "sshpass -p hunter2hunter scp a b",
+        "mysql -u me -phunter2hunter db",
+        "docker login -u me -p hunter2hunter",
+        "docker login --password-stdin <<< @",
+        'cat <<< "TOKEN=@" > .env',
+        "declare -A K=([HF_TOKEN]=hunter2hunter)",
+        "srun ./b +logger.wandb.api_key=hunter2hunter",
+        "srun ./b --wandb.api-key hunter2hunter",
+        "#SBATCH --export=ALL,A=1,WANDB_API_KEY=@",
+        'singularity exec --env "A=1,WANDB_API_KEY=hunter2hunter" a.sif ./b',
+        "srun ./b --token \\\n  @",
+        'echo \'{"username":"me","key":"@"}\' > ~/.kaggle/kaggle.json',
+        "export DATABASE_URL=postgres://me:hunter2hunter@x/y",
+    ],
+)
+def test_secrets_in_other_forms(lines: str) -> None:
+    for last in ("srun ./a", "python a.py"):
+        _, text = fixed(f"{lines.replace('@', DRAWN) if 'hunter' not in lines else lines}\n{last}\n")
+        assert DRAWN not in text and "hunter2" not in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export MODEL_KEY_FILE=/data/a1B2c3D4e5F6/x",
+        "python -c 'from notebook.auth import passwd' > x",
+        "export PASSWORD=`uuidgen`",
+        "export loss_key=gaussian_nll",
+        'export OPTS="--tokenizer gpt2_v1 --max_tokens 4096"',
+        "git clone https://x.org/y.git > log",
+        "source token_2024_run_1b.sh",
+    ],
+)
+def test_what_only_looks_like_a_secret_stays(line: str) -> None:
+    assert fixed(f"{line}\nsrun ./a\n")[0] == (line,)

@@ -225,3 +225,22 @@ def test_a_line_that_is_filled_in_ends_no_head() -> None:
 @pytest.mark.parametrize(("time", "found"), [("WTIME:00", False), ("2h30", True), ("2:00", False)])
 def test_a_wall_time_that_is_to_be_filled_in(time: str, found: bool) -> None:
     assert bool(hits(f"#BSUB -nnodes 1 -W {time}\njsrun -n1 ./a\n", "time-format")) == found
+
+
+@pytest.mark.parametrize(
+    ("sources", "found"),
+    [
+        (("import torch", "import torch"), "warning"),
+        (("import torch", "print(1)"), "warning"),
+        (("import torch", ""), "note"),
+        (("import torch", "import torch\ntorch.nn.DataParallel"), None),
+        (("print(1)", "print(2)"), None),
+    ],
+)
+def test_sources_of_programs_in_turn(tmp_path: Path, sources: tuple[str, str], found: str | None) -> None:
+    for name, source in zip(("a.py", "b.py"), sources, strict=True):
+        if source:
+            (tmp_path / name).write_text(source + "\n")
+    text = "#!/bin/bash\n#SBATCH -t 10 -n 1 -c 4 --gres=gpu:4\npython a.py\npython b.py\n"
+    said = hits(text, "gpus-without-ranks", tmp_path)
+    assert [each.partition(":")[0] for each in said] == ([found] if found else [])

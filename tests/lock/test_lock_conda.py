@@ -173,6 +173,7 @@ def test_unreachable_channels_are_named_within_ten_seconds(channel: Path, tmp_pa
         (("numpy >=2", "six"), {"pins": ("numpy <2", "six <99")}, "numpy", "the site's pin `numpy <2`"),
         (("nosuchthing", "six"), {}, "nosuchthing", "no channel has a matching nosuchthing for linux-64"),
         (("faketorch * cuda*",), {"cuda": "11.0"}, "__cuda", "__cuda=11.0=0"),
+        (("six ==1.16 h1_0", "vc ==14.2 h2_1"), {}, "six", "without the builds and without vc, which no channel has"),
     ],
 )
 def test_unsolvable_says_why_for_what_and_what_to_relax(
@@ -182,6 +183,12 @@ def test_unsolvable_says_why_for_what_and_what_to_relax(
         lock(site(channel, **more), tmp_path, *specs)
     assert "demo 1-base for linux-64" in caught.value.message
     assert reason in str(caught.value.detail) and hint in str(caught.value.hint)
+
+
+def test_a_pattern_of_builds_is_no_exported_build(channel: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        lock(site(channel), tmp_path, "six * cuda*")
+    assert "without the builds" not in str(caught.value.hint)
 
 
 def test_a_wrong_spec_is_named(channel: Path, tmp_path: Path) -> None:

@@ -15,12 +15,15 @@ import pytest
 from helpers_lock import pip, sdist, simple_index, wheel
 
 from stackyard.errors import InputError, StackyardError, Where
+from stackyard.host import command
 from stackyard.host.pipconf import PipSettings
+from stackyard.lock import reach
 from stackyard.lock.given import Given
 from stackyard.lock.pip import PipRequest, PipSolution, solve_pip
 from stackyard.lock.uvcompile import Question, _flags
 from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, PipOptions, PipPolicy, PipRequirement
 from stackyard.spec.pipsettings import settings as pip_settings
+from stackyard.spec.requirements import read_requirements
 from support.guardedserver import guarded
 from support.webserver import served
 
@@ -300,6 +303,9 @@ def test_python_2_is_refused(links: Path, cache: Path) -> None:
             "no package named nothing-like-it (searched: ",
         ),
         (("tool-x>9", "pre"), "tool-x", "without `tool-x>9`"),
+        (("pkg_resources==0.0.0",), "pkg-resources was not found", "remove the line"),
+        (("app", "python>=3.8"), "python was not found", "not a package of pip"),
+        (("subprocess",), "subprocess was not found", "a part of Python"),
     ],
 )
 def test_unsolvable(links: Path, cache: Path, lines: tuple[str, ...], reason: str, hint: str) -> None:
@@ -308,6 +314,14 @@ def test_unsolvable(links: Path, cache: Path, lines: tuple[str, ...], reason: st
     assert "demo 1 for linux-64" in caught.value.message
     assert reason in str(caught.value.detail) and hint in str(caught.value.hint)
     assert not any(word in str(caught.value.detail) for word in ("DEBUG", "cause:", "error:"))
+
+
+def test_a_place_that_pip_freeze_wrote_is_explained(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("app @ file:///croot/app_1/work\n")
+    frozen = read_requirements(tmp_path / "requirements.txt").pip
+    with pytest.raises(InputError, match="no such file or directory: /croot/app_1/work") as caught:
+        solve(None, cache, requirements=frozen)
+    assert "write app==VERSION" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(
@@ -323,6 +337,30 @@ def test_unreachable_indexes_are_named_within_ten_seconds(links: Path, cache: Pa
         solve(links, cache, "app", settings={"indexes": (url,), "no_index": False})
     assert time.monotonic() - start < 10
     assert url in caught.value.message and cause in caught.value.message
+
+
+def test_an_index_that_answers_at_once_is_asked_by_uv_alone(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reach, "PATIENCE_S", 60.0)
+    wheel(tmp_path / "files", "thing", "1.0")
+    simple_index(tmp_path / "simple", tmp_path / "files")
+    with guarded(tmp_path) as server:
+        solve(None, cache, "thing", settings={"indexes": (server.url("simple"),), "no_index": False})
+        assert [path for path, _ in server.seen].count("/simple/thing/") == 1
+
+
+def test_a_program_that_waits_for_a_dead_index_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = reach.Target("the index", "http://127.0.0.1:9/simple", ("http://127.0.0.1:9/simple/app/",))
+    reach.Watch([dead])()  # not before it has waited
+    monkeypatch.setattr(reach, "PATIENCE_S", 0.0)
+    watch = reach.Watch([dead])
+    with pytest.raises(StackyardError, match="cannot be reached: connection refused"):
+        command.run(["sleep", "60"], timeout_s=120, watch=watch)
+    with pytest.raises(StackyardError, match="cannot be reached: connection refused"):
+        watch.require()
+    with pytest.raises(StackyardError, match="no such file or directory: /nowhere"):
+        reach.Watch([reach.Target("the find-links page", "/nowhere/x", ("/nowhere/x",))])
 
 
 def test_passwords_are_not_shown(links: Path, cache: Path) -> None:

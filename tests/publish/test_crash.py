@@ -145,10 +145,20 @@ def check_finished(scene: Scene, undisturbed: str) -> None:
 def test_every_fault_point_of_the_program_is_tried() -> None:
     source = Path(stackyard_package.__file__).parent
     named = {name for file in source.rglob("*.py") for name in re.findall(r'fault_point\("([^"]+)"', file.read_text())}
-    of_images = {"base": "test_bases", "blob": "test_oci_layout", "index": "test_oci_layout", "sif": "test_sif"}
-    assert named - of_images.keys() == {point.partition(":")[0] for chain in CHAINS for point in chain}
-    for point, file in of_images.items():
-        assert f'"{point}' in (Path(__file__).parents[1] / "image" / f"{file}.py").read_text(), f"{point} is not tried"
+    elsewhere = {
+        "base": "image/test_bases", "blob": "image/test_oci_layout", "index": "image/test_oci_layout",
+        "sif": "image/test_sif", "mirror": "build/test_mirror",
+        **dict.fromkeys(("trash-noted", "trash-moved", "trash-back", "remove-published"), "publish/test_remove"),
+        **dict.fromkeys(("trash-delete", "trash-doomed"), "publish/test_collect"),
+        "arrival-unpacked": "publish/test_push_pull", "sign-before": "publish/test_signed_deploy",
+        **dict.fromkeys(("mend", "mended"), "publish/test_fsck"),
+        "manifest-packed": "publish/test_packed_manifests",
+        **dict.fromkeys(("lease-taken", "lease-aside"), "yard/test_idle_leases"),
+        **dict.fromkeys(("carry", "move-noted", "move-verified", "put-aside"), "publish/test_move"),
+    }  # fmt: skip
+    assert named - elsewhere.keys() == {point.partition(":")[0] for chain in CHAINS for point in chain}
+    for point, file in elsewhere.items():
+        assert f'"{point}' in (Path(__file__).parents[1] / f"{file}.py").read_text(), f"{point} is not tried"
 
 
 @pytest.mark.slow

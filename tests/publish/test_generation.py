@@ -16,7 +16,8 @@ from stackyard.spec.models import Site
 from stackyard.spec.sitemodels import ModulePolicy
 from stackyard.yard import generations, revisions
 from stackyard.yard.disk import DiskFull
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, Entry, Manifest, read_manifest
 from support import stackrecords
 from support.failing import stale

@@ -20,7 +20,8 @@ from stackyard.spec.models import Site
 from stackyard.spec.sitemodels import ModulePolicy, UserPaths
 from stackyard.verify.content import look, own_files
 from stackyard.yard import contents, generations, revisions
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.origin import UsedFile, origin
 from stackyard.yard.record import BuildRecord, Manifest, read_record
 from support import stackrecords

@@ -94,6 +94,15 @@ def test_notices_say_what_was_not_used_or_only_sometimes(tmp_path: Path) -> None
         assert words in notices
 
 
+def test_a_pip_section_beside_the_dependencies_is_ignored_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "x.yml").write_text("dependencies: [a]\npip: [b]\n")
+    environment = load_environment(tmp_path / "x.yml")
+    assert not environment.pip
+    assert any(
+        "unknown key 'pip' ignored" in text and "entry of `dependencies:`" in text for text in environment.notices
+    )
+
+
 def test_places_are_those_of_the_lines(tmp_path: Path) -> None:
     path = DATA / "everything.yml"
     environment = load_environment(path)
@@ -293,6 +302,11 @@ def test_secrets_stay_out_of_what_is_shown(tmp_path: Path, monkeypatch: pytest.M
         ("requirements.txt", "numpy\n", "requirements"),
         ("anything", "# nothing\n", "requirements"),
         ("odd.txt", "channels:\n- a\ndependencies:\n- b\n", "environment"),
+        ("x.yml", "dependencies: [a]\nservices: {}\n", "environment"),
+        ("requirements.lock", "a==1\nb==2 # c=1=d\n", "requirements"),
+        ("kept.txt", "# packages in environment at /e:\na==1\n", "requirements"),
+        ("marked.txt", "#!/usr/bin/pip\na==1\n", "requirements"),
+        ("edited.txt", "# $ conda create --name <env> --file <this file>\na==1\n", "requirements"),
     ],
 )
 def test_kinds_are_seen_from_the_content(tmp_path: Path, name: str, text: str, kind: str) -> None:
@@ -307,7 +321,22 @@ def test_kinds_are_seen_from_the_content(tmp_path: Path, name: str, text: str, k
         ("conda-lock.yml", "version: 1\nmetadata: {}\npackage: []\n", "conda-lock"),
         ("site.yaml", "nodes: {}\nyard: /x\n", "site.yaml"),
         ("ci.yml", "on: push\njobs: {}\n", "workflow"),
-        ("pyproject.toml", "[project]\n", "TOML"),
+        ("large-lock.yml", "version: 1\nmetadata:\n" + "  a: 1\n" * 60_000 + "package: []\n", "conda-lock"),
+        ("pixi.lock", "version: 6\nenvironments:\n" + "  a: 1\n" * 20_000 + "packages: []\n", "pixi.lock"),
+        ("deps.yaml", "builder_version: 1\npackages:\n- feedstock: a\n", "Open-CE"),
+        ("conda_build_config.yaml", "python: [3.11]\nboost: [1.8]\n", "variants of conda-build"),
+        ("meta.yaml", "{% set a = 1 %}\n", "conda-build recipe"),
+        ("env.yaml", "image: h/i\nconda_file: conda.yml\n", "Azure"),
+        ("python_env.yaml", "python: 3.11\nbuild_dependencies: [pip]\ndependencies: [-r a.txt]\n", "MLflow"),
+        ("pyproject.toml", "[project]\n", "Python project"),
+        ("other.toml", "[a]\n", "TOML"),
+        ("uv.lock", "version = 1\n", "lock of uv"),
+        ("build.sh", "pip install a\n", "script"),
+        ("postBuild", "#!/bin/sh\npip install a\n", "script"),
+        ("12.4", "#%Module1.0\nsetenv A b\n", "modulefile"),
+        ("list.txt", "# platform: linux-64\na=1.0=py_0\nb-c=2=pypi_0\n", "conda list --export"),
+        ("list.txt", "# packages in environment at /e:\n#\na 1.0 py_0\n", "`conda list`"),
+        ("list.txt", "Package Version\n------- -------\na       1.0\n", "`pip list`"),
     ],
 )
 def test_other_tools_files_are_named(tmp_path: Path, name: str, text: str, message: str) -> None:

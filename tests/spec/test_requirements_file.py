@@ -154,6 +154,8 @@ def test_options(tmp_path: Path) -> None:
         ("--no-binary a\n--only-binary a", (), ("a",)),
         ("--only-binary a\n--no-binary :all:", (":all:",), ()),
         ("--no-binary a\n--no-binary=b", ("a", "b"), ()),
+        ("a==1 --no-binary b,a", ("a", "b"), ()),
+        ("--only-binary :all:\n-e . --no-binary c", ("c",), (":all:",)),
     ],
 )
 def test_formats_exclude_each_other(
@@ -249,6 +251,13 @@ def test_what_pip_ignores_is_said(tmp_path: Path, text: str, words: str) -> None
         ("numpy>=1<2", "pip requirement", "commas"),
         ("conda-forge::numpy", "conda syntax", "pip:"),
         ("pip install numpy", "command", "write numpy"),
+        ("!pip3 install a b", "command", "write a b"),
+        ("jaxlib>=0.1.67+cuda110", "such as +cuda110", "write jaxlib>=0.1.67, or jaxlib==0.1.67+cuda110"),
+        ("bbmap=39.1", "no operator `=`", "below `dependencies:`"),
+        ("numpy=>1.2", "no operator `=>`", "write numpy>=1.2"),
+        ("numpy (1.2)", "not a pip requirement", "write numpy==1.2"),
+        ("-U numpy", "does not accept -U", "lock --update"),
+        ("numpy --no-build-isolation", "does not accept --no-build-isolation", "build: packages"),
         ("-e numpy://x", "kind of URL", "git+https"),
         ("-e https://h/x.zip", "project directory", "git+https"),
         ("a ; python == 3", "marker", "python_version"),

@@ -158,7 +158,6 @@ def test_two_variants_of_one_name(read) -> None:
         ("{python: [[a]]}", "a value must be one word"),
         ("{python: [3.9, 3.9]}", "exists twice"),
         ("{python: [3.9], exclude: [{pyton: 3.9}]}", "'pyton' is not an axis | did you mean 'python'?"),
-        ("{python: [3.9], include: [{python: 3.10}]}", "an included point must have a version"),
         ("{python: [3.9], exclude: [{variant: x}]}", "'variant' is not an axis"),
         ("{python: [3.9], include: [{version: 1, python: [3.8]}]}", "expected one value"),
         ("{python: [3.9], include: [{version: 7, python: 3.10}]}", "no such version: 7"),
@@ -172,6 +171,16 @@ def test_wrong_matrix(read, matrix, message) -> None:
         read(f"version: 1\nmatrix: {matrix}\nenvironment: {{dependencies: [a]}}\n")
     assert any(message in line for line in problems(error)), problems(error)
     assert all(line.startswith("stack.yaml:2:") or "the matrix is empty" in line for line in problems(error))
+
+
+def test_an_included_point_has_the_version_of_a_file_with_one(read) -> None:
+    text = "matrix: {python: [3.9], include: [{python: 3.10, variant: py310-test}]}\nenvironment: {dependencies: [a]}\n"
+    for head, dated in (("version: 1\n", False), ("", True)):
+        stack = read(head + text)
+        assert [v.name for v in stack.variants] == ["py39", "py310-test"] and stack.dated == dated
+        assert len({v.version for v in stack.variants}) == 1
+    with pytest.raises(InputError, match="an included point must have a version"):
+        read(f"versions: [1, 2]\n{text}")
 
 
 def test_too_many_points_are_noticed_before_they_are_made(read, monkeypatch) -> None:

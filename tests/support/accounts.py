@@ -44,6 +44,7 @@ from support import programs, testbed
 from support.cli import Done
 from support.pythonpkg import VERSION
 
+LOCK = "/tmp/stackyard-accounts.lock"
 OWN = re.compile(r"sy(\d+)[a-z]+")
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
@@ -222,15 +223,20 @@ def _own_name(word: str) -> str:
 
 def _admin(*argv: str | Path, check: bool = True) -> None:
     """Run a program that changes the machine's accounts; one at a time, since each locks the file of all."""
-    with FileLock("/tmp/stackyard-accounts.lock"):
-        subprocess.run(list(map(str, argv)), check=check, capture_output=True, text=True)
+    with FileLock(LOCK):
+        _run(*argv, check=check)
+
+
+def _run(*argv: str | Path, check: bool) -> None:
+    subprocess.run(list(map(str, argv)), check=check, capture_output=True, text=True)
 
 
 def _remove_stale() -> None:
     """Remove the accounts and groups of sessions that were killed."""
     for name, home in [(entry.pw_name, Path(entry.pw_dir)) for entry in pwd.getpwall()]:
         if _left(name):
-            _remove_user(name)
+            with contextlib.suppress(KeyError):  # another session was faster
+                _remove_user(name)
             shutil.rmtree(home.parent, ignore_errors=True)
     for name in [entry.gr_name for entry in grp.getgrall()]:
         if _left(name):
@@ -243,12 +249,14 @@ def _left(name: str) -> bool:
 
 
 def _remove_user(name: str) -> None:
-    uid = pwd.getpwnam(name).pw_uid
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if process.stat().st_uid == uid:
-                os.kill(int(process.name), signal.SIGKILL)
-    _admin("userdel", "--force", name, check=False)
+    """Kill what an account runs, and remove it: while nobody gives its number to another one."""
+    with FileLock(LOCK):
+        uid = pwd.getpwnam(name).pw_uid
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if process.stat().st_uid == uid:
+                    os.kill(int(process.name), signal.SIGKILL)
+        _run("userdel", "--force", name, check=False)
 
 
 def _reachable(path: Path) -> bool:

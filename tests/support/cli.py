@@ -52,7 +52,9 @@ def stackyard(
 def inside(*words: str | Path, expect: int | None = 0, **variables: str) -> Done:
     """The same in this process, which saves the second in which Python starts and imports. For many small steps."""
     from stackyard.cli import main
+    from stackyard.yard import atomic
 
+    atomic._hits.clear()  # a fault point is counted from the beginning of a command
     out, err = io.StringIO(), io.StringIO()
     argv = [str(STACKYARD), *map(str, words)]
     environ, said = mock.patch.dict(os.environ, variables), mock.patch.object(sys, "argv", argv)

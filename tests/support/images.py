@@ -72,7 +72,19 @@ def image_folder() -> Path:
     Raises:
         MissingError: a package it is made of is not installed.
     """
-    return kept("image", [Path(__file__)], _make_system) / "root"
+    return kept("image", [Path(__file__)], _make_whole) / "root"
+
+
+def system_folder(name: str, packages: tuple[str, ...]) -> Path:
+    """Another system as a folder: of these packages, with what this interpreter links to; don't write to it.
+
+    Args:
+        name: what it is called in the cache.
+
+    Raises:
+        MissingError: a package is not installed.
+    """
+    return kept(f"image-{name}", [Path(__file__)], lambda scratch: _make_system(scratch, packages)) / "root"
 
 
 def image_squashfs() -> Path:
@@ -111,7 +123,12 @@ def _unpack(packages: Path, folder: Path) -> None:
         (prefix / "var" / "lib" / "apptainer" / "mnt" / "session").mkdir(parents=True)
 
 
-def _make_system(scratch: Path) -> None:
+def _make_whole(scratch: Path) -> None:
+    _make_system(scratch, SYSTEM)
+    _copy_interpreter(scratch / "root")
+
+
+def _make_system(scratch: Path, packages: tuple[str, ...]) -> None:
     root = scratch / "root"
     for name in ("bin", "sbin", "lib", "lib64"):
         (root / "usr" / name).mkdir(parents=True)
@@ -119,9 +136,8 @@ def _make_system(scratch: Path) -> None:
     for name in FOLDERS:
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "tmp").chmod(0o1777)
-    for path in _installed_files():
+    for path in _installed_files(packages):
         _copy(path, root)
-    _copy_interpreter(root)
     for name in ("passwd", "group", "nsswitch.conf"):
         shutil.copy2(Path("/etc") / name, root / "etc" / name)
     for name in ("hosts", "resolv.conf"):
@@ -129,9 +145,9 @@ def _make_system(scratch: Path) -> None:
     run(["ldconfig", "-r", root], env={"PATH": "/usr/sbin:/sbin:/usr/bin:/bin"})
 
 
-def _installed_files() -> list[Path]:
-    """Every file and link of the image's packages and of all that they depend on."""
-    wanted = ["apt-cache", "depends", "--recurse", "--installed", "--important", *SYSTEM, *_interpreter_packages()]
+def _installed_files(packages: tuple[str, ...]) -> list[Path]:
+    """Every file and link of these packages and of all that they depend on."""
+    wanted = ["apt-cache", "depends", "--recurse", "--installed", "--important", *packages, *_interpreter_packages()]
     try:
         words = run(wanted).stdout.splitlines()
         listed = run(["dpkg", "-L", *sorted({word for word in words if word and word[0] not in " <|"})], check=False)

@@ -15,7 +15,7 @@ from stackyard.host.command import run
 KILL_S = 30
 
 
-def wait_for(good: Callable[[], object], timeout_s: float = 30, said: Callable[[], object] = lambda: "") -> None:
+def wait_for(good: Callable[[], object], timeout_s: float = 60, said: Callable[[], object] = lambda: "") -> None:
     """Wait until something holds; where it does not in time the test fails with what `said` returns."""
     until = time.monotonic() + timeout_s
     while not good():
@@ -54,3 +54,24 @@ def command_line(pid: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
     return ""
+
+
+def image_servers(place: Path) -> list[int]:
+    """The file system servers of an image, or of all images below a directory."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                words = (folder / "cmdline").read_text(errors="surrogateescape").split("\0")
+            except OSError:
+                continue
+            if words[0].endswith("squashfuse_ll") and any(Path(word).is_relative_to(place) for word in words[1:]):
+                found.append(int(folder.name))
+    return found
+
+
+def end_image_servers(place: Path) -> None:
+    """Kill them, and wait until they have gone."""
+    for pid in image_servers(place):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not image_servers(place), 60)

@@ -109,7 +109,7 @@ class Work:
         lines = map(json.loads, (self.last / "events.jsonl").read_text().splitlines())
         return [line for line in lines if line["event"] == kind]
 
-    def until(self, good: Callable[[], bool], timeout_s: float = 40) -> None:
+    def until(self, good: Callable[[], bool], timeout_s: float = 60) -> None:
         """Wait for something that may not even be there yet."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from secrets import randbelow
 
 CPUS, GPUS = 32, 4
 
@@ -36,6 +37,8 @@ def configuration(here: Path, number: int, nodes: int) -> dict[str, str]:
     return {
         "slurm.conf": f"""
 ClusterName=test{number}
+# MPICH names its shared memory by the number of the job: what ranks left that were killed must not be another's
+FirstJobId={1000 + randbelow(50_000_000)}
 SlurmctldHost={host}({address(number)})
 SlurmctldPort={port(number)}
 SlurmdPort={port(number) + 1}

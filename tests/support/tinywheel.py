@@ -21,11 +21,14 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 """
 
 
-def wheel(folder: Path, name: str, version: str, requires: Sequence[str] = (), tag: str = "py3-none-any") -> Path:
+def wheel(
+    folder: Path, name: str, version: str, requires: Sequence[str] = (), tag: str = "py3-none-any", licence: str = ""
+) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{name.replace('-', '_')}-{version}"
     path = folder / f"{stem}-{tag}.whl"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += f"License: {licence}\n" if licence else ""
     metadata += "".join(f"Requires-Dist: {r}\n" for r in requires)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(zipfile.ZipInfo(f"{name.replace('-', '_')}/__init__.py"), f"tag = {tag!r}\n")

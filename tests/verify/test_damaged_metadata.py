@@ -19,7 +19,8 @@ from stackyard.verify.expectations import Expectations, in_force, keep
 from stackyard.verify.report import stopped, without_record
 from stackyard.verify.yardfiles import modulefiles
 from stackyard.yard import formats
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from support import stackrecords
 
 

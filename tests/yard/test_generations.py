@@ -10,7 +10,8 @@ import pytest
 
 from stackyard.errors import InputError, StackyardError
 from stackyard.yard import atomic, generations
-from stackyard.yard.layout import GenerationPaths, Yard
+from stackyard.yard.folders import GenerationPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import Entry, Manifest
 from support.failing import stale
 

@@ -21,7 +21,7 @@ from stackyard.errors import StackyardError
 from stackyard.host.identity import this_process
 from stackyard.yard import lease as lease_module
 from stackyard.yard.claim import claim
-from stackyard.yard.lease import Lease, Pace, is_occupied, latest, lease, occupy, others, take
+from stackyard.yard.lease import Claim, Lease, Pace, is_occupied, latest, lease, occupy, others, take
 from support import programs
 from support.accounts import Accounts
 from support.failing import stale
@@ -248,7 +248,7 @@ def test_time_in_which_nothing_could_be_observed_is_not_silence(monkeypatch: pyt
     "text", ["", "{", "[]", "null", '{"pid": "x"}', '{"user": "ann", "host": "n1", "pid": 0}', "\x00" * 99]
 )
 def test_a_damaged_claim_is_named_at_once_and_taken_over_after_the_same_silence(folder: Path, text: str) -> None:
-    take(folder, "it", 1)
+    take(folder, "it", latest(folder))
     (folder / "1/owner.json").write_text(text)
     said = waits(folder, wait_s=0.2)
     assert f"held by a process of {this_process().user}: {folder}/1/owner.json is damaged" in said
@@ -275,7 +275,7 @@ def test_who_slept_before_the_claim_does_not_get_a_number_of_the_past(folder: Pa
     for _ in range(3):
         with lease(folder, "it"):
             pass
-    assert take(folder, "it", 2) is None, "2 was held and removed long ago"
+    assert take(folder, "it", Claim(folder / "1")) is None, "2 was held and removed long ago"
     assert [path.name for path in folder.iterdir()] == ["3"]
 
 
@@ -354,7 +354,7 @@ def test_a_file_system_without_hard_links(folder: Path) -> None:
 
 
 def held_by(folder: Path) -> Lease:
-    held = take(folder, "it", 1)
+    held = take(folder, "it", latest(folder))
     assert held is not None
     return held
 

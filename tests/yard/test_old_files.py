@@ -20,12 +20,15 @@ from stackyard.errors import StackyardError
 from stackyard.expose.published import MODULE, change_of
 from stackyard.image.bases.model import BASE, Base
 from stackyard.lock import text
-from stackyard.publish.licences import LEDGER, Acceptance
+from stackyard.publish.licences import LEDGER, MARK, Acceptance
 from stackyard.spec.models import Site
 from stackyard.verify.expectations import CHECKS
 from stackyard.verify.report import REPORT, Report, read_report
-from stackyard.yard import atomic, formats
+from stackyard.yard import atomic, formats, signatures, trash
+from stackyard.yard.adopted import Adopted, AdoptedPrefix
+from stackyard.yard.extending import BaseRevision, Layer
 from stackyard.yard.formats import Kind
+from stackyard.yard.moved import NOTE
 from stackyard.yard.origin import Origin
 from stackyard.yard.payload import Form
 from stackyard.yard.record import MANIFEST, RECORD, BuildRecord, Manifest, read_manifest, read_record
@@ -46,7 +49,10 @@ JSON: dict[str, tuple[Kind[Any], Callable[[Path], Any]]] = {
     "report": (REPORT, read_report),
     "module": (MODULE, _frozen),
     "checks": (CHECKS, lambda path: formats.load(path, CHECKS)),
+    "move": (NOTE, lambda path: formats.load(path, NOTE)),
+    "what": (trash.KIND, lambda path: formats.load(path, trash.KIND)),
     "base": (BASE, lambda path: formats.load(path, BASE)),
+    "signatures": (signatures.KIND, lambda path: formats.load(path, signatures.KIND)),
     "licences": (LEDGER, lambda path: formats.load(path, LEDGER)),
 }
 
@@ -95,12 +101,47 @@ def test_a_record_of_format_1(old: Path) -> None:
     again = json.loads(json.dumps(record.to_json()))
     assert BuildRecord.from_json(again) == record
     value["activation"]["change"][0]["op"] = "set_restorable"
-    assert again == {**value, "format": 5, "form": {"kind": "prefix"}, "files_sha256": "", "hash_format": 1}
+    value["packages"] = [{**package, "of_base": False} for package in value["packages"]]
+    new = {
+        "format": 7, "form": {"kind": "prefix"}, "files_sha256": "", "hash_format": 1, "base": None, "adopted": None,
+    }  # fmt: skip
+    assert again == {**value, **new}
     assert read_record(old / "record-2.json") == record
     assert read_record(old / "record-3.json") == replace(record, files_sha256="5" * 64)
     assert read_record(old / "record-4.json") == replace(record, files_sha256="5" * 64, hash_format=2)
     form = Form("squashfs", "image.sqsh", "6" * 64, 37_122_048, 2965, "mksquashfs version 4.5.1", ("bin/python3.11",))
     assert read_record(old / "record-5.json") == replace(record, files_sha256="5" * 64, hash_format=2, form=form)
+
+
+def test_a_record_of_format_6_is_a_layer_on_a_base(old: Path) -> None:
+    record = read_record(old / "record-6.json")
+    base = BaseRevision("/sw/yard", "ce/1.10-py39-1", "8" * 64, "/sw/yard/stacks/ce/1.10-py39-1/prefix", "squashfs")
+    assert record.base == base and [p.name for p in record.own_packages] == ["six", "tomli-w"]
+    assert isinstance(record.payload, Layer) and record.payload.base == base.payload
+
+
+def test_a_record_of_format_7_may_be_of_an_adopted_prefix(old: Path) -> None:
+    record = read_record(old / "record-7.json")
+    assert record.adopted == Adopted("venv", "/sw/venvs/tools", "7" * 64)
+    assert isinstance(record.payload, AdoptedPrefix) and record.payload.root == Path("/sw/venvs/tools")
+
+
+def test_a_record_of_a_wrapped_image_is_whole_or_refused(old: Path, tmp_path: Path) -> None:
+    texts = {"source": "sif:x.sif", "digest": "sha256:0", "mode": "host", "shell": "/bin/sh"}
+    container = {**texts, "labels": {}, "commands": {"ls": "/bin/ls"}}
+    form = Form("container", "image.sqsh", "6" * 64, 37_122_048, 2965, "mksquashfs version 4.5.1")
+    record = replace(read_record(old / "record-1.json"), form=form, container=container)
+    assert read_record(written(tmp_path, record.to_json(), checked=True)) == record
+    for damage in ({}, {**container, "commands": ["ls"]}, {**container, "labels": {"a": 1}}):
+        value = replace(record, container=damage).to_json()
+        with pytest.raises(StackyardError, match=r"container: (no|a label)"):
+            read_record(written(tmp_path, value, checked=True))
+
+
+def test_a_mark_of_what_a_user_accepted(old: Path) -> None:
+    when = "2026-11-23T09:00:00+00:00"
+    accepted = Acceptance("powerai", f"{7:064d}", "IBM_POWERAI_LICENSE_ACCEPT", "anna", when, 1001)
+    assert formats.load(old / "mark-1.json", MARK) == accepted
 
 
 def test_acceptances_of_format_1_name_an_account_without_its_number(old: Path) -> None:
@@ -140,10 +181,16 @@ def test_a_manifest_of_format_2(old: Path) -> None:
     assert [Path(f.path).name for f in manifest.origin.files] == ["stack.yaml", "stack.yaml.lock"]
     assert {e.module: e.superseded for e in manifest.entries} == {"demo/1.0-1": False, "demo/1.0-2": True}
     value = json.loads((old / "manifest-2.json").read_text())
-    assert json.loads(json.dumps(manifest.to_json())) == {**value, "format": 3, "files": {}}
+    later = {"pinned": False, "retired": "", "successor": ""}
+    entries = [{**each, **later} for each in value["entries"]]
+    assert json.loads(json.dumps(manifest.to_json())) == {**value, "format": 4, "files": {}, "entries": entries}
     assert Manifest.from_json(value) == manifest
     files = {"demo/1.0-1.lua": "6" * 64}
-    assert read_manifest(old / "manifest-3.json") == replace(manifest, files=files)
+    third = replace(manifest, files=files)
+    assert read_manifest(old / "manifest-3.json") == third
+    one, two = third.entries
+    entries = (replace(one, pinned=True), replace(two, state="removed", retired="2027-03-01", successor="demo/1.0-1"))
+    assert read_manifest(old / "manifest-4.json") == replace(third, entries=entries)
 
 
 def test_frozen_operations_of_format_1(old: Path, tmp_path: Path) -> None:
@@ -265,7 +312,7 @@ def test_an_unknown_operation_and_an_unknown_form(old: Path, tmp_path: Path) -> 
     with pytest.raises(StackyardError, match="unknown operation 'lend'"):
         read_record(written(tmp_path, value))
     record = replace(read_record(old / "record-1.json"), form=Form("tape"))  # type: ignore[arg-type]
-    with pytest.raises(StackyardError, match="kind: not one of prefix, squashfs: 'tape'"):
+    with pytest.raises(StackyardError, match="kind: not one of prefix, squashfs, container: 'tape'"):
         read_record(written(tmp_path, record.to_json(), checked=True))
 
 

@@ -24,6 +24,8 @@ local this = "pytorch/2.13-py311-1"
 local loading, unloading = mode() == "load", mode() == "unload"
 local shell = myShellType()
 
+if loading and not isDir("/yard/stacks/pytorch/2.13-py311-1") then LmodError("pytorch/2.13-py311-1: /yard/stacks/pytorch/2.13-py311-1 not found: its files were moved or removed; restore them, or choose another: stackyard list") end
+
 local function prepend_keeping(name, directory)
    local now = os.getenv(name) or ""
    local alone = now == directory .. ":" or now == directory .. "::"

@@ -1,0 +1,126 @@
+"""examples/jupyterlab from PyPI: deployed, its server asked over HTTP, a notebook run in an installed kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sitebed import EXAMPLES
+
+from support.cli import STACKYARD, stackyard
+
+pytestmark = [pytest.mark.real, pytest.mark.long]
+
+TOKEN = "only-for-this-test"
+
+
+@dataclass(frozen=True)
+class Lab:
+    """The published stack, and a user's home."""
+
+    folder: Path
+
+    @property
+    def revision(self) -> Path:
+        (found,) = (self.folder / "yard/stacks/jupyterlab").iterdir()
+        return found
+
+    @property
+    def environ(self) -> dict[str, str]:
+        commands = f"{self.revision}/commands"
+        return {
+            **os.environ,
+            "HOME": str(self.folder),
+            "JUPYTER_DATA_DIR": str(self.data),
+            "PATH": f"{commands}:{os.defpath}",
+        }
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def jupyter(self, *words: str) -> str:
+        done = subprocess.run(["jupyter", *words], capture_output=True, text=True, check=True, env=self.environ)
+        return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    folder = tmp_path_factory.mktemp("lab")
+    example = folder / "jupyterlab"
+    example.mkdir()
+    for name in ("stack.yaml", "requirements.txt"):
+        (example / name).write_text((EXAMPLES / "jupyterlab" / name).read_text())
+    locked = stackyard("--yard", folder / "yard", "lock", example / "stack.yaml", expect=None)
+    if locked.code and "cannot be reached" in locked.err:
+        pytest.skip(f"no package index: {locked.err}")
+    stackyard("--yard", folder / "yard", "deploy", example / "stack.yaml", timeout_s=590)
+    return Lab(folder)
+
+
+@pytest.fixture
+def server(lab: Lab) -> Iterator[str]:
+    """The address of a running server."""
+    words = ["jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0"]
+    with (lab.folder / "lab.log").open("w") as log:
+        process = subprocess.Popen(
+            [*words, f"--IdentityProvider.token={TOKEN}"], env=lab.environ, cwd=lab.folder, stdout=log, stderr=log
+        )
+    try:
+        until = time.monotonic() + 120
+        while not (found := list((lab.data / "runtime").glob("jpserver-*.json"))):
+            assert process.poll() is None and time.monotonic() < until, (lab.folder / "lab.log").read_text()
+            time.sleep(0.2)
+        yield str(json.loads(found[0].read_text())["url"])
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _asked(url: str, *, token: str = TOKEN) -> Any:
+    request = urllib.request.Request(url, headers={"Authorization": f"token {token}"} if token else {})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return answer.read().decode()
+
+
+def test_it_has_the_extensions_and_nothing_was_built(lab: Lab) -> None:
+    shown = lab.jupyter("labextension", "list")
+    for name in ("jupyterlab-nvdashboard", "jupyterlab_tensorboard_pro", "@pyviz/jupyterlab_pyviz"):
+        (line,) = (line for line in shown.splitlines() if f"{name} v" in line)
+        assert "enabled" in line and "OK" in line
+    assert not list((lab.revision / "prefix").glob("share/jupyter/lab/staging/node_modules"))
+
+
+def test_its_server_answers_whoever_has_the_token(server: str, lab: Lab) -> None:
+    stackyard("--yard", lab.folder / "yard", "kernel", "install", "jupyterlab", "--name", "served",
+              JUPYTER_DATA_DIR=str(lab.data))  # fmt: skip
+    page = _asked(f"{server}lab")
+    assert "<title>JupyterLab</title>" in page and "jupyterlab_tensorboard_pro" in page
+    assert "started" in json.loads(_asked(f"{server}api/status"))
+    assert "served" in json.loads(_asked(f"{server}api/kernelspecs"))["kernelspecs"]
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        _asked(f"{server}api/status", token="")
+
+
+def test_a_notebook_runs_in_a_kernel_that_was_installed(lab: Lab) -> None:
+    environ = {**lab.environ, "PATH": f"{Path(STACKYARD).parent}:{lab.environ['PATH']}"}
+    stackyard("--yard", lab.folder / "yard", "kernel", "install", "jupyterlab", "--name", "own",
+              JUPYTER_DATA_DIR=str(lab.data))  # fmt: skip
+    code = (
+        "import nbclient, nbformat\n"
+        "book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell('import sys; print(sys.prefix)')])\n"
+        "nbclient.NotebookClient(book, kernel_name='own', timeout=120).execute()\n"
+        "print(book.cells[0].outputs[0]['text'], end='')"
+    )
+    python = lab.revision / "prefix/bin/python"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False, env=environ)
+    assert done.stdout == f"{lab.revision}/prefix\n", done.stderr
