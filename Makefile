@@ -1,8 +1,8 @@
 # The targets of a checkout. `make` alone lists them.
 .POSIX:
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-long test-bare fuzz lint format bench clean
-JOBS ?= 3
+.PHONY: help install quickstart test test-long test-bare test-rare fuzz lint format bench clean
+JOBS ?= 4
 INPUTS ?= 10000
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples scripts
@@ -20,19 +20,23 @@ test: .venv/.installed-dev  ## lint, types and all tests but the long ones, with
 	$(MAKE) lint
 	@$(BIN)/python -m compileall -q src  # once, also where PYTHONDONTWRITEBYTECODE is set: the tests start it a thousand times
 	@PYTHONPATH=tests $(BIN)/python -m support.prepare
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not long and not bare"
+	$(BIN)/pytest -n $(JOBS) --dist worksteal --timeout 400 -m "not long and not bare and not rare"
 
 test-long: .venv/.installed-dev  ## tests that compile Horovod, start Ray, wait for timeouts, try every combination (twenty-five minutes)
 	@scripts/test-programs.sh
 	@$(BIN)/python -m compileall -q src
-	$(BIN)/pytest -n 2 --dist loadfile -m long
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m long
+
+test-rare: .venv/.installed-dev  ## Horovod compiled on a base, before a release (ten minutes; test-long does it in a prefix)
+	@scripts/test-programs.sh
+	$(BIN)/pytest -m rare
 
 fuzz: .venv/.installed-dev  ## try INPUTS damaged files on every reader (an hour); the failing ones are tried again first
 	STACKYARD_FUZZ=$(INPUTS) $(BIN)/pytest -n $(JOBS) tests/fuzz
 
 test-bare: .venv/.installed-dev  ## README's commands on a machine without anything, and each Python from 3.10 to 3.14
 	@scripts/test-programs.sh
-	$(BIN)/pytest -n $(JOBS) --dist loadfile -m bare tests/bare
+	$(BIN)/pytest -n 3 --dist loadfile -m bare tests/bare
 
 lint: .venv/.installed-dev  ## ruff, mypy, and the direction of imports
 	$(BIN)/ruff check $(SOURCES)

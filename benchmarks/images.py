@@ -11,8 +11,6 @@ the kernel (as root or autofs would) and by the launcher with squashfuse_ll, whe
 from __future__ import annotations
 
 import os
-import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -23,9 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import inputs
+from benchmarks import inputs, slow
 from benchmarks.measure import Figure, alternate, figure_of, seconds
-from benchmarks.tools import HERE, environment, stackyard
+from benchmarks.tools import environment, stackyard
+from stackyard.image import bykernel
 
 DELAY_US = 5000
 KEPT_S, LONG_KEPT_S, FORGOTTEN_S = 1, 30, 1.5
@@ -177,9 +176,8 @@ class Bed:
     @contextmanager
     def mounted(self, way: Way) -> Iterator[None]:
         """The image where the packages are imported from it: mounted now by the kernel, or at the first command."""
-        words = ["-t", "squashfs", "-o", "loop,ro,nodev,nosuid", str(self.packed.parent / "image.sqsh")]
         if way.kernel:
-            subprocess.run(["mount", *words, str(self.packed)], check=True)
+            subprocess.run(bykernel.words(self.packed.parent / "image.sqsh", str(self.packed)), check=True)
         try:
             yield
         finally:
@@ -188,33 +186,9 @@ class Bed:
             else:
                 _end_servers(self.packed.parent / "image.sqsh")
 
-    @contextmanager
-    def slow(self, delay_us: int, kept_s: int, *options: str) -> Iterator[Callable[[], int]]:
+    def slow(self, delay_us: int, kept_s: int, *options: str) -> AbstractContextManager[Callable[[], int]]:
         """The yard on the slow file system meanwhile; what says how many operations that had."""
-        below, counted = self.folder / "below", self.folder / "count"
-        self.yard.rename(below)
-        self.yard.mkdir()
-        asked = {"SLOW_BASE": below, "SLOW_US": delay_us, "SLOW_KEPT_S": kept_s, "SLOW_COUNT": counted}
-        env = {**os.environ, **{name: str(value) for name, value in asked.items()}}
-        server = subprocess.Popen([str(self.folder / "slow_fs"), "-f", *options, str(self.yard)], env=env)
-        try:
-            while not os.path.ismount(self.yard):
-                time.sleep(0.02)
-            yield lambda: _operations(server.pid, counted)
-        finally:
-            subprocess.run(["umount", "--lazy", str(self.yard)], check=True)  # the kernel gives loop devices back late
-            server.kill()
-            server.wait(10)
-            self.yard.rmdir()
-            below.rename(self.yard)
-
-
-def _operations(pid: int, counted: Path) -> int:
-    counted.unlink(missing_ok=True)
-    os.kill(pid, signal.SIGUSR1)
-    while not (counted.exists() and counted.read_text().endswith("\n")):
-        time.sleep(0.01)
-    return int(counted.read_text())
+        return slow.mounted(self.folder / "slow_fs", self.yard, delay_us, kept_s, *options)
 
 
 def _end_servers(image: Path) -> None:
@@ -232,7 +206,7 @@ def deployed() -> Iterator[Bed]:
         raise SystemExit("images: run it as root: it mounts an image by the kernel")
     with tempfile.TemporaryDirectory(prefix="stackyard-bench-images-") as name:
         folder = Path(name)
-        _build_slow_fs(folder / "slow_fs")
+        slow.build(folder / "slow_fs")
         (folder / "node").mkdir()
         for stack, form in (("plain", "prefix"), ("packed", "squashfs")):
             file = folder / stack / "environment.yml"
@@ -241,12 +215,3 @@ def deployed() -> Iterator[Bed]:
             stackyard(folder, "deploy", file, "--version", "1", "--image", form)
         prefixes = [next((folder / "yard/stacks" / stack).iterdir()) / "prefix" for stack in ("plain", "packed")]
         yield Bed(folder, *prefixes)
-
-
-def _build_slow_fs(program: Path) -> None:
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], capture_output=True, text=True, check=False)
-    if flags.returncode or shutil.which("gcc") is None:
-        raise SystemExit(
-            "images: gcc, pkg-config or the headers of libfuse 3 not found: install gcc pkg-config libfuse3-dev"
-        )
-    subprocess.run(["gcc", "-O2", str(HERE / "slow_fs.c"), "-o", str(program), *flags.stdout.split()], check=True)

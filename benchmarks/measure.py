@@ -91,11 +91,13 @@ def figure_of(
 
 
 def shown(value: float, unit: str) -> str:
-    """A value for people: seconds as ms or s, bytes as MiB."""
+    """A value for people: seconds as ms or s, a number (#) as it is, bytes as MiB."""
     if unit == "ms":
         return f"{value * 1000:.0f} ms"
     if unit == "s":
         return f"{value:.1f} s"
+    if unit == "#":
+        return f"{value:,.0f}"
     return f"{value / 2**20:.1f} MiB"
 
 

@@ -19,8 +19,12 @@ from benchmarks.tools import REPOSITORY
 BENCHMARKS = {
     "starting": "--version, list, and a deploy that changes nothing",
     "loading": "module load and unload",
+    "collecting": "gc --dry-run of a large yard",
+    "checking": "fsck --deep beside sha256sum",
     "building": "lock to publish, first and second time",
     "cold": "the pip part with an empty cache",
+    "extending": "an extension by one package, a clone, a venv",
+    "extending_shared": "an extension and clones on a file system that answers late",
     "sharing": "a second variant that shares most packages",
     "starting_ranks": "eight ranks on four nodes",
     "many_nodes": "the hub with 10,000 simulated agents",
@@ -29,6 +33,7 @@ BENCHMARKS = {
     "agent_cpu": "the agent beside 8 ranks of 390 threads",
     "images": "an environment as one file on a slow shared file system",
     "images_sif": "a stack and its base as one SIF file",
+    "images_wrap": "a command of a wrapped image",
     "images_oci": "a second revision as an OCI image in a registry",
     "layout": "layouts and launch lines for 10,000 nodes",
 }

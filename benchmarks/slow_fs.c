@@ -2,8 +2,9 @@
  * counted, and the kernel keeps names and attributes for a while, as clients of NFS and Lustre do.
  *
  * SLOW_BASE: the directory that is passed through; SLOW_US: microseconds added to an operation; SLOW_KEPT_S: seconds for
- * which names are kept; SLOW_COUNT: the file to which SIGUSR1 writes the number of operations so far. Read-only. With -s it serves one request at a time.
- * Built by benchmarks/images.py against libfuse 3 (the package libfuse3-dev of Debian).
+ * which names are kept; SLOW_COUNT: the file to which SIGUSR1 writes the number of operations so far. With -s it serves one
+ * request at a time. What is read and written takes no more time than below.
+ * Built by benchmarks/slow.py against libfuse 3 (the package libfuse3-dev of Debian).
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -69,6 +70,68 @@ static int read_file(const char *path, char *data, size_t size, off_t at, struct
   return length < 0 ? -errno : (int)length;
 }
 
+static int write_file(const char *path, const char *data, size_t size, off_t at, struct fuse_file_info *file) {
+  (void)path;
+  ssize_t length = pwrite((int)file->fh, data, size, at);
+  return length < 0 ? -errno : (int)length;
+}
+
+static int create_file(const char *path, mode_t mode, struct fuse_file_info *file) {
+  char real[2 * PATH_MAX];
+  delayed();
+  int handle = open(below(path, real), file->flags | O_CREAT, mode);
+  if (handle < 0) return -errno;
+  file->fh = (uint64_t)handle;
+  return 0;
+}
+
+/* Operations that change names and attributes: wait, then the same below. */
+#define CHANGES(name, call, ...)                            \
+  static int name(const char *path, __VA_ARGS__) {          \
+    char real[2 * PATH_MAX];                                \
+    delayed();                                              \
+    return (call) ? -errno : 0;                             \
+  }
+#define HERE below(path, real)
+
+CHANGES(make_folder, mkdir(HERE, mode), mode_t mode)
+CHANGES(set_mode, ((void)file, chmod(HERE, mode)), mode_t mode, struct fuse_file_info *file)
+CHANGES(set_owner, ((void)file, lchown(HERE, user, group)), uid_t user, gid_t group, struct fuse_file_info *file)
+CHANGES(set_size, ((void)file, truncate(HERE, size)), off_t size, struct fuse_file_info *file)
+CHANGES(set_times, ((void)file, utimensat(AT_FDCWD, HERE, times, AT_SYMLINK_NOFOLLOW)), const struct timespec times[2],
+        struct fuse_file_info *file)
+CHANGES(sync_file, ((void)HERE, (void)data_only, fsync((int)file->fh)), int data_only, struct fuse_file_info *file)
+
+static int remove_file(const char *path) {
+  char real[2 * PATH_MAX];
+  delayed();
+  return unlink(HERE) ? -errno : 0;
+}
+
+static int remove_folder(const char *path) {
+  char real[2 * PATH_MAX];
+  delayed();
+  return rmdir(HERE) ? -errno : 0;
+}
+
+static int make_link(const char *leads, const char *path) {
+  char real[2 * PATH_MAX];
+  delayed();
+  return symlink(leads, HERE) ? -errno : 0;
+}
+
+static int link_file(const char *from, const char *path) {
+  char real[2 * PATH_MAX], old[2 * PATH_MAX];
+  delayed();
+  return link(below(from, old), HERE) ? -errno : 0;
+}
+
+static int rename_file(const char *from, const char *path, unsigned flags) {
+  char real[2 * PATH_MAX], old[2 * PATH_MAX];
+  delayed();
+  return renameat2(AT_FDCWD, below(from, old), AT_FDCWD, HERE, flags) ? -errno : 0;
+}
+
 static int release_file(const char *path, struct fuse_file_info *file) {
   (void)path;
   close((int)file->fh);
@@ -109,13 +172,17 @@ static void *start(struct fuse_conn_info *connection, struct fuse_config *config
   (void)connection;
   config->attr_timeout = config->entry_timeout = config->negative_timeout = kept_s;
   config->kernel_cache = 1;
+  config->use_ino = 1; /* the links of a file are one file */
   signal(SIGUSR1, report);
   return NULL;
 }
 
 static const struct fuse_operations calls = {
     .getattr = get_attributes, .readlink = read_link, .open = open_file, .read = read_file,
-    .release = release_file, .readdir = read_folder, .statfs = file_system, .init = start,
+    .release = release_file, .readdir = read_folder, .statfs = file_system, .init = start, .write = write_file,
+    .create = create_file, .mkdir = make_folder, .chmod = set_mode, .chown = set_owner, .truncate = set_size,
+    .utimens = set_times, .fsync = sync_file, .unlink = remove_file, .rmdir = remove_folder, .symlink = make_link,
+    .link = link_file, .rename = rename_file,
 };
 
 int main(int count, char **words) {
