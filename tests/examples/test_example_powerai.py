@@ -141,7 +141,7 @@ class Machine:
         words = [site if word == "site.yaml" else word for word in shlex.split(line)[1:]]
         given = ("--yard", self.work.folder / "yard", *words, *more)
         run = partial(self.work.run, *given, expect=expect, **self.variables)
-        return stuckmpi.again(run) if words[0] == "launch" else run()
+        return stuckmpi.again(run, self.work.folder) if words[0] == "launch" else run()
 
 
 @pytest.fixture
@@ -161,6 +161,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
             cuda = poweraibed.cuda(work.folder / "cuda")
             (work.folder / "modules/cuda.lua").write_text(f'setenv("CUDA_DIR", "{cuda}")\n')
             given = {"MODULEPATH": str(work.folder / "modules"), "STACKYARD_TMP": str(work.folder / "disk")}
+            given |= stuckmpi.ONE_KERNEL
             yield Machine(work, {**outside, **given, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(sources)})
     except MissingError as error:
         pytest.skip(f"{error}; {error.detail}")

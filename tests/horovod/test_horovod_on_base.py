@@ -118,7 +118,7 @@ def test_it_is_compiled_in_the_base_and_its_ranks_find_each_other(root: Path, wo
     done("image", "extend", "torch", "hvd.yaml", "--name", "hvd")
     done("image", "build", "--base", "hvd", "--format", "sif", "-o", "hvd.sif")
     words = ("launch", "-N", "2", "-r", "1", "-c", "1", "--backend", "horovod", "--stream", "all")
-    ran = stuckmpi.again(lambda: work.run(*words, "--container", "hvd.sif", "allreduce.py", **given))
+    ran = stuckmpi.again(lambda: work.run(*words, "--container", "hvd.sif", "allreduce.py", **given), work.folder)
     said = re.findall(r"rank (\d) of 2 on (\w+): sum ([\d.]+), (\S+) (\S+) (\S+)", ran.out)
     assert sorted((rank, total) for rank, _, total, *_ in said) == [("0", "3.0"), ("1", "3.0")], ran.out + ran.err
     assert len({host for _, host, *_ in said}) == 2

@@ -99,7 +99,7 @@ def test_it_is_compiled_in_the_base_and_its_ranks_find_each_other(
         ):  # fmt: skip
             stackyard("--yard", work.folder / "yard", "image", *words, cwd=work.folder, timeout_s=1200, **given)
         words = ("launch", "-N", "2", "-r", "1", "-c", "1", "--backend", "mpi", "--stream", "all")
-        done = stuckmpi.again(lambda: work.run(*words, "--container", "mpi.sif", "ranks.py", **given))
+        done = stuckmpi.again(lambda: work.run(*words, "--container", "mpi.sif", "ranks.py", **given), work.folder)
     said = sorted(re.findall(r"rank (\d) of (\d) on (\w+): (\d+) (\S+) (\S+)", done.out))
     assert [(rank, size, total) for rank, size, _, total, *_ in said] == [("0", "2", "3"), ("1", "2", "3")], done.out
     assert len({host for _, _, host, *_ in said}) == 2

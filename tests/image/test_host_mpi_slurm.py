@@ -224,7 +224,7 @@ def launched(
         given = (*words, "--container", image, program)
         return stackyard(*given, cwd=folder, expect=expect, timeout_s=120, **variables)
 
-    return stuckmpi.again(once)
+    return stuckmpi.again(once, folder)
 
 
 def test_a_launch_uses_the_bindings_of_its_site(slurm: SlurmCluster, image: Path, tmp_path: Path) -> None:
