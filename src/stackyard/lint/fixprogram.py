@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import dropwhile
 
-from stackyard.lint.launches import IMAGES, Launch, python_program
+from stackyard.lint.containers import IMAGES
+from stackyard.lint.launches import Launch, python_program
 from stackyard.lint.making import Making
 from stackyard.lint.rules.base import Case
 from stackyard.lint.words import CLOSE, OPEN, command_name, is_known, shown

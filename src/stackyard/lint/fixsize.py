@@ -138,8 +138,16 @@ def _all_ranks(case: Case, launch: Launch | None) -> int | None:
         return _step_tasks(case, launch)
     if launch.kind in AGENTS:
         return None if request.tasks else 1
+    if launch.kind == "mpirun" and _ppr(launch):
+        each = launch.count("ppn")
+        return each * case.nodes if each and case.nodes else None
     own = _step_tasks(case, launch) or request.all_tasks
     return own or (None if request.values.keys() & TASK_OPTIONS else 1)
+
+
+def _ppr(launch: Launch) -> bool:
+    """Whether Open MPI's mapping says how many ranks there are on each node, socket or other part of it."""
+    return (launch.get("map-by") or "").lower().startswith("ppr:")
 
 
 def _step_tasks(case: Case, launch: Launch) -> int | None:
@@ -167,8 +175,10 @@ def _per_node(case: Case, launch: Launch | None, nodes: int | None, total: int |
         return step.per_node
     each = launch.count("ppn") or launch.count("tasks-per-node")
     even = total // nodes if total and nodes and total % nodes == 0 else None
-    sizeless = launch.kind in ("mpirun", "ibrun", "aprun") and not launch.given("np", "ppn")
-    return each or (request.node_tasks if sizeless else None) or (None if launch.given("np", "nrs") else even)
+    if each or launch.given("np", "nrs") or _ppr(launch):
+        return each
+    sizeless = launch.kind in ("mpirun", "ibrun", "aprun") and not launch.given("ppn")
+    return (request.node_tasks if sizeless else None) or even
 
 
 def _cores(case: Case, launch: Launch | None, nodes: int | None, per_node: int | None) -> int | None:

@@ -11,7 +11,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stackyard.lint.options import Option, Reading, Table, read_options
+from stackyard.lint.beginnings import may_be_options, plain_variables
+from stackyard.lint.command import Command
+from stackyard.lint.containers import container_verb, image_at
+from stackyard.lint.options import Option, Reading, Table, mapped, read_options
 from stackyard.lint.request import number
 from stackyard.lint.scope import Resolved, Scope, Value
 from stackyard.lint.shell import parse_shell
@@ -29,7 +32,7 @@ from stackyard.lint.tables import (
     SRUN,
     TORCHRUN,
 )
-from stackyard.lint.words import CLOSE, OPEN, command_name
+from stackyard.lint.words import command_name
 
 STARTERS: dict[str, tuple[str, Table]] = {
     "srun": ("srun", SRUN),
@@ -143,16 +146,28 @@ class _Found:
     inner: list[Inner] = field(default_factory=list)
     files: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Shell scripts that the script itself writes, by name: their text and first line."""
+    plain: Mapping[str, bool] = field(default_factory=dict)
+    """Variables that hold no options, and whether they may be empty."""
 
 
 def find_launches(commands: Iterable[Resolved]) -> tuple[list[Launch], list[Inner]]:
     """The launches of the commands in their order, and the commands of the shells that they start."""
-    found = _Found()
+    commands = list(commands)
+    found = _Found(plain=plain_variables(commands))
     for resolved in commands:
         if resolved.argv and len(found.launches) < _MOST:
             found.files.update(_written(resolved))
             _look(found, resolved, list(resolved.argv), resolved.line, (), False, 0)
     return found.launches, found.inner
+
+
+def launches_inside(launch: Launch, commands: Sequence[Command]) -> list[Launch]:
+    """The launches of a shell script that each task of a launch runs, all of them on the line of that launch."""
+    found = _Found()
+    for command in commands:
+        command.line = launch.line
+    _look_at(found, launch.command, commands, (*launch.via, launch), launch.remote, 1)
+    return found.launches[:_MOST]
 
 
 def _written(resolved: Resolved) -> dict[str, tuple[str, int]]:
@@ -191,9 +206,7 @@ def _look(
     if made is None:
         return
     kind, reading = made
-    # a word known only at run time may be several options; ``$ENV/bin/python`` is a path
-    first = reading.rest[0] if reading.rest else ""
-    doubtful = reading.doubtful or (first.startswith(OPEN) and not first.partition(CLOSE)[2].startswith("/"))
+    doubtful = reading.doubtful or may_be_options(reading.rest, found.plain)
     wrapped = inside > 0 or any(each.wrapped for each in via)
     launch = Launch(kind, words[0], line, tuple(words), reading, reading.rest, resolved, via, remote, doubtful, wrapped)
     found.launches.append(launch)
@@ -240,9 +253,15 @@ def _look_inside(
     found: _Found, resolved: Resolved, text: str, line: int, via: tuple[Launch, ...], remote: bool, depth: int
 ) -> None:
     """Read the commands in a shell's text."""
+    _look_at(found, resolved, parse_shell(text, line), via, remote, depth)
+
+
+def _look_at(
+    found: _Found, resolved: Resolved, commands: Iterable[Command], via: tuple[Launch, ...], remote: bool, depth: int
+) -> None:
     exported = {name: value for name, value in resolved.environment.items() if value.exported or not via}
     scope = Scope(exported, task=bool(via))
-    for command in parse_shell(text, line):
+    for command in commands:
         each = scope.run(command)
         if via:
             found.inner.append(Inner(via[-1], each, command.line))
@@ -307,7 +326,8 @@ def starter(words: list[str]) -> tuple[str, Reading] | None:
     name = words[0].rsplit("/", 1)[-1]
     if name in STARTERS:
         kind, table = STARTERS[name]
-        return kind, read_options(table, words[1:])
+        reading = read_options(table, words[1:])
+        return kind, mapped(reading) if kind == "mpirun" else reading
     if name == "flux" and words[1:2] and words[1] in ("run", "submit", "mini", "bulksubmit"):
         skip = 3 if words[1] == "mini" else 2
         return "flux", read_options(FLUX, words[skip:])
@@ -315,29 +335,14 @@ def starter(words: list[str]) -> tuple[str, Reading] | None:
         return "accelerate", read_options(ACCELERATE, words[2:])
     if name == "ray" and words[1:2] and words[1] in ("start", "symmetric-run"):
         return "ray", Reading(tuple(Option(w.lstrip("-").partition("=")[0], w) for w in words[2:] if w[:2] == "--"), ())
-    if name in ("singularity", "apptainer") and (verb := _container_verb(words)):
+    if name in ("singularity", "apptainer") and (verb := container_verb(words)):
         reading = read_options(CONTAINER, words[verb + 1 :])
-        image = _image_at(reading.rest)
+        image = image_at(reading.rest)
         return "container", Reading(reading.options, reading.rest[image + 1 :], reading.doubtful or image > 0)
     if name == "shifter":
         reading = read_options(SHIFTER, words[1:])
         return "container", reading
     return _python_module(words)
-
-
-IMAGES = (".sif", ".simg", ".img", ".sqsh", ".squashfs", ".SIF")
-
-
-def _image_at(rest: Sequence[str]) -> int:
-    """Where the image is: behind words known only at run time, which may be options, if its name is that of one."""
-    at = 0
-    while at < len(rest) and rest[at].startswith(OPEN) and rest[at].endswith(CLOSE):
-        at += 1
-    return at if at < len(rest) and rest[at].endswith(IMAGES) else 0
-
-
-def _container_verb(words: list[str]) -> int | None:
-    return next((index for index, word in enumerate(words[:6]) if word in ("exec", "run")), None)
 
 
 def _python_module(words: list[str]) -> tuple[str, Reading] | None:

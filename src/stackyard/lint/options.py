@@ -8,8 +8,9 @@ Shifter.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 
@@ -89,6 +90,15 @@ def read_options(table: Table, words: Sequence[str], *, all_words: bool = False)
         at += used
         doubtful = doubtful or not sure
     return Reading(tuple(found), tuple(words[at:]), doubtful)
+
+
+def mapped(reading: Reading) -> Reading:
+    """An mpirun's options with what Open MPI's ``--map-by ppr:4:node:pe=8`` says: ranks on a node, cores of each."""
+    mapping = (reading.get("map-by") or "").lower()
+    ranks, cores = re.match(r"ppr:(\d+):node(?![^:])", mapping), re.search(r":pe=(\d+)", mapping)
+    found = {"ppn": ranks, "depth": cores}
+    said = [Option(name, "map-by", match[1]) for name, match in found.items() if match and reading.get(name) is None]
+    return replace(reading, options=(*reading.options, *said))
 
 
 def _option(table: Table, word: str, after: Sequence[str]) -> tuple[list[Option], int, bool]:

@@ -17,11 +17,11 @@ from stackyard.lint.words import CLOSE, OPEN, Part, Word, WordReader, is_known, 
 _EXPRESSION = re.compile(r"^([A-Za-z_]\w*|[@*#?$!0-9-])(?:(:?[-=+?])(.*))?$", re.S)
 _ARITHMETIC = re.compile(r"([A-Za-z_]\w*)[ \t]*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)[ \t]*([A-Za-z_]\w*)")
 _INNER = re.compile(r"\(\((.*?)\)\)", re.S)
-_CHANGERS = ("read", "mapfile", "readarray", "getopts", "unset")
+CHANGERS = ("read", "mapfile", "readarray", "getopts", "unset")
 _CONDITION = (-1, "branch")
 _ENDED = ("branch", "loop", "subshell")
 """Blocks that may not run, or whose variables end with them."""
-_SETTERS = {"export", "declare", "local", "readonly", "typeset", "setenv"}
+SETTERS = {"export", "declare", "local", "readonly", "typeset", "setenv"}
 _LONGEST = 100_000
 """Characters of a value beyond which it counts as unknown: ``A=$A$A`` in a row doubles it each time."""
 _GIVEN = re.compile(
@@ -102,7 +102,7 @@ class Scope:
         """Expand one command and apply its effect on the variables."""
         self._blocks = (*command.blocks, *([_CONDITION] if command.conditional else []))
         argv = tuple(word for each in command.words for word in self.expand(each))
-        own = not command.words or command.words[0].plain in _SETTERS
+        own = not command.words or command.words[0].plain in SETTERS
         before = self.values if own else dict(self.values)
         for assignment in command.assignments:
             self._assign(assignment, command.line, exported=not own or self._exports_all)
@@ -116,7 +116,7 @@ class Scope:
 
     def _builtin(self, command: Command, argv: tuple[str, ...]) -> None:
         name = argv[0] if argv else ""
-        if name in _SETTERS:
+        if name in SETTERS:
             for word in command.words[1:]:
                 self._export(word, command.line, name == "export")
         elif name == "set" and {"a", "allexport"} & {*"".join(argv[1:2]), *argv[2:3]} and argv[1:2] != ("--",):
@@ -124,7 +124,7 @@ class Scope:
         texts = (each.raw for each in (*command.words, *(each.value for each in command.assignments if each.value)))
         pieces = (text if name in ("let", "((") else " ".join(_INNER.findall(text)) for text in texts)
         changed = [each for piece in pieces for each in arithmetic_names(piece)]
-        if name in _CHANGERS or argv[:2] == ("printf", "-v"):
+        if name in CHANGERS or argv[:2] == ("printf", "-v"):
             changed += [word for word in argv[1:] if re.fullmatch(r"[A-Za-z_]\w*", word)]
         for each in changed:
             old = self.values.get(each)

@@ -11,8 +11,9 @@ from typing import Literal
 
 from stackyard.errors import Where
 from stackyard.findings import Finding, Severity
+from stackyard.lint.functions import uncalled
 from stackyard.lint.groups import Group, group_of
-from stackyard.lint.launches import RANKS, Launch, python_program
+from stackyard.lint.launches import RANKS, Launch, launches_inside, python_program
 from stackyard.lint.scope import Resolved, resolve
 from stackyard.lint.script import Script
 from stackyard.lint.shell import parse_shell
@@ -58,10 +59,20 @@ class Case:
     _groups: dict[int, Group | None] = field(default_factory=dict)
     _workers: dict[int, list[Resolved]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def launches(self) -> tuple[Launch, ...]:
-        """All launches of the script."""
-        return self.script.launches
+        """All launches of the script, and those in the shell scripts that its tasks run, where these are found."""
+        return tuple(each for launch in self.script.launches for each in (launch, *self._inside(launch)))
+
+    def _inside(self, launch: Launch) -> list[Launch]:
+        """The launches of the shell script that every task of a launch runs."""
+        tasks = launch.kind in RANKS or launch.ranks_of
+        if not self.folders or not tasks or any(launch in each.via for each in self.script.launches):
+            return []
+        text = self._worker_text(launch)
+        commands = parse_shell(text)
+        dead = {each.name for each in uncalled(commands, text)}
+        return launches_inside(launch, [each for each in commands if not dead.intersection(each.functions)])
 
     @cached_property
     def steps(self) -> list[Launch]:
@@ -145,10 +156,12 @@ class Case:
     def worker(self, launch: Launch) -> list[Resolved]:
         """The commands of the shell script that every task of a launch runs, if it is found."""
         if id(launch) not in self._workers:
-            texts = (self.text_of(word) for word in launch.program[:2] if word.endswith((".sh", ".bash")))
-            text = next((each for each in texts if each is not None), "")
-            self._workers[id(launch)] = resolve(parse_shell(text))
+            self._workers[id(launch)] = resolve(parse_shell(self._worker_text(launch)))
         return self._workers[id(launch)]
+
+    def _worker_text(self, launch: Launch) -> str:
+        texts = (self.text_of(word) for word in launch.program[:2] if word.endswith((".sh", ".bash")))
+        return next((each for each in texts if each is not None), "")
 
     def text_of(self, name: str) -> str | None:
         """The text of a file that the script names; None if it is not found."""
