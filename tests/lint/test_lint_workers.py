@@ -1,4 +1,4 @@
-"""What tasks run in a shell script of their own, words that hold no options, and Open MPI's ranks by its mapping."""
+"""Causes of two batches of the field: scripts of tasks, variables before programs, ranks by nodes, other directives."""
 
 from __future__ import annotations
 
@@ -99,3 +99,57 @@ def test_ranks_by_the_mapping_of_open_mpi(options: str, ranks: int, cores: int |
 def test_ranks_on_parts_of_a_node_are_not_known() -> None:
     intent, notes = fixed(f"{PBS}mpirun --map-by ppr:4:socket:pe=8 ./a\n")
     assert intent.ranks_per_node is None and "check ranks_per_node" in notes
+
+
+@pytest.mark.parametrize(
+    ("line", "used"),
+    [
+        ("mpirun -np 24 -ppn 24 ./a", 1),
+        ("mpirun -np 24 -ppn 12 ./a", 2),
+        ("mpirun -np 48 -ppn 12 ./a", None),
+        ("horovodrun -np 1 --hosts $HOSTS python a.py", 1),
+        ("horovodrun -np 16 --hosts $HOSTS python a.py", None),
+        ("horovodrun -np $N --hosts $HOSTS python a.py", None),
+        ("horovodrun -np 1 --hosts $HOSTS python a.py &\nwait", None),
+    ],
+)
+def test_nodes_without_ranks(line: str, used: int | None) -> None:
+    text = f"#!/bin/bash\n#SBATCH -N 4 -t 10\nHOSTS=$(./hosts)\n{line}\n"
+    said = [each.message for each in lint_text(text, name="job.sh").findings if each.rule == "idle-nodes"]
+    assert said == ([f"the job has 4 nodes, but its launches use {used}"] if used else [])
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes", "ranks"),
+    [("-np 24 -ppn 24", 1, 24), ("-np 24 -ppn 12", 2, 12), ("-np 48 -ppn 12", 4, 12), ("-ppn 12", 4, 12)],
+)
+def test_nodes_of_ranks_on_each(options: str, nodes: int, ranks: int) -> None:
+    intent, notes = fixed(f"#!/bin/bash\n#PBS -l select=4:ncpus=24 -l walltime=1:00:00\nmpirun {options} ./a\n")
+    assert (intent.nodes or 1, intent.ranks_per_node) == (nodes, ranks), notes
+    assert (nodes == 4) is ("this launch uses" not in notes)
+
+
+OTHER = "#!/bin/bash\n#YBATCH -r a100_4\n#SBATCH -t 10\ntorchrun --standalone --nproc_per_node=4 a.py\n"
+
+
+def test_directives_of_another_program_ask_for_the_cores() -> None:
+    rules = {each.rule: each.severity for each in lint_text(OTHER, name="job.sh").findings}
+    assert rules.get("not-understood") == "note" and "ranks-share-a-core" not in rules
+    assert "ranks-share-a-core" in {each.rule for each in lint_text(OTHER.replace("#Y", "# Y"), name="a").findings}
+
+
+def test_directives_of_another_program_are_said_to_be_left_out() -> None:
+    assert "line 2: a directive that is not supported, #YBATCH -r a100_4" in fixed(OTHER)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        ("python -c 'clean()'; bash run.sh 8", ("bash", "-c", "python -c 'clean()'; bash run.sh 8")),
+        ("python -c 'clean()'; python a.py", ("a.py",)),
+        ("python -c 'work()'", ("python", "-c", "work()")),
+    ],
+)
+def test_python_that_cleans_up_before_the_program(text: str, program: tuple[str, ...]) -> None:
+    intent, _ = fixed(f'#!/bin/bash\n#SBATCH -n 1 -t 10\nsrun bash -c "{text}"\n')
+    assert intent.program == program

@@ -129,6 +129,16 @@ def split_directive(text: str) -> list[str]:
     return words
 
 
+_FOREIGN = re.compile(r"#(YBATCH|PJM|MSUB|OAR|DSUB|JSUB)(?=[ \t]+-)")
+"""Directives of schedulers, and of programs around Slurm, that are not supported."""
+
+
+def foreign_directives(text: str, inner: Collection[int]) -> tuple[tuple[int, str], ...]:
+    """The lines, with their numbers, by which some other program knows what the job needs: ``#YBATCH -r a100_4``."""
+    rows = enumerate(text.splitlines(), 1)
+    return tuple((number, row.strip()) for number, row in rows if number not in inner and _FOREIGN.match(row))
+
+
 _NEARLY = re.compile(r"^[ \t]*#+[ \t]*(SBATCH|BSUB|PBS)[ \t:]*(?=-)(.*)$", re.I)
 
 

@@ -64,6 +64,8 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
     for hit in pbs_working_folder(case):
         making.note(hit.line, "the script runs in the home directory, the job file where it is submitted")
     _image_of_head(making)
+    for number, text in script.foreign:
+        making.note(number, f"a directive that is not supported, {text}")
     if script.unreached:
         making.note(script.unreached[0], f"to line {script.unreached[1]}: what stands after exit or exec is not run")
     for each in script.uncalled:

@@ -29,6 +29,8 @@ def program_of_shell(case: Case, making: Making, last: Launch, words: tuple[str,
     """The one Python command of a ``bash -c`` text, else the shell with its text."""
     inside = [each for each in making.script.inner if each.launch is last]
     programs = [each for each in inside if each.resolved.argv and python_program(each.resolved.argv)]
+    if len(inside) > 1:  # one that cleans up, or looks at something, is not the program
+        programs = [each for each in programs if (python_program(each.resolved.argv) or ("-c",))[0] != "-c"]
     if len(programs) != 1 or any(each.resolved.command.piped for each in inside):
         return words
     return tuple(dropwhile(lambda word: word in ("exec", "command", "builtin"), programs[0].resolved.argv))

@@ -111,6 +111,8 @@ def _nodes(
         step = launch.count("nodes")
     if inner and request.nodes and nnodes(inner) == request.nodes:
         step = None  # one agent for each node, started in a loop
+    if launch and launch.kind == "mpirun" and total and launch.count("ppn") and launch.given("np"):
+        step = -(-total // (launch.count("ppn") or 1))
     if step is None and total and request.nodes and total < request.nodes and inner is None:
         step = total
     if step and request.nodes and step != request.nodes:

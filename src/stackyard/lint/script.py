@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from stackyard.lint.command import Command
-from stackyard.lint.directives import Directive, head_is_filled_in, read_directives, scheduler_of
+from stackyard.lint.directives import Directive, foreign_directives, head_is_filled_in, read_directives, scheduler_of
 from stackyard.lint.functions import Function, uncalled
 from stackyard.lint.launches import Inner, Launch, find_launches
 from stackyard.lint.placing import placed
@@ -47,6 +47,11 @@ class Script:
     def is_filled_in(self) -> bool:
         """Whether whole lines of its head are filled in by a program: the head may then have any option."""
         return head_is_filled_in(self.text, self.commands[0].line if self.commands else 0)
+
+    @cached_property
+    def foreign(self) -> tuple[tuple[int, str], ...]:
+        """Directives that are not supported, with their lines."""
+        return foreign_directives(self.text, self.inner_lines)
 
     @cached_property
     def rows(self) -> list[str]:

@@ -352,7 +352,10 @@ def pbs_working_folder(case: Case) -> Iterator[Hit]:
     instead="use the directives of one of these schedulers",
 )
 def not_understood(case: Case) -> Iterator[Hit]:
-    """Directives of SGE or Cobalt, which are not supported."""
+    """Directives of SGE, Cobalt and others, which are not supported."""
+    for line, text in case.script.foreign[:1]:
+        name = text.lstrip("#").split()[0]
+        yield Hit(line, f"directives of {name} are not supported: what they ask for was not checked")
     for each in case.script.directives:
         if each.kind in ("sge", "cobalt") and each.state != "disabled":
             name = {"sge": "Grid Engine", "cobalt": "Cobalt"}[each.kind]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from stackyard.lint.launches import Launch
 from stackyard.lint.rules.base import Case, Hit, rule
 
 
@@ -108,28 +109,26 @@ def more_ranks_than_slots(case: Case) -> Iterator[Hit]:
 )
 def idle_nodes(case: Case) -> Iterator[Hit]:
     """Steps that use fewer nodes than the job has, if no two steps run concurrently."""
-    nodes = case.script.request.nodes
-    if not nodes or nodes == 1 or not case.steps or len(case.steps) != len([x for x in case.launches if not x.via]):
+    nodes, steps = case.script.request.nodes, [*case.steps, *_horovodruns(case)]
+    if not nodes or nodes == 1 or not steps or len(steps) != len([x for x in case.launches if not x.via]):
         return
-    if any(
-        each.command.command.background or each.command.command.within("loop") or each.remote for each in case.steps
-    ):
+    if any(each.command.command.background or each.command.command.within("loop") or each.remote for each in steps):
         return
-    used = [
-        _used(case, each) for each in case.steps if not each.given("relative", "multi-prog", "hostfile", "rankfile")
-    ]
-    if used and len(used) == len(case.steps) and all(used) and max(each or 0 for each in used) <= 0.9 * nodes:
+    used = [_used(case, each) for each in steps if not each.given("relative", "multi-prog", "hostfile", "rankfile")]
+    if used and len(used) == len(steps) and all(used) and max(each or 0 for each in used) <= 0.9 * nodes:
         most = max(each or 0 for each in used)
-        launch = case.steps[0]
+        launch = steps[0]
         options = {"srun": f"srun -N {nodes} ...", "jsrun": f"jsrun -n {nodes} -r 1 ..."}
         yield Hit(launch.line, f"the job has {nodes} nodes, but its launches use {most}", options.get(launch.kind, ""))
 
 
-def _used(case: Case, launch: object) -> int | None:
-    """An upper limit of the nodes that a launch uses; None if unknown."""
-    from stackyard.lint.launches import Launch
+def _horovodruns(case: Case) -> list[Launch]:
+    """Those that name their hosts: without these they start all ranks on this node, which is another rule's."""
+    return [each for each in case.launches if each.kind == "horovodrun" and not each.via and each.given("hosts")]
 
-    assert isinstance(launch, Launch)
+
+def _used(case: Case, launch: Launch) -> int | None:
+    """An upper limit of the nodes that a launch uses; None if unknown."""
     if launch.kind == "srun":
         if launch.count("nodes"):
             return launch.count("nodes")
@@ -142,6 +141,11 @@ def _used(case: Case, launch: object) -> int | None:
         each = launch.count("ppn") or case.script.request.node_tasks
         ranks = launch.count("np") or (1 if not launch.given("np") else None)
         return -(-ranks // each) if ranks and each else None
+    if launch.kind == "mpirun" and launch.given("ppn") and not launch.doubtful:
+        ranks, each = launch.count("np"), launch.count("ppn")
+        return -(-ranks // each) if ranks and each else None
+    if launch.kind == "horovodrun":
+        return launch.count("np") if not launch.doubtful else None
     if launch.kind in ("mpirun", "ibrun") and "mpi4py.futures" not in launch.program:  # which starts its workers itself
         return launch.count("np") if not launch.doubtful else None
     return None

@@ -21,7 +21,7 @@ from stackyard.lint.rules.torch import ranks_per_agent
 )
 def ranks_share_a_core(case: Case) -> Iterator[Hit]:
     """An agent that starts more ranks than its task has cores; a note on whole nodes of a queue, under PBS and LSF."""
-    if case.script.request.exclusive or case.script.is_filled_in:
+    if case.script.request.exclusive or case.script.is_filled_in or case.script.foreign:
         return
     if case.script.scheduler != "slurm":
         yield from _more_ranks_than_slots(case)
