@@ -153,3 +153,12 @@ def test_directives_of_another_program_are_said_to_be_left_out() -> None:
 def test_python_that_cleans_up_before_the_program(text: str, program: tuple[str, ...]) -> None:
     intent, _ = fixed(f'#!/bin/bash\n#SBATCH -n 1 -t 10\nsrun bash -c "{text}"\n')
     assert intent.program == program
+
+
+@pytest.mark.parametrize(
+    ("options", "used"), [("-n 4 -d 16", None), ("-n 4 -d 8", 2), ("-n 4", 1), ("-n 4 -d $D", None), ("-n 4 -N 2", 2)]
+)
+def test_nodes_of_aprun_with_several_cores_for_each_rank(options: str, used: int | None) -> None:
+    text = f"#!/bin/bash\n#PBS -l nodes=4:ppn=16,walltime=1:00:00\ncd $PBS_O_WORKDIR\naprun {options} ./a\n"
+    said = [each.message for each in lint_text(text, name="job.sh").findings if each.rule == "idle-nodes"]
+    assert said == ([f"the job has 4 nodes, but its launches use {used}"] if used else [])

@@ -138,7 +138,9 @@ def _used(case: Case, launch: Launch) -> int | None:
         host = launch.count("rs_per_host")
         return -(-sets // host) if sets and host else sets
     if launch.kind == "aprun":
-        each = launch.count("ppn") or case.script.request.node_tasks
+        cores = case.script.request.node_tasks
+        depth = launch.count("depth") or (0 if launch.given("depth") else 1)
+        each = launch.count("ppn") or (max(1, cores // depth) if cores and depth else None)
         ranks = launch.count("np") or (1 if not launch.given("np") else None)
         return -(-ranks // each) if ranks and each else None
     if launch.kind == "mpirun" and launch.given("ppn") and not launch.doubtful:
