@@ -10,6 +10,7 @@ Only `stackyard.cli` catches them: it prints ``error:``, the place, the message 
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 
 from stackyard.late import dataclass
@@ -82,6 +83,21 @@ class MissingError(StackyardError):
     """Something required is missing on this machine; the hint tells how to get it."""
 
     exit_code = 4
+
+
+class Stopped(BaseException):
+    """A signal that asks the program to end; like an interrupt, it leaves time to put things in order.
+
+    Attributes:
+        number: the signal's.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    def __str__(self) -> str:
+        return f"ended by {signal.Signals(self.number).name}"
 
 
 def cause(error: Exception) -> str:

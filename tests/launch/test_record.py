@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.cli.main import _hear
 from stackyard.errors import InputError
 from stackyard.host.identity import account_name, whoami
 from stackyard.launch.records.find import compare, find_run, handle, known_runs
@@ -34,6 +35,7 @@ from stackyard.launch.records.record import (
 )
 from stackyard.launch.records.status import cancel, current_status
 from support.accounts import Accounts
+from support.cli import inside
 
 
 def make_run(folder: Path, **values: object) -> RunPaths:
@@ -394,3 +396,28 @@ def test_following_a_run_that_has_ended_reports_no_phase(tmp_path: Path) -> None
     write_status(paths, RunStatus(state="done", code=0))
     assert follow(paths, seen, poll_s=0.05).ended_well
     assert (seen.text, seen.said) == ("epoch 1\n", [])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_ended_before_its_ranks_start_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """As by scancel, which sends SIGTERM to a batch job in its first second."""
+
+    def ended(*_: object) -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(60)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("stackyard.launch.jobs.carry_out._plan", ended)
+    heard = signal.getsignal(number)
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_DFL)
+    try:
+        _hear()
+        done = inside("launch", "-r", "1", "-c", "1", "true", expect=128 + number)
+    finally:
+        signal.signal(number, heard)
+    (folder,) = (tmp_path / "runs").iterdir()
+    status = read_status(RunPaths(folder))
+    assert (status.state, status.code, status.message) == ("cancelled", 128 + number, f"ended by {number.name}")
+    assert f"ended by {number.name}: " in done.err

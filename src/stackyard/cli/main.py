@@ -16,7 +16,7 @@ import click
 from stackyard import __version__
 from stackyard.cli.commandline import SuggestingGroup, as_error
 from stackyard.cli.context import Context
-from stackyard.errors import StackyardError
+from stackyard.errors import StackyardError, Stopped
 
 SECTIONS = {
     "Build and publish": {
@@ -115,17 +115,9 @@ def cli(ctx: click.Context, yard: Path | None, site: Path | None, debug: bool) -
     ctx.obj = Context(yard, site, debug)
 
 
-class _Stopped(BaseException):
-    """A signal that asks the program to end; like an interrupt, it leaves time to put things in order."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
 def _stop(number: int, _: object) -> None:
     signal.signal(number, signal.SIG_DFL)  # the second one ends it at once
-    raise _Stopped(number)
+    raise Stopped(number)
 
 
 def main() -> None:
@@ -140,7 +132,7 @@ def main() -> None:
         if "rattler" in sys.modules and isinstance(leaving.code, int):
             _leave(leaving.code)
         raise
-    except (KeyboardInterrupt, _Stopped) as stopped:  # before or after the verb: there is nothing to put in order
+    except (KeyboardInterrupt, Stopped) as stopped:  # before or after the verb: there is nothing to put in order
         _leave(128 + getattr(stopped, "number", signal.SIGINT))
 
 
@@ -207,9 +199,8 @@ def _run_verb() -> None:
     except (KeyboardInterrupt, click.Abort):  # click turns the one into the other
         click.echo(f"interrupted: {_AGAIN}", err=True)
         sys.exit(130)
-    except _Stopped as stopped:
-        name = signal.Signals(stopped.number).name
-        click.echo(f"ended by {name}: {_AGAIN}", err=True)
+    except Stopped as stopped:
+        click.echo(f"{stopped}: {_AGAIN}", err=True)
         sys.exit(128 + stopped.number)
     except OSError as error:
         if "--debug" in sys.argv:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from typing import Literal
 
-from stackyard.errors import StackyardError
+from stackyard.errors import StackyardError, Stopped
 from stackyard.host.command import which
 from stackyard.host.identity import hostname
 from stackyard.late import dataclass
@@ -31,7 +32,7 @@ from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.arrays import forget_shared
-from stackyard.launch.records.outcome import Listener, StepResult, Together
+from stackyard.launch.records.outcome import Listener, State, StepResult, Together
 from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.launch.records.record import RunStatus, read_status
 from stackyard.launch.run.start import WatchOptions
@@ -98,8 +99,7 @@ def _carried_out(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
         with _terminal(run):
             result = _attempts(run, announce)
     except BaseException as error:
-        state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
-        code = 130 if state == "cancelled" else getattr(error, "exit_code", 1)
+        state, code = _end_of(error)
         run.recorder.change(state=state, code=code, ended=time.time(), message=str(error))
         forget_shared(paths, job.intent.batch.array)
         raise
@@ -108,6 +108,15 @@ def _carried_out(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
     if waits in (OUT_OF_TIME, PREEMPTED):
         requeue(job.context, run.listener)
     return result
+
+
+def _end_of(error: BaseException) -> tuple[State, int]:
+    """State and exit status of a run that an exception ended."""
+    if isinstance(error, Stopped):
+        return "cancelled", 128 + error.number
+    if isinstance(error, KeyboardInterrupt):
+        return "cancelled", 128 + signal.SIGINT
+    return "failed", getattr(error, "exit_code", 1)
 
 
 def _attempts(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
