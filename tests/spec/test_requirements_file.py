@@ -280,6 +280,12 @@ def test_what_pip_ignores_is_said(tmp_path: Path, text: str, words: str) -> None
         ("git://h/a", "URL", "git+https"),
         ("-e git+git@h:a/b.git#egg=b", "short form", "git+ssh://git@h/a/b.git"),
         ("'numpy>=1',", "quotes", "write numpy>=1"),
+        ("git+git://h/a/b.git@v1#egg=b", "git:// is not supported", "write git+https://h/a/b.git@v1#egg=b"),
+        ("b @ git+git://h/a", "git:// is not supported", "write git+https://h/a"),
+        ("git+ssh://git@h:a/b.git", "a port belongs after the `:`", "write git+ssh://git@h/a/b.git"),
+        ("hg+https://h/a#egg=a", "mercurial repositories are not supported", "git+https"),
+        ("-e svn+https://h/a#egg=a", "subversion repositories are not supported", "its path"),
+        ("bzr+http://h/a", "bazaar repositories are not supported", "archive"),
     ],
 )
 def test_refusals(tmp_path: Path, text: str, message: str, hint: str) -> None:
@@ -323,3 +329,16 @@ def test_a_file_that_is_included_by_its_url(tmp_path: Path) -> None:
             read_requirements(path)
     assert caught.value.where == Where(str(path), 2, 1)
     assert "save the file next to this one" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("url", ["git+http://h/a", "git+ssh://git@h:22/a/b.git", "git+ssh://h/a:b", "git+file:///h/a"])
+def test_repositories_of_git(tmp_path: Path, url: str) -> None:
+    assert one(tmp_path, url).line == url
+
+
+def test_a_comment_that_goes_on_in_the_next_line(tmp_path: Path) -> None:
+    read = load(tmp_path, "numpy==1.26  # a pin \\\nscipy\npandas\n# a comment \\\npolars\nzarr  # b\\\n# c \\\ndask\n")
+    assert [item.name for item in read.pip] == ["numpy", "pandas", "polars", "zarr", "dask"]
+    assert [notice.partition(" is ignored")[0] for notice in read.notices] == [
+        f"{tmp_path / 'requirements.txt'}:2: 'scipy'"
+    ]

@@ -57,6 +57,28 @@ _SUFFIXES = {
     ".cfg": "a configuration file",
     ".ini": "a configuration file",
 }
+_BEGINNINGS = (
+    (
+        re.compile(r"version https://git-lfs\.github\.com/spec/"),
+        "a pointer of Git LFS, not the file itself",
+        "fetch the file with `git lfs pull`",
+    ),
+    (
+        re.compile(r"\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE),
+        "a web page",
+        "download the file itself, which GitHub and GitLab show as Raw",
+    ),
+    (
+        re.compile(r"\s*404\b[ :]*(?:page |file )?not found", re.IGNORECASE),
+        "a server's answer, 404 Not Found",
+        "check the URL that it was downloaded from",
+    ),
+)
+_LMOD = re.compile(
+    r"^(?:help|whatis|family|load|depends_on|prereq|conflict|setenv|pushenv|(?:prepend|append)_path)\s*\(", re.MULTILINE
+)
+_DIRECTIVE = re.compile(r"^#(?:SBATCH|PBS|BSUB|COBALT)\s+-", re.MULTILINE)
+_PROJECT = re.compile(r"^\s*\[\s*(?:project|build-system|tool\.(?:poetry|flit|pdm|setuptools))\b", re.MULTILINE)
 _CONDA_LIST = re.compile(r"# packages in environment at |# Name +Version +Build")
 _EXPORTED = re.compile(r"[\w.-]+=[^=\s]+=[^=\s]+")
 _PIP_LIST = re.compile(r"Package +Version\b[^\n]*\n-+ -+")
@@ -69,6 +91,11 @@ def refuse(path: Path, text: str) -> None:
     """Raise InputError for a file that its name or its text shows to be another tool's."""
     if path.suffix == ".lock" and "[[variant]]" in text:
         raise _error(path, "a lock", f"use the file that it was made from: {str(path).removesuffix('.lock')}")
+    for mark, what, hint in _BEGINNINGS:
+        if mark.match(text):
+            raise _error(path, what, hint, 1)
+    if path.name.lower() == "pyproject.toml" and not _PROJECT.search(text):
+        raise _error(path, "a TOML file with settings of tools, and no Python project", GIVE)
     if path.name.lower() in _NAMES:
         raise _error(path, *_NAMES[path.name.lower()])
     if path.suffix.lower() in _SUFFIXES:
@@ -79,6 +106,7 @@ def refuse(path: Path, text: str) -> None:
         raise _error(path, "a modulefile", GIVE, 1)
     if text.startswith("#!") and path.suffix not in (".txt", ".in", ".yml", ".yaml"):
         raise _error(path, "a script", GIVE, 1)
+    _refuse_programs(path, text)
     _refuse_lists(path, text)
     if len(text) > _LARGE:
         refuse_keys(path, set(_TOP_KEY.findall(text)))
@@ -91,6 +119,20 @@ def refuse_keys(path: Path, keys: Set[str]) -> None:
     for marks, what, hint in _KEYS:
         if marks <= keys:
             raise _error(path, what, hint)
+
+
+def _refuse_programs(path: Path, text: str) -> None:
+    """Modulefiles and batch scripts whose names do not show it."""
+    if len(_LMOD.findall(text)) > 1:
+        raise _error(path, "a modulefile", GIVE, _line_of(text, _LMOD))
+    if _DIRECTIVE.search(text):
+        hint = f"{GIVE}; `stackyard lint` checks batch scripts"
+        raise _error(path, "a batch script", hint, _line_of(text, _DIRECTIVE))
+
+
+def _line_of(text: str, mark: re.Pattern[str]) -> int:
+    found = mark.search(text)
+    return text.count("\n", 0, found.start()) + 1 if found else 0
 
 
 def _refuse_lists(path: Path, text: str) -> None:

@@ -24,8 +24,12 @@ from stackyard.yard import disk
 
 Kind = Literal["name", "url", "vcs", "path"]
 ARCHIVES = (".whl", ".zip", ".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tlz", ".tar.lz")
+ANY_FORM = "write name==version, name>=version or name @ https://…"
+"""The hint where nothing is known of what was meant."""
 _URL = re.compile(r"(?P<vcs>(?:git|hg|svn|bzr)(?:\+[a-z]+)?)?(?(vcs)|(?:https?|ftp|file)):", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Z0-9_]+)\}")
+_REPOSITORY = re.compile(r"(?P<system>[a-z]+)\+(?P<scheme>[^:]*):(?://)?(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
+_SYSTEMS = {"hg": "Mercurial", "svn": "Subversion", "bzr": "Bazaar"}
 _EXTRAS = re.compile(r"(?P<path>.+?)(?P<extras>\[[^\]]*\])\s*$", re.DOTALL)
 _COMMAND = re.compile(r"[!%]?(?:pip3?|conda|mamba)\s+install\s+(?P<packages>.+)")
 _RANGE_STAR = re.compile(r"(?P<operator>>=|<=|>|<)(?P<space>\s*)(?P<version>[\w.!]+?)\.\*")
@@ -159,6 +163,8 @@ class _Reader:
         vcs = bool(re.match(r"(git|hg|svn|bzr)\+", url, re.IGNORECASE))
         if not vcs and re.match(r"(git|hg|svn|bzr):", url, re.IGNORECASE):
             raise self.refuse("pip does not support this kind of URL", f"write git+{url.replace('git:', 'https:', 1)}")
+        if vcs:
+            self._require_git(url)
         self.hashes = tuple(f"{kind}:{parts[kind]}" for kind in _HEX_LENGTHS if kind in parts)
         name, specifier = self._from_filename(base, name)
         kept = "&".join(part for part in fragment.split("&") if part and not part.startswith("egg="))
@@ -166,6 +172,24 @@ class _Reader:
         line = f"{name}{_bracketed(extras)} @ {clean}" if name else clean
         kind: Kind = "vcs" if vcs else "url"
         return self._fields(kind, line, name, extras, specifier, self._marker(marker), url=clean)
+
+    def _require_git(self, url: str) -> None:
+        """Refuse repositories that pip reads and uv does not; most servers have closed git://, which pip takes."""
+        found = _REPOSITORY.fullmatch(url)
+        if not found:
+            return
+        system, scheme, rest = found["system"].lower(), found["scheme"].lower(), found["rest"]
+        if system != "git":
+            hint = "write a git+https:// repository or an archive, or save the source and write its path"
+            raise self._unsupported(f"{_SYSTEMS[system]} repositories are not supported", hint)
+        if scheme not in ("https", "http", "ssh", "file"):
+            raise self._unsupported(f"{scheme}:// is not supported", f"write git+https://{rest}")
+        host, colon, path = rest.partition(":")
+        if scheme == "ssh" and colon and "/" not in host and not re.match(r"\d+(?:/|$)|\$\{", path):
+            raise self._unsupported("a port belongs after the `:`", f"write git+ssh://{host}/{path}")
+
+    def _unsupported(self, message: str, hint: str) -> InputError:
+        return InputError(f"{quoted(self.text)}: {message}", where=self.place, hint=cut(hint))
 
     def _path(self, text: str, marker: str, head: str = "") -> dict[str, object]:
         stem, extras_text = _strip_extras(text.partition("#")[0].strip())
@@ -247,7 +271,7 @@ class _Reader:
         if turned:
             meant = text.replace(turned.group(), f"{turned[1]}=", 1)
             return self.refuse(f"pip has no operator `{turned.group()}`", f"write {meant}")
-        if re.search(r"(?<![=!<>~])=(?!=)", text.partition(";")[0]):
+        if re.search(r"(?<![=!<>~])=\s*(?:v?\d|[*^\"'$])", text.partition(";")[0]):
             hint = f"write {re.sub(r'=+', '==', text, count=1)}; conda packages belong below `dependencies:`"
             return self.refuse("pip has no operator `=`", hint)
         if "::" in text:
@@ -267,7 +291,7 @@ class _Reader:
             return self.refuse(problem, "join several versions with commas: >=1.2,<2")
         if re.fullmatch(r"[\w.-]+\s+[\w.*]+", text):
             return self.refuse(problem, "write {}=={}, or one package per line".format(*text.split()))
-        return self.refuse(problem, "write name==version, name>=version or name @ https://…")
+        return self.refuse(problem, ANY_FORM)
 
 
 def _cut(text: str, separator: str) -> tuple[str, str]:

@@ -19,16 +19,20 @@ from stackyard.errors import InputError, StackyardError, Where, cause
 from stackyard.host import secrets
 from stackyard.host.quoting import cut, quoted
 from stackyard.late import dataclass
+from stackyard.spec.foreign import GIVE
 from stackyard.spec.models import Environment, PipOptions, PipRequirement
 from stackyard.spec.paths import absolute, require_file
 from stackyard.spec.pipoptions import ON_ANY_LINE, PER_REQUIREMENT, OptionsBuilder, parse_options, split_line
-from stackyard.spec.piprequirement import Context, Options, expand, parse_requirement
+from stackyard.spec.piprequirement import ANY_FORM, Context, Options, expand, parse_requirement
 from stackyard.spec.selectors import both, in_comment, is_selector
 from stackyard.spec.yamlfile import raise_problems, read_text, too_large
 
 _COMMENT = re.compile(r"(?<!\S)#(?P<comment>.*)$")
+_UNLIKE = 5
+"""Lines that resemble no requirement, from which on a file is something else if most of its lines are wrong."""
 _MOST_LINES = 10_000
 _LONGEST_LINE = 100_000
+_SWALLOWED = "is ignored, as by pip: the comment before it ends with a backslash, and so goes on in this line"
 _SCHEME = re.compile(r"(?:https?|file):", re.IGNORECASE)
 _UNSET = re.compile(r"\$\{([A-Z0-9_]+)\}")
 DOWNLOAD_TIMEOUT_S = 10
@@ -90,6 +94,7 @@ class RequirementsReader:
         lines = [Line(line, Where(file=origin, line=n, column=1), selector) for n, line in enumerate(written, 1)]
         for line in lines:
             self._notice_selector(line)
+        self._notice_swallowed(lines)
         self._read_lines(lines, origin, constraint=constraint, stack=stack)
 
     def _read_lines(self, lines: list[Line], origin: str, *, constraint: bool, stack: tuple[str, ...]) -> None:
@@ -187,6 +192,17 @@ class RequirementsReader:
                 text = f"the variable {cut(name)} is not set; it is needed when the line is used"
                 self.notices.append(f"{line.place.in_short}: {text}")
 
+    def _notice_swallowed(self, lines: list[Line]) -> None:
+        """pip joins lines first: a comment that ends with a backslash after a requirement goes on in the next line."""
+        inside = False
+        for line in lines:
+            text = line.text.strip()
+            inside = inside and not text.startswith("#")
+            if inside and text.rstrip("\\"):
+                self.notices.append(f"{line.place.in_short}: {quoted(text)} {_SWALLOWED}")
+            commented = inside or (_COMMENT.search(line.text) and not text.startswith("#"))
+            inside = bool(commented) and line.text.endswith("\\")
+
     def _notice_selector(self, line: Line) -> None:
         found = _COMMENT.search(line.text)
         selector = in_comment(found["comment"]) if found else ""
@@ -203,6 +219,7 @@ def read_requirements(path: Path, *, strict: bool = True) -> Environment:
     """
     reader = RequirementsReader(path.resolve().parent, strict=strict)
     reader.read_file(path)
+    _refuse_other_text(reader, path)
     raise_problems(reader.problems)
     return Environment(
         pip=tuple(reader.pip),
@@ -213,6 +230,16 @@ def read_requirements(path: Path, *, strict: bool = True) -> Environment:
         missing=tuple(dict.fromkeys(reader.missing)),
         option_places=reader.option_places,
     )
+
+
+def _refuse_other_text(reader: RequirementsReader, path: Path) -> None:
+    """One error for a text that is no list of requirements at all, instead of one for each of its lines."""
+    odd, read = len(reader.problems), len(reader.pip) + len(reader.constraints)
+    unlike = [problem for problem in reader.problems if problem.hint == ANY_FORM]
+    if len(unlike) >= _UNLIKE and odd > read:
+        what = f"this is no list of pip requirements: {odd} of its {odd + read} lines are none, the first is line"
+        where = unlike[0].where
+        raise InputError(f"{what} {where.line if where else 1}", where=Where(str(path)), hint=GIVE)
 
 
 def logical_lines(lines: list[Line]) -> list[Line]:
