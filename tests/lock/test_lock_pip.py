@@ -49,6 +49,8 @@ def links(tmp_path: Path) -> Path:
     wheel(folder, "pre", "1.0")
     wheel(folder, "pre", "2.0rc1")
     wheel(folder, "wants-pre", "1.0", ["pre>=1.0rc1"])
+    for tag in ("cp38-cp38", "cp310-cp310"):
+        wheel(folder, "old", "1.0", tag=f"{tag}-manylinux_2_17_x86_64")
     return folder
 
 
@@ -306,6 +308,8 @@ def test_python_2_is_refused(links: Path, cache: Path) -> None:
         (("pkg_resources==0.0.0",), "pkg-resources was not found", "remove the line"),
         (("app", "python>=3.8"), "python was not found", "not a package of pip"),
         (("subprocess",), "subprocess was not found", "a part of Python"),
+        (("numpy==2.1.0+site", "pre==1.0+site"), "+site", "no index here has builds labelled +site"),
+        (("old", "tool-x>9"), "`cp310`", "old 1.0 has wheels for Python 3.8 and 3.10, not for 3.11: request such a"),
     ],
 )
 def test_unsolvable(links: Path, cache: Path, lines: tuple[str, ...], reason: str, hint: str) -> None:

@@ -15,6 +15,8 @@ from stackyard.lock.given import Given
 from stackyard.lock.uvcompile import Question, Unsolvable, compile_requirements
 
 BUDGET_S = 6.0
+_NO_BUILD = re.compile(r"there is no version of ([\w.-]+)==([^\s+,]+)\+([\w.]+)")
+_OTHER_PYTHONS = re.compile(r"found wheels for `([^`]+)` \(v([^)]+)\) with the following Python ABI tags?: (.+)")
 
 
 def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> tuple[str, tuple[str, ...]]:
@@ -30,6 +32,7 @@ def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> t
         others = tuple(c for c in question.constraints if not c.startswith(f"{item.name} @ "))
         if _works(replace(question, constraints=others)):
             return item.remedy, ()
+    remedy = _other_build(reason) or _other_python(reason, question)
     helpful = []
     for line in question.lines:
         if time.monotonic() > end:
@@ -40,6 +43,8 @@ def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> t
         return LOGIN_HINT, tuple(helpful)
     if missing:
         return _not_found(missing[0], question), tuple(helpful)
+    if remedy:
+        return remedy, tuple(helpful)
     if helpful:
         shown = " or ".join(f"`{line}`" for line in helpful)
         it = "it" if len(helpful) == 1 else "one of these"
@@ -60,6 +65,35 @@ def _not_found(name: str, question: Question) -> str:
     places = [*(() if settings.no_index else settings.indexes), *settings.find_links]
     searched = ", ".join(places) or "nothing, because of --no-index"
     return f"no package named {name} (searched: {searched}): check its spelling, or add the index that has it"
+
+
+def _other_build(reason: str) -> str:
+    """What to do if an index has a version, if at all, without the label of a build: ``+cu118``, ``+computecanada``."""
+    found = _NO_BUILD.search(reason)
+    if not found:
+        return ""
+    name, version, label = found.groups()
+    return (
+        f"no index here has builds labelled +{label}: add the one that has them (--extra-index-url, --find-links), "
+        f"or write {name}=={version}"
+    )
+
+
+def _other_python(reason: str, question: Question) -> str:
+    """What to do if a version has wheels for other Pythons alone: most often it is older than this one."""
+    found = _OTHER_PYTHONS.search(reason)
+    if not found:
+        return ""
+    pythons = sorted({(int(major), int(minor)) for major, minor in re.findall(r"`cp(\d)(\d+)", found[3])})
+    if not pythons:
+        return ""
+    shown = [f"{major}.{minor}" for major, minor in pythons]
+    listed = " and ".join([", ".join(shown[:-1]), shown[-1]]) if shown[1:] else shown[0]
+    ours = ".".join(question.python.split(".")[:2])
+    return (
+        f"{found[1]} {found[2]} has wheels for Python {listed}, not for {ours}: request such a Python "
+        f"(`python={shown[-1]}` below `dependencies:` of an environment.yml), or another version of {found[1]}"
+    )
 
 
 def _works(question: Question) -> bool:

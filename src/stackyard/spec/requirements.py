@@ -219,7 +219,7 @@ def read_requirements(path: Path, *, strict: bool = True) -> Environment:
     """
     reader = RequirementsReader(path.resolve().parent, strict=strict)
     reader.read_file(path)
-    _refuse_other_text(reader, path)
+    _refuse_other_text(reader)
     raise_problems(reader.problems)
     return Environment(
         pip=tuple(reader.pip),
@@ -232,14 +232,13 @@ def read_requirements(path: Path, *, strict: bool = True) -> Environment:
     )
 
 
-def _refuse_other_text(reader: RequirementsReader, path: Path) -> None:
+def _refuse_other_text(reader: RequirementsReader) -> None:
     """One error for a text that is no list of requirements at all, instead of one for each of its lines."""
     odd, read = len(reader.problems), len(reader.pip) + len(reader.constraints)
     unlike = [problem for problem in reader.problems if problem.hint == ANY_FORM]
     if len(unlike) >= _UNLIKE and odd > read:
-        what = f"this is no list of pip requirements: {odd} of its {odd + read} lines are none, the first is line"
-        where = unlike[0].where
-        raise InputError(f"{what} {where.line if where else 1}", where=Where(str(path)), hint=GIVE)
+        what = f"this is no list of pip requirements: {odd} of its {odd + read} lines are none, from this one on"
+        raise InputError(what, where=unlike[0].where, hint=GIVE)
 
 
 def logical_lines(lines: list[Line]) -> list[Line]:
