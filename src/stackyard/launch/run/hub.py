@@ -309,7 +309,8 @@ class Hub:
             self.suspect = self.suspect or now
         if self.went and now > self.went + self.options.start_s and len(self.seen.places) < self.file.tasks:
             self._fail("no-start", self.seen.not_started())
-        if self.went and self.launcher.ended and now > self.launcher.ended + COLLECT_S + 1 and self.links:
+        over = self.went and self.launcher.ended and now > self.launcher.ended + COLLECT_S + 1
+        if over and any(map(self.seen.running_on, self.links)):  # an agent may leave late
             self._fail("failed", "the launcher exited while ranks were running", code=self.seen.launcher_code or 1)
 
     def _judge(self, now: float) -> None:
