@@ -314,5 +314,5 @@ def test_two_at_once_fetch_each_file_once(bed: Bed) -> None:
     bed.run("lock", bed.file)
     words = [STACKYARD, "--yard", bed.folder / "yard", "mirror", bed.file, "--to", bed.mirror, "--json"]
     both = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    told = [json.loads(each.communicate(timeout=120)[0]) for each in both]
+    told = [json.loads(each.communicate(timeout=240)[0]) for each in both]
     assert sorted(path for each in told for path in each["fetched"]) == sorted({p for t in told for p in t["fetched"]})

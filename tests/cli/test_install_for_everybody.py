@@ -143,7 +143,7 @@ def test_an_upgrade_leaves_those_who_run_the_old_version_alone(site: Installed, 
     running = [anna.popen(prefix / "bin" / "python", "-I", "-c", late, **pipes) for prefix in prefixes]
     site.install(NEW)
     site.publish(NEW)
-    versions = [process.communicate("\n", timeout=60)[0] for process in running]
+    versions = [process.communicate("\n", timeout=240)[0] for process in running]
     assert versions == [f"{OLD}\n", f"{OLD}\n"]
     assert anna.run(site.command, "--version").out == f"stackyard, version {NEW}\n"
     for name, version in (("stackyard", NEW), (f"stackyard/{OLD}-py3-1", OLD)):

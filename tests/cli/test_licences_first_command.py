@@ -110,7 +110,7 @@ def test_programs_of_the_stack_with_the_names_that_it_uses_are_not_asked(bed: Be
     words = [str(tmp_path / "asking" / "python"), "-c", ""]
     for home in ({"HOME": str(tmp_path)}, {}):
         done = subprocess.run(words, stdin=subprocess.DEVNULL, env={**environ, **home}, capture_output=True, text=True,
-                              check=False, timeout=60)  # fmt: skip
+                              check=False, timeout=240)  # fmt: skip
         assert (done.returncode, done.stderr.count("licence not accepted by root:")) == (4, 1), done.stderr
 
 

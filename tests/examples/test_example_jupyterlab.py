@@ -118,7 +118,7 @@ def test_a_notebook_runs_in_a_kernel_that_was_installed(lab: Lab) -> None:
     code = (
         "import nbclient, nbformat\n"
         "book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell('import sys; print(sys.prefix)')])\n"
-        "nbclient.NotebookClient(book, kernel_name='own', timeout=120).execute()\n"
+        "nbclient.NotebookClient(book, kernel_name='own', timeout=240).execute()\n"
         "print(book.cells[0].outputs[0]['text'], end='')"
     )
     python = lab.revision / "prefix/bin/python"

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from stackyard.errors import MissingError
 from support import programs, testbed
 from support.accounts import Accounts
 from support.cli import Done, inside
+from support.processes import wait_for
 from support.slurm import SlurmCluster
 
 pytestmark = pytest.mark.real
@@ -25,7 +25,7 @@ NOTEBOOK = """
 import nbclient, nbformat, sys
 cells = [nbformat.v4.new_code_cell(text) for text in sys.argv[2:]]
 book = nbformat.v4.new_notebook(cells=cells)
-nbclient.NotebookClient(book, kernel_name=sys.argv[1], timeout=120).execute()
+nbclient.NotebookClient(book, kernel_name=sys.argv[1], timeout=240).execute()
 print("".join(output.get("text", "") for cell in cells for output in cell.outputs), end="")
 """
 SAYS = "import os, sys; print(sys.prefix, os.environ['DEMO_DATA'], len(os.listdir(sys.prefix)) > 2)"
@@ -184,12 +184,7 @@ def test_a_kernel_on_a_compute_node_is_started_by_launch(bed: Bed, slurm: SlurmC
     space, prefix, data, number = done.stdout.split()
     assert space != os.readlink("/proc/self/ns/net"), "it runs on a node, and not here"
     assert (Path(prefix).parts[-1], data, number) == ("prefix", "desk", "21")
-    for _ in range(100):
-        if not slurm.run("squeue", "--noheader").stdout.strip():
-            break
-        time.sleep(0.2)
-    else:
-        pytest.fail("the job is still there after its notebook ended")
+    wait_for(lambda: not slurm.run("squeue", "--noheader").stdout.strip(), 120, lambda: "its job is still there")
 
 
 @pytest.mark.parametrize("form", ["prefix", pytest.param("squashfs", marks=pytest.mark.long)])

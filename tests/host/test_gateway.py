@@ -63,7 +63,7 @@ def fetch_everything(server: Guarded, login: str, folder: Path) -> None:
         folder / "uv",
         *uv.index_options(settings),
     ]
-    uv.run(words, settings, timeout_s=60, check=True)
+    uv.run(words, settings, timeout_s=240, check=True)
     place = gateway.alias(secrets.address(server.url("git/x.git", login)))
     environ = {**os.environ, **gateway.variables(os.environ), "GIT_TERMINAL_PROMPT": "0"}
     subprocess.run(["git", "ls-remote", place], env=environ, check=True)
@@ -149,7 +149,7 @@ def test_pages_at_the_same_time(tmp_path: Path) -> None:
         address = secrets.address(server.url(f"t/{token}/"))
 
         def page(number: int) -> str:
-            text: bytes = opener.open(gateway.mirror(f"{address}{number}/"), timeout=60).read()
+            text: bytes = opener.open(gateway.mirror(f"{address}{number}/"), timeout=240).read()
             return text.decode()
 
         pages = list(pool.map(page, range(8)))

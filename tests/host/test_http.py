@@ -95,11 +95,11 @@ LOGIN = "Basic " + base64.b64encode(b"me:my word").decode()
 
 def test_a_transient_status_is_tried_again() -> None:
     with serving((503, {}, b"busy"), (429, {"Retry-After": "0"}, b""), OK) as server:
-        assert http.read(server.url, timeout_s=5) == b"content"
+        assert http.read(server.url, timeout_s=60) == b"content"
         assert len(server.asked) == 3
     with serving((503, {}, b"")) as server:
         with pytest.raises(StackyardError, match=r"cannot read http://127.*: HTTP status 503 Service Unavailable$"):
-            http.read(server.url, timeout_s=5)
+            http.read(server.url, timeout_s=60)
         assert len(server.asked) == http.TRIES
 
 
@@ -107,7 +107,7 @@ def test_a_transient_status_is_tried_again() -> None:
 def test_any_other_status_is_final(status: int) -> None:
     with serving((status, {}, b"")) as server:
         with pytest.raises(StackyardError, match=f"HTTP status {status} "):
-            http.read(server.url, timeout_s=5)
+            http.read(server.url, timeout_s=60)
         assert len(server.asked) == 1
 
 
@@ -118,7 +118,7 @@ def test_a_body_that_breaks_off_is_fetched_again_from_its_start() -> None:
         serving((200, {"Content-Length": "90"}, b"con")) as server,
         pytest.raises(StackyardError, match="more expected"),
     ):
-        http.get(server.url, lambda stream: stream.read(3), timeout_s=5)
+        http.get(server.url, lambda stream: stream.read(3), timeout_s=60)
 
 
 def test_a_server_without_an_answer_is_given_up() -> None:
@@ -131,25 +131,25 @@ def test_a_server_without_an_answer_is_given_up() -> None:
 def test_what_cannot_be_connected_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "PAUSE_S", 1000)
     with pytest.raises(StackyardError, match="connection refused"):
-        http.read("http://127.0.0.1:9/", timeout_s=5)
+        http.read("http://127.0.0.1:9/", timeout_s=60)
     with pytest.raises(StackyardError, match="unsupported URL"):
-        http.read("ftp://127.0.0.1/x", timeout_s=5)
+        http.read("ftp://127.0.0.1/x", timeout_s=60)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_on_the_server_keeps_the_login(status: int) -> None:
     with serving((status, {"Location": "/there"}, b""), OK) as server:
-        assert http.read(f"{with_login(server)}/here", timeout_s=5) == b"content"
+        assert http.read(f"{with_login(server)}/here", timeout_s=60) == b"content"
         assert server.asked == [("/here", LOGIN), ("/there", LOGIN)]
 
 
 def test_a_redirect_to_another_server_drops_the_login(tmp_path: Path) -> None:
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password word\n")
     with serving() as other, serving((302, {"Location": f"{other.url}/x"}, b"")) as server:
-        assert http.read(with_login(server), timeout_s=5) == b"content"
+        assert http.read(with_login(server), timeout_s=60) == b"content"
         assert (server.logins, other.logins) == ([LOGIN], [""])
     with serving() as other, serving((302, {"Location": with_login(other)}, b"")) as server:
-        assert http.read(server.url, timeout_s=5) == b"content"
+        assert http.read(server.url, timeout_s=60) == b"content"
         assert other.logins == [""], "a server does not choose whose login is sent"
 
 
@@ -157,13 +157,13 @@ def test_netrc_of_another_port_is_not_sent_after_a_redirect(tmp_path: Path, monk
     (tmp_path / "logins").write_text('machine 127.0.0.1 login me password "my word"\n')
     monkeypatch.setenv("NETRC", str(tmp_path / "logins"))
     with serving() as other, serving((307, {"Location": other.url}, b"")) as server:
-        http.read(server.url, timeout_s=5)
+        http.read(server.url, timeout_s=60)
         assert (server.logins, other.logins) == ([LOGIN], [""])
 
 
 def test_a_redirect_from_https_to_http_drops_the_login(certificate: Path) -> None:
     with serving() as plain, serving((302, {"Location": plain.url}, b""), certificate=certificate) as server:
-        assert http.read(with_login(server), timeout_s=5, trust=Trust(str(certificate))) == b"content"
+        assert http.read(with_login(server), timeout_s=60, trust=Trust(str(certificate))) == b"content"
         assert (server.logins, plain.logins) == ([LOGIN], [""])
 
 
@@ -171,12 +171,12 @@ def test_only_the_host_that_is_named_is_left_unchecked(certificate: Path) -> Non
     with serving(certificate=certificate) as other:
         elsewhere = other.url.replace("127.0.0.1", "localhost")
         with serving((302, {"Location": other.url}, b""), certificate=certificate) as server:
-            assert http.read(server.url, timeout_s=5, trust=Trust(insecure=True)) == b"content"
+            assert http.read(server.url, timeout_s=60, trust=Trust(insecure=True)) == b"content"
         with (
             serving((302, {"Location": elsewhere}, b""), certificate=certificate) as server,
             pytest.raises(StackyardError, match="certificate verification failed"),
         ):
-            http.read(server.url, timeout_s=5, trust=Trust(insecure=True))
+            http.read(server.url, timeout_s=60, trust=Trust(insecure=True))
         assert len(other.asked) == 1
 
 
@@ -186,7 +186,7 @@ def test_a_redirect_leads_to_http_only(target: str) -> None:
         serving((302, {"Location": target}, b"")) as server,
         pytest.raises(StackyardError, match=r"HTTP status 302 .*to"),
     ):
-        http.read(server.url, timeout_s=5)
+        http.read(server.url, timeout_s=60)
 
 
 def test_the_login_is_of_netrc_or_of_the_url(tmp_path: Path) -> None:
@@ -194,26 +194,26 @@ def test_the_login_is_of_netrc_or_of_the_url(tmp_path: Path) -> None:
     netrc.write_text('machine 127.0.0.1 login me password "my word"\n')
     netrc.chmod(0o600)
     with serving() as server:
-        http.read(server.url, timeout_s=5)
+        http.read(server.url, timeout_s=60)
         netrc.unlink()
-        http.read(server.url, timeout_s=5)
-        http.read(server.url.replace("://", "://you:x@"), timeout_s=5)
+        http.read(server.url, timeout_s=60)
+        http.read(server.url.replace("://", "://you:x@"), timeout_s=60)
         assert server.logins == [LOGIN, "", "Basic " + base64.b64encode(b"you:x").decode()]
 
 
 def test_no_message_holds_a_password() -> None:
     with serving((404, {}, b"")) as server, pytest.raises(StackyardError) as caught:
-        http.read(with_login(server), timeout_s=5)
+        http.read(with_login(server), timeout_s=60)
     assert "word" not in str(caught.value)
 
 
 def test_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as proxy, serving((200, {}, b"direct")) as server:
         monkeypatch.setenv("http_proxy", proxy.url)
-        assert http.read("http://far.invalid/file", timeout_s=5) == b"content"
+        assert http.read("http://far.invalid/file", timeout_s=60) == b"content"
         assert proxy.asked == [("http://far.invalid/file", "")]
         monkeypatch.setenv("no_proxy", "127.0.0.1")
-        assert http.read(server.url, timeout_s=5) == b"direct"
+        assert http.read(server.url, timeout_s=60) == b"direct"
 
 
 @pytest.fixture(scope="module")
@@ -233,12 +233,12 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_certificates_are_checked(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(certificate=certificate) as server:
         with pytest.raises(StackyardError, match="certificate verification failed: self"):
-            http.read(server.url, timeout_s=5)
+            http.read(server.url, timeout_s=60)
         assert server.asked == []
-        assert http.read(server.url, timeout_s=5, trust=Trust(str(certificate))) == b"content"
+        assert http.read(server.url, timeout_s=60, trust=Trust(str(certificate))) == b"content"
         assert http.open_url(server.url, "HEAD", 5, Trust(insecure=True)).status == 200
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        assert http.read(server.url, timeout_s=5) == b"content"
+        assert http.read(server.url, timeout_s=60) == b"content"
         with pytest.raises(StackyardError, match=r"CA bundle not found: /no/such\.pem"):
-            http.read(server.url, timeout_s=5, trust=Trust("/no/such.pem"))
+            http.read(server.url, timeout_s=60, trust=Trust("/no/such.pem"))
         assert len(server.asked) == 3, "a bundle that is named and missing is not replaced by the system's"

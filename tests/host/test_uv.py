@@ -35,10 +35,10 @@ def test_the_options_name_the_indexes(settings: PipSettings, options: str) -> No
 
 
 def test_it_runs(tmp_path: Path) -> None:
-    assert uv.run(["--version"], timeout_s=60).stdout.startswith("uv ")
-    assert uv.run(["no-such-command"], timeout_s=60).returncode == 2
+    assert uv.run(["--version"], timeout_s=240).stdout.startswith("uv ")
+    assert uv.run(["no-such-command"], timeout_s=240).returncode == 2
     with pytest.raises(CommandError, match="no-such-command"):
-        uv.run(["no-such-command"], timeout_s=60, check=True, cwd=tmp_path)
+        uv.run(["no-such-command"], timeout_s=240, check=True, cwd=tmp_path)
 
 
 def test_a_failure_names_the_cause_and_no_password() -> None:

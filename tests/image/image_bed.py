@@ -17,7 +17,7 @@ from support.processes import end_image_servers, image_servers
 COMMANDS = {
     "say": '#!/bin/sh\nprintf "%s|" "$@"; echo; pwd\n',
     "code": '#!/bin/sh\nexit "$1"\n',
-    "wait": "#!/bin/sh\necho ready; exec sleep 60\n",
+    "wait": "#!/bin/sh\necho ready; exec sleep 600\n",
     "copy": "#!/bin/sh\ncat\n",
     "space": "#!/bin/sh\nreadlink /proc/self/ns/mnt\n",
     "pick": '#!/bin/sh\ncat "${0%/bin/*}/share/data"\n',
@@ -36,14 +36,14 @@ class Revision:
         return str(self.paths.prefix / "bin" / name)
 
     def env(self, **variables: str) -> dict[str, str]:
-        kept = {"PATH": os.environ["PATH"], "STACKYARD_TMP": str(self.tmp), "STACKYARD_IMAGE_IDLE_S": "5"}
+        kept = {"PATH": os.environ["PATH"], "STACKYARD_TMP": str(self.tmp), "STACKYARD_IMAGE_IDLE_S": "60"}
         return {**kept, **self.environ, **variables}
 
     def run(
         self, *words: str, expect: int = 0, stdin: str = "", cwd: Path | None = None, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(words, env=self.env(**variables), input=stdin, cwd=cwd, capture_output=True, text=True,
-                              timeout=90, check=False)  # fmt: skip
+                              timeout=240, check=False)  # fmt: skip
         assert done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 

@@ -60,10 +60,10 @@ def registry(folder: Path, *, logins: bool = False) -> Iterator[Registry]:
 
 
 def _wait(url: str, log: Path) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while True:
         try:
-            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5)
+            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=60)
             return
         except urllib.error.HTTPError:  # it wants a login
             return

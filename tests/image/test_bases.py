@@ -415,7 +415,7 @@ def test_two_imports_at_once_make_one_base(yard: Yard, tmp_path: Path) -> None:
     archive = docker_archive(tmp_path / "a.tar", [of_folder(system(tmp_path / "root"))])
     code = IMPORT.format(yard=str(yard.root), archive=archive)
     both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = {each.communicate(timeout=120)[0] for each in both}
+    said = {each.communicate(timeout=240)[0] for each in both}
     assert [each.returncode for each in both] == [0, 0]
     assert len(said) == 1
     assert [path.name for path in yard.bases.iterdir()] == ["base"]

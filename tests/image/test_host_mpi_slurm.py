@@ -222,7 +222,7 @@ def launched(
     def once() -> Done:
         shutil.rmtree(folder / "runs", ignore_errors=True)
         given = (*words, "--container", image, program)
-        return stackyard(*given, cwd=folder, expect=expect, timeout_s=120, **variables)
+        return stackyard(*given, cwd=folder, expect=expect, timeout_s=240, **variables)
 
     return stuckmpi.again(once, folder)
 

@@ -74,7 +74,7 @@ def test_it_is_named_in_a_private_namespace_too(unanswered: Revision) -> None:
         "try: automount.require_answer(Path(sys.argv[1]))\nexcept Exception as error: print(error)"
     )
     words = shlex.join([sys.executable, "-c", code, str(unanswered.paths.prefix)])
-    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", words], timeout=60,
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", words], timeout=240,
                           capture_output=True, text=True, check=True)  # fmt: skip
     assert "does not answer" in done.stdout
 
@@ -100,7 +100,7 @@ def test_what_root_cannot_read_is_left_out_of_its_maps(tmp_path: Path) -> None:
         f"{nobody} bindfs -n {bed.paths.root} {bed.paths.root}\n"
         f"{line} autofs; echo status $?\n{line} mount demo; echo status $?\nfusermount3 -u {bed.paths.root}"
     )
-    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script], timeout=120,
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script], timeout=240,
                           capture_output=True, text=True, check=True)  # fmt: skip
     end_servers(tmp_path)
     why = f"root cannot read {bed.paths.record}: Permission denied, so it cannot be mounted for all users"

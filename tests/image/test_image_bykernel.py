@@ -52,7 +52,7 @@ def test_the_automounters_helper_makes_sectors_of_4_kib(demo: Revision, tmp_path
         whole = squashfs.superblock(image).size
         os.truncate(image, whole + 512 - whole % 512 + (512 if (whole // 512 + 1) % 8 == 0 else 0))
     words = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", MOUNTED, "sh", tmp_path / "overlay"]
-    done = subprocess.run([*words, image, demo.paths.prefix], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([*words, image, demo.paths.prefix], capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     device, size, options, data = done.stdout.split()
     assert (int(size), data) == (sector, "data") and {"ro", "nosuid", "nodev"} <= set(options.split(","))
@@ -64,7 +64,7 @@ def test_a_file_that_is_no_image_is_not_mounted_and_keeps_no_device(demo: Revisi
     demo.paths.image.chmod(0o644)
     demo.paths.image.write_bytes(b"x" * 8192)
     words = bykernel.words(demo.paths.image, str(demo.paths.prefix))
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 32 and "wrong fs type" in done.stderr
     held = subprocess.run(["losetup", "--associated", demo.paths.image], capture_output=True, text=True, check=True)
     assert held.stdout == ""

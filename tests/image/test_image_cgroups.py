@@ -75,5 +75,5 @@ def test_a_step_goes_on_when_another_one_of_its_job_is_ended(demo: Revision, hie
     assert set(ended) & set(demo.servers())
     for pid in ended:
         os.kill(pid, signal.SIGKILL)
-    out, err = going.communicate("go\n", timeout=30)
+    out, err = going.communicate("go\n", timeout=240)
     assert (going.returncode, out) == (0, "data\n"), err

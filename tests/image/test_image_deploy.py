@@ -232,7 +232,7 @@ def test_a_mount_whose_server_does_not_answer_is_named_and_unmounted(bed: Bed) -
         "import sys; from stackyard.host import automount; automount.ANSWER_S = 1.0\n"
         "from stackyard.cli.main import main; sys.exit(main())"
     )  # fmt: skip
-    line = f"timeout -k 1 40 {sys.executable} -c {shlex.quote(code)} --yard {bed.yard}"
+    line = f"timeout -k 1 200 {sys.executable} -c {shlex.quote(code)} --yard {bed.yard}"
     script = (
         f"squashfuse_ll -f -o ro {bed.paths.image} {prefix} & server=$!; trap 'kill -9 $server' EXIT\n"
         f"while [ -e {prefix}/.stub ]; do sleep 0.05; done; kill -STOP $server\n"
@@ -241,7 +241,7 @@ def test_a_mount_whose_server_does_not_answer_is_named_and_unmounted(bed: Bed) -
         f"  {line} $verb || echo $verb: $?\ndone\n"
         f"cd {bed.folder}\n"
         f"{line} launch --with demo -r 1 -c 1 --oversubscribe --start-timeout 9 true || echo launch: $?\n"
-        f"{line} image unmount demo; {line} run demo -- echo works\n"
+        f"{line} image unmount demo; {STACKYARD} --yard {bed.yard} run demo -- echo works\n"
     )
     words = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", script]
     own = {**os.environ, "STACKYARD_TMP": str(bed.folder), "STACKYARD_IMAGE_IDLE_S": "20"}

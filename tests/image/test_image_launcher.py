@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -59,7 +58,7 @@ def test_standard_input_and_a_terminal_reach_the_command(demo: Revision) -> None
     with subprocess.Popen(
         [str(demo.paths.launcher), "tty"], env=demo.env(), stdin=there, stdout=subprocess.PIPE
     ) as made:
-        assert made.communicate(timeout=30)[0].decode().strip() == os.ttyname(there)
+        assert made.communicate(timeout=240)[0].decode().strip() == os.ttyname(there)
     os.close(here)
     os.close(there)
 
@@ -72,7 +71,7 @@ def test_a_signal_reaches_the_command(demo: Revision, number: signal.Signals) ->
         assert made.stdout
         assert made.stdout.readline() == b"ready\n"
         os.killpg(made.pid, number)
-        assert made.wait(30) == -number
+        assert made.wait(120) == -number
 
 
 def test_fifty_commands_at_once_share_one_namespace_and_one_server(demo: Revision) -> None:
@@ -124,11 +123,12 @@ def test_it_is_said_that_the_server_was_killed_under_a_command(
     for name, value in demo.env().items():
         monkeypatch.setenv(name, value)
     demo.run(demo.command("pick"))
-    prefix = demo.paths.prefix
-    words = ["sh", "-c", f"kill -9 {demo.servers()[0]}; sleep 0.2; {end.replace('PREFIX', str(prefix))}"]
+    (server,), prefix = demo.servers(), demo.paths.prefix
+    killed = f"kill -9 {server}; while [ -e /proc/{server}/exe ]; do sleep 0.05; done"
+    words = ["sh", "-c", f"{killed}; {end.replace('PREFIX', str(prefix))}"]
     with pytest.raises(StackyardError, match=rf"image mounted on {prefix} could no longer be read: .* ended$"):
-        run_within(Image(prefix), words, timeout_s=60)
-    assert run_within(Image(prefix), ["cat", str(prefix / "share/data")], timeout_s=60).stdout == "data\n"
+        run_within(Image(prefix), words, timeout_s=240)
+    assert run_within(Image(prefix), ["cat", str(prefix / "share/data")], timeout_s=240).stdout == "data\n"
 
 
 def test_a_note_with_the_number_of_another_process_is_not_believed(demo: Revision) -> None:
@@ -166,10 +166,7 @@ def test_it_is_compiled_where_no_program_of_the_temporary_directory_may_run(tmp_
 
 def test_an_image_that_is_not_used_is_unmounted(demo: Revision) -> None:
     demo.run(demo.command("pick"), STACKYARD_IMAGE_IDLE_S="1")
-    until = time.monotonic() + 30
-    while demo.servers():
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_for(lambda: not demo.servers())
     assert demo.run(demo.command("pick")).stdout == "data\n"
 
 
@@ -183,14 +180,14 @@ def test_an_image_stays_mounted_while_a_program_of_ours_needs_it(demo: Revision)
         "with staying_mounted(image):\n"
         "    if not image.is_visible: sys.exit(75)\n"
         "    time.sleep(float(sys.argv[2]) + 3); print(image.is_visible)\n"
-        "until = time.monotonic() + 30\n"
+        "until = time.monotonic() + 120\n"
         "while image.is_visible and time.monotonic() < until: time.sleep(0.2)\n"
         "print(image.is_visible)"
     )
     words = [str(demo.paths.launcher), sys.executable, "-c", code, str(demo.paths.prefix)]
     for idle_s in map(str, range(1, 20)):
         env = demo.env(STACKYARD_IMAGE_IDLE_S=idle_s)
-        done = subprocess.run([*words, idle_s], env=env, capture_output=True, text=True, check=False, timeout=90)
+        done = subprocess.run([*words, idle_s], env=env, capture_output=True, text=True, check=False, timeout=240)
         if done.returncode != 75:
             break
     assert done.stdout.split() == ["True", "False"], done.stderr

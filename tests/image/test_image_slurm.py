@@ -83,12 +83,15 @@ def test_a_step_outlives_the_one_that_has_mounted_the_image(tmp_path: Path) -> N
         pytest.skip("no freezer of cgroup v1 that root can write")
     demo = make(tmp_path)
     look = f"cat {demo.paths.prefix}/share/data"
+    first = f"{look}; touch first; until [ -e second ]; do sleep 0.1; done"
+    second = f"{look}; touch second; until [ -e over ]; do sleep 0.1; done; {look}; grep -m1 step /proc/self/cgroup"
     script = tmp_path / "job.sh"
     script.write_text(
-        f"#!/bin/sh\nsrun -n1 --overlap {demo.paths.launcher} sh -c '{look}; touch {tmp_path}/first; sleep 2' &\n"
-        f"while ! [ -e {tmp_path}/first ]; do sleep 0.1; done\n"
-        f"srun -n1 --overlap {demo.paths.launcher} sh -c '{look}; sleep 5; {look}; grep -m1 step /proc/self/cgroup'\n"
-        "wait\n"
+        f"#!/bin/sh\ncd {tmp_path}\n"
+        f"srun -n1 --overlap {demo.paths.launcher} sh -c '{first}' & one=$!\n"
+        "until [ -e first ]; do sleep 0.1; done\n"
+        f"srun -n1 --overlap {demo.paths.launcher} sh -c '{second}' & two=$!\n"
+        "wait $one; sleep 1; touch over; wait $two\n"
     )
     script.chmod(0o755)
     try:

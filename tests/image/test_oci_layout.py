@@ -78,7 +78,7 @@ def test_a_full_disk_leaves_nothing_half_done(tmp_path: Path) -> None:
 def test_two_write_one_layout_at_once(tmp_path: Path) -> None:
     made = [bed.revision(tmp_path, number, texts=f"{number}\n") for number in (1, 2, 3)]
     running = [started(each, Reference(tmp_path / "out", f"r{number}")) for number, each in enumerate(made)]
-    ends = [(each.communicate(timeout=120), each.returncode) for each in running]
+    ends = [(each.communicate(timeout=240), each.returncode) for each in running]
     assert [code for _, code in ends] == [0, 0, 0], ends
     assert names(tmp_path / "out") == {"r0", "r1", "r2"}
     for name in ("r0", "r1", "r2"):
@@ -92,7 +92,7 @@ def test_a_layout_that_another_process_writes_is_waited_for(tmp_path: Path, monk
     words = [
         sys.executable,
         "-c",
-        "import fcntl,sys,time; f=open(sys.argv[1]); fcntl.flock(f, 2); print(1, flush=True); time.sleep(60)",
+        "import fcntl,sys,time; f=open(sys.argv[1]); fcntl.flock(f, 2); print(1, flush=True); time.sleep(600)",
     ]
     with subprocess.Popen([*words, tmp_path / "out" / ".lock"], stdout=subprocess.PIPE) as holder:
         assert holder.stdout and holder.stdout.readline()

@@ -142,7 +142,7 @@ def test_siftool_reads_it(base: store.Kept, built: Path, tmp_path: Path) -> None
 def apptainer(*words: str | Path, **variables: str) -> str:
     env = images.environ(**variables)
     done = subprocess.run(
-        ["apptainer", "-q", *words], capture_output=True, text=True, env=env, timeout=120, check=False
+        ["apptainer", "-q", *words], capture_output=True, text=True, env=env, timeout=240, check=False
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -23,7 +23,7 @@ def watched(folder: Path, *argv: str | Path, pass_fds: tuple[int, ...] = ()) -> 
     words = [sys.executable, "-I", "-S", watch.__file__, folder, ",".join(RANKS), *argv]
     environ = {**os.environ, "PMI_RANK": "3", "SLURM_PROCID": "9"}
     return subprocess.run(
-        words, capture_output=True, text=True, check=False, env=environ, pass_fds=pass_fds, timeout=60
+        words, capture_output=True, text=True, check=False, env=environ, pass_fds=pass_fds, timeout=240
     )
 
 
@@ -33,7 +33,7 @@ def test_it_passes_all_on_and_notes_what_was_mapped(tmp_path: Path) -> None:
     library = build(tmp_path / "lib/libmpi.so.12")
     source = (
         "#include <unistd.h>\n#include <stdlib.h>\nint libmpi_f(void);\n"
-        'int main(int c, char **v) { usleep(400000); return write(atoi(v[1]), "yes", 3) == 3 ? 4 + libmpi_f() : 1; }'
+        'int main(int c, char **v) { sleep(1); return write(atoi(v[1]), "yes", 3) == 3 ? 4 + libmpi_f() : 1; }'
     )
     app = build(tmp_path / "app", source=source, needs=(library,), program=True, runpath=str(library.parent))
     read, write = os.pipe()

@@ -60,7 +60,7 @@ def test_standard_input_and_a_terminal_reach_the_command(tool: Wrapped) -> None:
     here, there = pty.openpty()
     words = [str(tool.root / "launch"), "tty"]
     with subprocess.Popen(words, env=tool.env(), stdin=there, stdout=subprocess.PIPE, cwd=tool.folder) as made:
-        assert made.communicate(timeout=30)[0].decode().strip() == os.ttyname(there)
+        assert made.communicate(timeout=240)[0].decode().strip() == os.ttyname(there)
     os.close(here)
     os.close(there)
 
@@ -234,7 +234,7 @@ def test_a_file_system_of_the_host_that_hangs_is_not_asked(tool: Wrapped) -> Non
         "private",
         "sh",
         "-ec",
-        f"{set_up}timeout 30 {tool.command('say')} x",
+        f"{set_up}timeout 200 {tool.command('say')} x",
     ]
     assert tool.run(*words).stdout.startswith("x|")
 

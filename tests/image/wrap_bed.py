@@ -85,14 +85,14 @@ class Wrapped:
         return str(self.root / "prefix/bin" / name)
 
     def env(self, **variables: str) -> dict[str, str]:
-        kept = {"PATH": os.environ["PATH"], "STACKYARD_TMP": str(self.node), "STACKYARD_IMAGE_IDLE_S": "5",
+        kept = {"PATH": os.environ["PATH"], "STACKYARD_TMP": str(self.node), "STACKYARD_IMAGE_IDLE_S": "60",
                 "HOME": str(self.folder)}  # fmt: skip
         return {**kept, **self.environ, **variables}
 
     def run(
         self, *words: str, expect: int = 0, stdin: str = "", cwd: Path | None = None, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(words, env=self.env(**variables), input=stdin, cwd=cwd or self.folder, timeout=90,
+        done = subprocess.run(words, env=self.env(**variables), input=stdin, cwd=cwd or self.folder, timeout=240,
                               capture_output=True, text=True, check=False)  # fmt: skip
         assert done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

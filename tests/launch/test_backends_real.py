@@ -209,7 +209,7 @@ def test_ray(slurm: SlurmCluster, tmp_path: Path) -> None:
 
 def _of_ray(step: str) -> list[str]:
     """Processes that still carry the mark of this test's Ray, after a moment for the kernel."""
-    for _ in range(20):
+    for _ in range(300):
         found = []
         for folder in Path("/proc").iterdir():
             try:

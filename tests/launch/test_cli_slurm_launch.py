@@ -17,6 +17,7 @@ from support.slurmcli import SHAPE, Work, working
 
 pytestmark = pytest.mark.real
 RANKS = SHAPE[2:]
+SOON = ("--lost-timeout", "5")
 
 
 def test_a_rank_that_fails_ends_those_that_wait(work: Work) -> None:
@@ -31,7 +32,7 @@ def test_a_killed_rank_is_named(work: Work) -> None:
     started = work.start("launch", *RANKS, "block.py", salloc=("-N2",))
     work.up()
     os.kill(_rank(work, 1), signal.SIGKILL)
-    _, err = started.communicate(timeout=60)
+    _, err = started.communicate(timeout=240)
     assert started.returncode == 137
     assert re.search(r"rank 1 on n\d was killed by signal 9 \(SIGKILL\)", err)
     work.nothing_left()
@@ -42,7 +43,7 @@ def test_signals_to_the_launch_end_all_ranks(work: Work, number: signal.Signals,
     started = work.start("launch", *SHAPE, "block.py")
     work.up()
     started.send_signal(number)
-    _, err = started.communicate(timeout=60)
+    _, err = started.communicate(timeout=240)
     assert started.returncode == code, err
     assert "cancelled: all ranks terminated" in err
     assert work.status()["state"] == "cancelled"
@@ -54,12 +55,12 @@ def test_a_second_interrupt_does_not_wait(work: Work) -> None:
         "import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: print('told', flush=True))\n"
         "print('up', flush=True)\ntime.sleep(300)\n"
     )
-    started = work.start("launch", *SHAPE, "--grace", "80", "deaf.py")
+    started = work.start("launch", *SHAPE, "--grace", "200", "deaf.py")
     work.up()
     started.send_signal(signal.SIGINT)
     work.until(lambda: all("told" in log.read_text() for log in (work.last / "logs").glob("rank-*.log")))
     started.send_signal(signal.SIGINT)
-    started.communicate(timeout=60)  # they would have been given 80 s
+    started.communicate(timeout=240)  # they would have been given 200 s
     assert started.returncode == 130
     work.nothing_left()
 
@@ -68,8 +69,8 @@ def test_ranks_do_not_outlive_a_launch_that_was_killed(work: Work) -> None:
     started = work.start("launch", *RANKS, "block.py", salloc=("-N2",))
     work.up()
     os.kill(work.watcher(), signal.SIGKILL)
-    started.communicate(timeout=60)
-    work.nothing_left(15)
+    started.communicate(timeout=240)
+    work.nothing_left()
     assert work.run("runs", "--json").value[0]["state"] == "lost"
 
 
@@ -77,7 +78,7 @@ def test_a_launch_is_cancelled_from_another_shell(work: Work) -> None:
     started = work.start("launch", *SHAPE, "block.py")
     work.up()
     work.run("runs", "cancel", "last")
-    started.communicate(timeout=60)
+    started.communicate(timeout=240)
     assert started.returncode == 130
     work.nothing_left()
 
@@ -88,22 +89,22 @@ def test_a_lost_node_is_named_within_seconds(
     slurm_exclusive: SlurmCluster, tmp_path: Path, verb: str, how: Loss
 ) -> None:
     with working(slurm_exclusive, tmp_path) as work:
-        started = work.start(verb, "-N", "3", *RANKS, "block.py", salloc=("-N3",) if verb == "launch" else None)
+        started = work.start(verb, "-N", "3", *RANKS, *SOON, "block.py", salloc=("-N3",) if verb == "launch" else None)
         work.up(3)
         began = time.time()
         slurm_exclusive.lose_node("n3", how)
-        work.until(lambda: bool(work.events("node-lost")), 20)
+        work.until(lambda: bool(work.events("node-lost")))
         noticed = work.events("node-lost")[0]["time"] - began
         print(f"named {noticed:.1f} s after the node was lost")
-        work.until(lambda: work.status()["state"] == "node-lost", 30)
+        work.until(lambda: work.status()["state"] == "node-lost")
         ended = work.status()["ended"] - began
         if verb == "launch":
             slurm_exclusive.run("scancel", "--user=root", check=False)
-        _, err = started.communicate(timeout=60)
+        _, err = started.communicate(timeout=240)
         print(f"all ended after {ended:.1f} s")
         assert started.returncode == 1, err
         assert "heartbeat timeout: n3" in err
-        assert noticed < 20
+        assert noticed < 60, "5 s of silence, and a slow machine"
         for node in ("n1", "n2"):
             assert not [line for line in slurm_exclusive.processes(node).values() if "block.py" in line]
 
@@ -145,7 +146,7 @@ def test_a_launch_outside_of_an_allocation_makes_one(work: Work) -> None:
 
 def test_a_launch_waits_for_its_nodes_as_long_as_it_takes(work: Work) -> None:
     started = work.start("launch", *SHAPE, "--launcher-arg=--begin=now+4", "exit.py", "0")
-    out, err = started.communicate(timeout=60)
+    out, err = started.communicate(timeout=240)
     assert started.returncode == 0, err
     assert "] queued" in err
     assert out.startswith("rank 0 of 2")

@@ -57,7 +57,7 @@ def test_two_jobs_stage_the_same_at_the_same_time(work: Work) -> None:
     """Each on the same two nodes, and each has its own copy; the second attempt of a job has that of the first."""
     words = ("submit", "-N", "2", *RANKS, "--restarts", "1", "--stage", "data", "--scheduler-arg=--nodelist=n1,n2")
     started = [work.start(*words, "read.py", "1") for _ in range(2)]
-    shown = [one.communicate(timeout=90)[1] for one in started]
+    shown = [one.communicate(timeout=240)[1] for one in started]
     assert [one.returncode for one in started] == [0, 0], shown
     for folder in (work.folder / "runs").iterdir():
         places = {log.read_text().split()[2] for log in folder.rglob("rank-*.log")}
@@ -73,13 +73,13 @@ def test_a_node_that_is_lost_while_files_are_staged(slurm_exclusive: SlurmCluste
     with working(slurm_exclusive, tmp_path, read=READ) as work:
         (work.folder / "data").mkdir()
         (work.folder / "data/big").touch()
-        os.truncate(work.folder / "data/big", 1 << 30)
-        words = ("-N", "2", *RANKS, "--restarts", "1", "--stage", "data", "--launcher-arg=--no-kill", "read.py")
-        started = work.start("launch", *words, salloc=("-N3", "--no-kill"))
+        os.truncate(work.folder / "data/big", 1 << 32)
+        words = ("-N", "2", *RANKS, "--restarts", "1", "--lost-timeout", "5", "--stage", "data")
+        started = work.start("launch", *words, "--launcher-arg=--no-kill", "read.py", salloc=("-N3", "--no-kill"))
         work.until(lambda: work.status()["phase"].startswith("staging"))
         slurm_exclusive.lose_node("n2", "cut")
-        work.until(lambda: bool(work.events("node-lost")), 20)
-        out, err = started.communicate(timeout=120)
+        work.until(lambda: bool(work.events("node-lost")))
+        out, err = started.communicate(timeout=240)
         assert started.returncode == 0, (out, err)
         assert "attempt 2, after: heartbeat timeout: n2" in err
         assert {line[1] for line in said(work)} == {"n1", "n3"}

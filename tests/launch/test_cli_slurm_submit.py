@@ -55,7 +55,7 @@ def test_a_job_is_left_attached_to_and_cancelled(work: Work) -> None:
     assert follower.stdout is not None
     assert follower.stdout.readline().startswith("up 0")
     follower.send_signal(signal.SIGINT)
-    _, err = follower.communicate(timeout=60)
+    _, err = follower.communicate(timeout=240)
     assert follower.returncode == 130
     assert "the job is running" in err
     rows = work.run("runs", "--json").value
@@ -72,7 +72,7 @@ def test_a_follower_of_submit_may_leave(work: Work) -> None:
     assert follower.stdout is not None
     assert follower.stdout.readline().startswith("up 0")
     follower.send_signal(signal.SIGINT)
-    _, err = follower.communicate(timeout=60)
+    _, err = follower.communicate(timeout=240)
     assert follower.returncode == 130
     assert "`stackyard runs attach" in err
     assert work.status()["state"] == "running"
@@ -151,7 +151,7 @@ def test_a_preempted_job_goes_on_where_it_was(slurm_exclusive: SlurmCluster, tmp
         work.up(3, "begins at 0")
         time.sleep(0.5)
         slurm_exclusive.run("srun", "--partition=urgent", "-N3", "--exclusive", "hostname")
-        out, err = follower.communicate(timeout=90)
+        out, err = follower.communicate(timeout=240)
         assert follower.returncode == 0, err
         _went_on(work, out, err)
 
@@ -185,7 +185,7 @@ def test_without_a_signal_a_preempted_job_is_not_over(slurm_exclusive: SlurmClus
         work.up(3)
         slurm_exclusive.run("srun", "--partition=urgent", "-N3", "--exclusive", "hostname")
         work.until(lambda: work.run("runs", "--json").value[0]["state"] == "queued")
-        work.until(lambda: work.status()["attempts"] == 2 and work.status()["state"] == "running", 60)
+        work.until(lambda: work.status()["attempts"] == 2 and work.status()["state"] == "running")
         work.run("runs", "cancel", "last")
         work.until(lambda: work.run("runs", "--json").value[0]["state"] == "cancelled")
         work.nothing_left()

@@ -140,7 +140,7 @@ def test_left_alone_found_again_and_cancelled(cluster: Cluster) -> None:
     assert ended.code not in (0, None)
     assert "cancelled" in ended.err
     assert json.loads((running / "status.json").read_text())["state"] == "cancelled"
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 120, "ranks that would sleep for ten minutes"
     assert cluster.left() == []
     cluster.run("runs", "cancel", running.name, expect=2)
 
@@ -207,7 +207,7 @@ def test_an_array_that_is_cancelled(cluster: Cluster) -> None:
     """One task runs, one waits: both are ended, and neither is said to have failed by itself."""
     cluster.submit("-a", "1-2", "--no-follow", "hello.py", "wait")
     run = cluster.last()
-    wait_for(lambda: list(run.glob("array/*/ranks/000.json")), 60, cluster.logs)  # either may be first
+    wait_for(lambda: list(run.glob("array/*/ranks/000.json")), 120, cluster.logs)  # either may be first
     cluster.run("runs", "cancel", run.name)
     done = cluster.run("runs", "attach", run.name, expect=None)
     assert done.code not in (0, None)

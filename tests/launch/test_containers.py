@@ -141,7 +141,7 @@ def run(made: Wrapper, *program: str, **environ: str) -> subprocess.CompletedPro
     text += shell.array("words", made.argv, '"${words[@]}"') + '"${words[@]}"'
     return subprocess.run(
         ["/bin/bash", "-c", text], env={"USER": "root", **os.environ, **environ}, capture_output=True, text=True,
-        check=False, timeout=60,
+        check=False, timeout=240,
     )  # fmt: skip
 
 
@@ -218,7 +218,8 @@ def test_charliecloud_adds_libraries(tmp_path: Path, given: str) -> None:
     environ = {"USER": "root", **os.environ, "STACKYARD_STEP": str(step), "STACKYARD_DIR": str(node)}
     environ["LD_LIBRARY_PATH"] = "/hosts"
     for _ in range(2):  # another rank of the node has made the same
-        done = subprocess.run(["bash", "-c", text], env=environ, capture_output=True, text=True, check=True, timeout=60)
+        argv = ["bash", "-c", text]
+        done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True, timeout=240)
         path = f"{given}:{node}/libs" if given else f"{node}/libs:/hosts"
         assert done.stdout.splitlines() == ["aaliba.so", "liba.so.1", path]
     assert [file.read_text() for file in (node / "libs").iterdir()] == ["", ""]

@@ -51,7 +51,7 @@ def test_ranks_in_the_image_find_each_other(slurm: SlurmCluster, yard: Path) -> 
     argv = ["srun", "--mpi=pmix", "-N2", "--ntasks-per-node=2", "apptainer", "--quiet", "exec", "--bind", bound,
             images.image_sif(), torchstack.python(yard), "-c", WHO]  # fmt: skip
     variables = {name: environ[name] for name in ("PATH", "APPTAINER_USERNS")}
-    done = slurm.run(*argv, timeout_s=120, **variables, **MPI_AS_ROOT)
+    done = slurm.run(*argv, timeout_s=240, **variables, **MPI_AS_ROOT)
     lines = sorted(done.stdout.splitlines())
     assert [line.rpartition(" ")[0] for line in lines] == [f"rank {rank} of 4" for rank in range(4)]
     assert len({line.split()[-1] for line in lines}) == 2

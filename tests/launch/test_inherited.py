@@ -97,7 +97,7 @@ def test_programs_read_the_cores_of_their_rank(name: str, environ: dict[str, str
 
 def _shell(work: Work, *argv: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environ = work.cluster.environ(**variables)
-    return subprocess.run(argv, cwd=work.folder, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(argv, cwd=work.folder, env=environ, capture_output=True, text=True, timeout=240, check=False)
 
 
 @pytest.mark.real

@@ -105,9 +105,8 @@ def test_a_port_that_is_taken_ends_the_kernel(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_port_that_is_taken_ends_the_launch(tmp_path: Path) -> None:
-    script = (
-        f"trap 'touch {tmp_path}/asked; exit' TERM; echo stackyard-kernel 127.0.0.1 1; sleep 5 > /dev/null & wait $!"
-    )
+    told = f"trap 'touch {tmp_path}/asked; kill $!; exit' TERM"
+    script = f"sleep 100 > /dev/null & {told}; echo stackyard-kernel 127.0.0.1 1; wait $!"
     taken = pytest.raises(StackyardError, match="cannot listen on port")
     with socket.create_server(("127.0.0.1", 0)) as other, taken:
         kernels.run(_connection(tmp_path, hb_port=other.getsockname()[1]), ["sh", "-c", script])

@@ -31,7 +31,7 @@ def layout_of(cores: list[tuple[int, ...]], **changes: Any) -> Layout:
     return Layout(node, (Block(0, 1, slots),), **changes)
 
 
-def spawn(*words: str, timeout_s: float = 30, **extra: str) -> Result:
+def spawn(*words: str, timeout_s: float = 120, **extra: str) -> Result:
     argv = [sys.executable, "-I", "-S", str(SPAWN), *words]
     return run(argv, env=dict(os.environ) | extra, timeout_s=timeout_s, check=False)
 
@@ -58,8 +58,10 @@ def test_planned_cpus_that_are_not_there_are_said_once() -> None:
     assert done.returncode == 0
 
 
-def test_the_exit_code_is_that_of_the_first_failure_and_nobody_else_is_ended() -> None:
-    program = "case $STACKYARD_TASK in 0) sleep 0.6; echo end; exit 3;; 1) exit 7;; 2) sleep 0.3; kill -9 $$;; esac"
+def test_the_exit_code_is_that_of_the_first_failure_and_nobody_else_is_ended(tmp_path: Path) -> None:
+    after = "after() { until [ -s $1 ] && ! kill -0 $(cat $1) 2>/dev/null; do sleep 0.05; done; }"
+    ends = "0) after 2; echo end; exit 3;; 1) exit 7;; 2) after 1; kill -9 $$;;"
+    program = f"cd {tmp_path}; {after}; echo $$ > $STACKYARD_TASK; case $STACKYARD_TASK in {ends} esac"
     done = spawn(*["--cpus", ""] * 4, "--", "sh", "-c", program)
     assert done.returncode == 7
     assert done.stdout == "end\n"
@@ -95,7 +97,7 @@ def test_signals_reach_all_ranks_and_what_they_started(number: signal.Signals, t
     try:
         wait_for(lambda: _lines(tmp_path / "up") >= 2)
         process.send_signal(number)
-        assert process.wait(20) == 5
+        assert process.wait(60) == 5
         wait_for(lambda: _lines(tmp_path / "got") >= expected)
         got = sorted((tmp_path / "got").read_text().split())
         name = f"got-{number.name.removeprefix('SIG')}"
@@ -120,8 +122,12 @@ def _end_session(leader: int) -> None:
 
 
 def test_it_starts_in_little_time() -> None:
-    best = min(spawn("--cpus", "", "--", "true").seconds for _ in range(5))
-    assert best < 0.5
+    before = os.times()
+    for _ in range(5):
+        spawn("--cpus", "", "--", "true")
+    after = os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    assert used / 5 < 0.5, "of a core, whatever else runs on it"
 
 
 # ------------------------------------------------------------------------------------------------ MPI launchers
@@ -140,7 +146,7 @@ def started(name: str, layout: Layout, step: Path, **changes: Any) -> dict[int, 
     """Each rank's CPUs."""
     line = get(name).line(LaunchRequest(layout, Scheduler(), mpi=True, **changes))
     program = ["sh", "-c", f"echo {RANK[name]} $({SHOW})"]
-    done = run([*ready(line, step), *program], env=dict(os.environ) | ROOT, timeout_s=60)
+    done = run([*ready(line, step), *program], env=dict(os.environ) | ROOT, timeout_s=240)
     return {int(rank): cpus for rank, cpus in (row.split() for row in done.stdout.splitlines())}
 
 
@@ -163,5 +169,5 @@ def test_more_ranks_than_cores(name: str, tmp_path: Path) -> None:
 def test_a_variable_goes_along(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINE", "a b,c")
     line = get(name).line(LaunchRequest(layout_of([(0,)]), Scheduler(), mpi=True, variables=("MINE",)))
-    done = run([*ready(line, tmp_path), "printenv", "MINE"], env=dict(os.environ) | ROOT, timeout_s=60)
+    done = run([*ready(line, tmp_path), "printenv", "MINE"], env=dict(os.environ) | ROOT, timeout_s=240)
     assert done.stdout.strip() == "a b,c"

@@ -79,7 +79,7 @@ def test_ranks_are_where_the_layout_has_them(family: Family, what: str, tmp_path
     assert not [finding for finding in layout.findings if finding.severity == "refused"]
     env = standins(tmp_path, family, inside=True)
     line = get(name).line(LaunchRequest(layout, scheduler, mpi=True))
-    run([*ready(line, tmp_path / "step"), "true"], env=env, timeout_s=60)
+    run([*ready(line, tmp_path / "step"), "true"], env=env, timeout_s=240)
     # PALS gives out no GPUs: the rank's script sets what a rank sees.
     check(layout, placed(env), MACHINES[USUAL[family]]["hosts"], gpus=family != "pbs")
 
@@ -91,7 +91,7 @@ def test_some_hosts_of_an_allocation_are_named(family: Family, tmp_path: Path) -
     layout = plan_layout(Intent(nodes=2), node_of(USUAL[family]), (hosts[1], hosts[3]))
     env = standins(tmp_path, family, inside=True, nodes=4)
     line = get(name).line(LaunchRequest(layout, scheduler, inside=False))
-    run([*ready(line, tmp_path / "step"), "true"], env=env, timeout_s=60)
+    run([*ready(line, tmp_path / "step"), "true"], env=env, timeout_s=240)
     check(layout, placed(env), [hosts[1], hosts[3]], gpus=family != "pbs")
 
 
@@ -100,7 +100,7 @@ def test_pals_on_other_nodes(machine: str, tmp_path: Path) -> None:
     layout = plan_layout(Intent(nodes=2), node_of(machine), tuple(MACHINES[machine]["hosts"][:2]))
     env = standins(tmp_path, "pbs", machine=machine, inside=True)
     line = get("pals").line(LaunchRequest(layout, Scheduler(kind="pbs"), mpi=True))
-    run([*ready(line, tmp_path / "step"), "true"], env=env, timeout_s=60)
+    run([*ready(line, tmp_path / "step"), "true"], env=env, timeout_s=240)
     check(layout, placed(env), MACHINES[machine]["hosts"], gpus=False)
 
 
@@ -112,6 +112,6 @@ def test_erf_counts_the_threads_that_the_job_has(smt: int, tmp_path: Path) -> No
     line = get("jsrun").line(LaunchRequest(layout, scheduler))
     assert "--erf_input" in line.words
     env = standins(tmp_path, "lsf", inside=True) | {"STANDIN_SMT": str(smt)}
-    run([*ready(line, tmp_path / "step"), "true"], env=env, timeout_s=60)
+    run([*ready(line, tmp_path / "step"), "true"], env=env, timeout_s=240)
     check(layout, placed(env), MACHINES["summit"]["hosts"], gpus=True)
     assert all(len(rank["cpus"]) == 10 * smt for rank in placed(env))

@@ -76,7 +76,7 @@ def test_an_agent_runs_by_the_next_interpreter_where_the_first_is_no_use(own_tmp
     subprocess.run(["mkfifo", str(node / "pipe")], check=True)
     (own_tmp / "logs").mkdir()
     done = subprocess.run(
-        [sys.executable, "-I", "-S", str(place), sys.executable], check=False, timeout=60,
+        [sys.executable, "-I", "-S", str(place), sys.executable], check=False, timeout=240,
         env={"STACKYARD_DIR": str(node), "STACKYARD_NODE": "0"},
     )  # fmt: skip
     assert done.returncode == 1, "it ran, and found no hub"
@@ -107,7 +107,9 @@ def test_an_agent_has_its_bytecode_with_it_and_its_text_for_another_python() -> 
 )  # fmt: skip
 def test_logs(own_tmp: Path, logs: str, files: list[str]) -> None:
     """And the last lines of the rank that failed are there in each case."""
-    code = "echo rank $RANK; if [ $RANK = 3 ]; then sleep 0.5; echo last words; exit 3; fi; exec sleep 60"
+    others = " && ".join(f"[ -e {own_tmp}/up{rank} ]" for rank in range(3))
+    fails = f"until {others}; do sleep 0.05; done; echo last words; exit 3"
+    code = f"echo rank $RANK; touch {own_tmp}/up$RANK; if [ $RANK = 3 ]; then {fails}; fi; exec sleep 60"
     run = Running(own_tmp / "step", make_plan(local_line(2, 2), 2, 2, "sh", "-c", code), logs=logs, grace_s=1)
     result = run.end()
     assert (result.state, result.code) == ("failed", 3)

@@ -100,7 +100,7 @@ def test_all_words_after_the_module_are_its_own(package: Path, verb: str, words:
     dry = () if verb == "explain" else ("--dry-run",)
     done = stackyard(
         "--site", site, verb, "-r", "2", *dry, "--json", *words, "--", "-N", "7", "--json", cwd=package,
-        expect=0, timeout_s=60,
+        expect=0, timeout_s=240,
     )  # fmt: skip
     found = json.loads(done.out)
     text = found["rank"]["program"] if verb == "explain" else found["program"]
@@ -109,7 +109,7 @@ def test_all_words_after_the_module_are_its_own(package: Path, verb: str, words:
 
 def test_a_job_file_names_a_module(package: Path) -> None:
     (package / "job.yaml").write_text("format: 1\nprogram: [-m, pkg.train, --epochs, '3']\nlauncher: local\n")
-    done = stackyard("launch", "--job", "job.yaml", "-r", "1", "--backend", "any", cwd=package, expect=0, timeout_s=60)
+    done = stackyard("launch", "--job", "job.yaml", "-r", "1", "--backend", "any", cwd=package, expect=0, timeout_s=240)
     assert "argv --epochs 3" in done.out
 
 

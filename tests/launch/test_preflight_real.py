@@ -22,7 +22,7 @@ from stackyard.spec.models import Reference
 from support import torchstack
 from support.slurm import SlurmCluster, unavailable
 
-QUICK = PreflightOptions(seconds=0.3, speed_seconds=0.1, start_s=8, connect_s=25, collective_s=50)
+QUICK = PreflightOptions(seconds=0.3, speed_seconds=0.1, start_s=60, connect_s=60, collective_s=120)
 NODE = Node("node", (NodeDomain(0, tuple(range(8))),), 8)
 
 
@@ -61,7 +61,7 @@ class Bed:
         """What `python` is on the nodes; on the node `dead` it sleeps."""
         file = self.folder / "bin" / "python"
         file.parent.mkdir(exist_ok=True)
-        file.write_text(f'#!/bin/bash\n[ "$(uname -n)" = "{dead}" ] && exec sleep 120\nexec {program} "$@"\n')
+        file.write_text(f'#!/bin/bash\n[ "$(uname -n)" = "{dead}" ] && exec sleep 300\nexec {program} "$@"\n')
         file.chmod(file.stat().st_mode | stat.S_IXUSR)
 
     def plan(self, hosts: tuple[str, ...], argv: tuple[str, ...], per_node: int = 1) -> Plan:
@@ -76,7 +76,7 @@ class Bed:
         )  # fmt: skip
 
     def step(self, step: StepPaths, plan: Plan, listener: Any) -> StepResult:
-        return run_step(step, plan, listener, run="run", options=WatchOptions(start_s=30, lost_s=40))
+        return run_step(step, plan, listener, run="run", options=WatchOptions(start_s=120, lost_s=60))
 
     def preflight(
         self, spare: int = 0, references: Sequence[Reference] = (), options: PreflightOptions = QUICK, per_node: int = 1
@@ -154,7 +154,7 @@ def test_healthy_nodes_pass_without_torch_and_say_what_was_not_checked(bed: Bed)
 
 def test_a_node_that_never_answers_is_named_and_left_out(bed: Bed) -> None:
     bed.python("/usr/bin/python3", dead="n3")
-    report = bed.preflight(spare=1, options=PreflightOptions(stages=("identity", "hosts"), start_s=4))
+    report = bed.preflight(spare=1, options=PreflightOptions(stages=("identity", "hosts"), start_s=8))
     assert report.hosts == ("n1", "n2", "n4")
     assert report.bad == {"n3": "rank 2 did not connect"}
     assert any("retrying without n3" in note for note in bed.told.notices)
@@ -163,7 +163,7 @@ def test_a_node_that_never_answers_is_named_and_left_out(bed: Bed) -> None:
 @pytest.mark.long
 def test_rank_0_that_never_answers_is_found_by_bisection(bed: Bed) -> None:
     bed.python("/usr/bin/python3", dead="n1")
-    report = bed.preflight(spare=1, options=PreflightOptions(stages=("identity",), start_s=4))
+    report = bed.preflight(spare=1, options=PreflightOptions(stages=("identity",), start_s=8))
     assert report.hosts == ("n2", "n3", "n4") and list(report.bad) == ["n1"]
     assert any("searched in" in note for note in report.notes)
 
@@ -171,7 +171,7 @@ def test_rank_0_that_never_answers_is_found_by_bisection(bed: Bed) -> None:
 def test_without_a_spare_node_the_preflight_does_not_pass_and_names_the_bad_one(bed: Bed) -> None:
     bed.python("/usr/bin/python3", dead="n2")
     with pytest.raises(ChecksFailed, match="n2") as caught:
-        bed.preflight(options=PreflightOptions(stages=("identity",), start_s=4))
+        bed.preflight(options=PreflightOptions(stages=("identity",), start_s=8))
     assert caught.value.exit_code == 3 and caught.value.hint is not None and "--spare 1" in caught.value.hint
     assert json.loads(bed.run.preflight.read_text())["bad"] == {"n2": "rank 1 did not connect"}
 
@@ -179,14 +179,14 @@ def test_without_a_spare_node_the_preflight_does_not_pass_and_names_the_bad_one(
 @pytest.mark.long
 def test_a_slow_link_of_a_node_is_seen_by_plain_tcp(own_bed: Bed) -> None:
     slow_down(own_bed.cluster, "n3")
-    options = PreflightOptions(stages=("identity", "libraries", "tcp"), seconds=0.2, speed_seconds=0, start_s=8)
+    options = PreflightOptions(stages=("identity", "libraries", "tcp"), seconds=0.2, speed_seconds=0, start_s=60)
     report = own_bed.preflight(spare=1, references=(expected("tcp"),), options=options)
     assert list(report.bad) == ["n3"] and report.hosts == ("n1", "n2", "n4")
 
 
 def test_a_request_that_the_launcher_refuses_accuses_no_node(bed: Bed) -> None:
     with pytest.raises(StackyardError, match="failed to start on any node") as caught:
-        bed.preflight(per_node=500, options=PreflightOptions(stages=("identity",), start_s=4))
+        bed.preflight(per_node=500, options=PreflightOptions(stages=("identity",), start_s=8))
     assert caught.value.exit_code == 1 and "srun" in str(caught.value.detail)
 
 

@@ -82,7 +82,7 @@ def _run(spec: str, step: Path, program: tuple[str, ...], path: Path) -> int:
     (wrapper,) = wrap([spec], 1, str(step))
     text = shell.array("words", program) + shell.array("words", wrapper.argv, '"${words[@]}"') + '"${words[@]}"'
     environ = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "STACKYARD_TASK": "0"}
-    return subprocess.run(["/bin/bash", "-c", text], env=environ, check=False, timeout=60).returncode
+    return subprocess.run(["/bin/bash", "-c", text], env=environ, check=False, timeout=240).returncode
 
 
 @pytest.mark.real

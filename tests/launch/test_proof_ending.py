@@ -39,7 +39,7 @@ def test_at_any_moment(work: Work, number: signal.Signals, allocation: tuple[str
         work.until(lambda: bool(_children(started.pid, "launch")))
     time.sleep(after_s)
     os.kill(_children(started.pid, "launch")[0] if allocation else started.pid, number)
-    _, err = started.communicate(timeout=60)
+    _, err = started.communicate(timeout=240)
     assert started.returncode in BEFORE, err
     work.nothing_left()
     work.until(lambda: _jobs(work) <= before)
@@ -63,7 +63,7 @@ def test_when_srun_does_not_answer(work: Work) -> None:
     os.kill(srun, signal.SIGSTOP)
     began = time.monotonic()
     started.send_signal(signal.SIGINT)
-    _, err = started.communicate(timeout=60)
+    _, err = started.communicate(timeout=240)
     print(f"ended after {time.monotonic() - began:.1f} s")
     assert started.returncode == 130, err
     work.nothing_left()

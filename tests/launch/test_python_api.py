@@ -22,8 +22,8 @@ from support.processes import wait_for
 from support.slurmcli import Work
 
 HELLO = "import os, sys\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], *sys.argv[1:], flush=True)\n"
-FAIL = HELLO + "if os.environ['RANK'] == '1': sys.exit(3)\nimport time; time.sleep(60)\n"
-BLOCK = HELLO + "import time; time.sleep(60)\n"
+FAIL = HELLO + "if os.environ['RANK'] == '1': sys.exit(3)\nimport time; time.sleep(600)\n"
+BLOCK = HELLO + "import time; time.sleep(600)\n"
 TWO = stackyard.launch.api.options.OptionFields(
     ranks_per_node=2, cores_per_rank=1, gpus_per_rank=0, launcher="local", oversubscribe=True
 )
@@ -130,7 +130,7 @@ def test_a_launch_from_a_thread_is_cancelled_by_another(here: Path) -> None:
     with pytest.raises(TimeoutError, match=r"is running after 0\.2 s"):
         run.wait(timeout=0.2)
     run.cancel()
-    thread.join(30)
+    thread.join(120)
     assert [error.state for error in failed if isinstance(error, stackyard.RunFailed)] == ["cancelled"]
 
 
@@ -158,15 +158,15 @@ def _log(run: stackyard.Run) -> str:
 def test_a_program_is_submitted_waited_for_and_cancelled(work_here: Work) -> None:
     shape = OptionFields(nodes=2, ranks_per_node=1, cores_per_rank=1, gpus_per_rank=0, time_min=5)
     first, second = (stackyard.submit("exit.py", code, **shape) for code in (0, 4))
-    assert first.job and first.wait(timeout=60).state == "done" and len(first.hosts) == 2
+    assert first.job and first.wait(timeout=240).state == "done" and len(first.hosts) == 2
     assert "python -c 'import stackyard; stackyard.submit('\"'\"'exit.py" in (first.folder / "job.sh").read_text()
     with pytest.raises(stackyard.RunFailed, match="exited with status 4"):
-        second.wait(timeout=60)
+        second.wait(timeout=240)
     third = stackyard.submit("block.py", **shape)
     work_here.up()
     third.cancel()
-    assert third.wait(timeout=60, raises=False).state == "cancelled"
+    assert third.wait(timeout=240, raises=False).state == "cancelled"
     array = stackyard.submit("exit.py", 0, **{**shape, "nodes": 1}, array="0-1")
-    array.wait(timeout=60)
+    array.wait(timeout=240)
     assert array.task_states() == {"0": "done", "1": "done"} and [task.log() for task in array.tasks]
     work_here.nothing_left()

@@ -373,7 +373,7 @@ def test_following_sees_phases_and_output_of_another_process(tmp_path: Path) -> 
     started = time.monotonic()
     status = follow(paths, seen, poll_s=0.05)
     child.wait()
-    assert status.ended_well and time.monotonic() - started < 30
+    assert status.ended_well and time.monotonic() - started < 120
     assert seen.text == "epoch 1\nepoch 2\n"
     assert seen.said == ["nodes", "running"]
 

@@ -25,7 +25,7 @@ def plan(tmp_path: Path, *words: str, kind: str = "slurm", verb: str = "submit",
     (tmp_path / "site.yaml").write_text(SITE % kind)
     return stackyard(
         "--site", tmp_path / "site.yaml", verb, *words, "-r", "2", "-t", "5", *(("--dry-run",) * (verb != "explain")),
-        "./program", cwd=tmp_path, expect=expect, timeout_s=60,
+        "./program", cwd=tmp_path, expect=expect, timeout_s=240,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -68,18 +69,20 @@ def stalling(tmp_path: Path) -> Iterator[tuple[Site, int]]:
 def test_a_file_system_that_stalls_ends_nothing(stalling: tuple[Site, int]) -> None:
     """Ranks work on while nobody can read or write the run directory; the record is complete afterwards."""
     site, server = stalling
-    code = "echo begun; touch $OUT/begun$RANK; sleep 3; touch $OUT/over$RANK; echo ended"
-    argv = site.argv("--lost-timeout", "2", "--stream", "all", "sh", "-c", code)
+    wait = "until [ -e $OUT/stopped ]; do sleep 0.05; done"
+    code = f"echo begun; touch $OUT/begun$RANK; {wait}; touch $OUT/over$RANK; echo ended"
+    argv = site.argv("--lost-timeout", "5", "--stream", "all", "sh", "-c", code)
     with subprocess.Popen(argv, cwd=site.folder, env=site.environ, stdout=subprocess.PIPE, text=True) as made:
         wait_for((site.tmp / "begun0").exists)
         wait_for((site.tmp / "begun1").exists)
         os.kill(server, signal.SIGSTOP)
+        (site.tmp / "stopped").touch()
         wait_for((site.tmp / "over0").exists)
         wait_for((site.tmp / "over1").exists)
-        time.sleep(3)
+        time.sleep(6)  # more than the silence that is allowed
         assert made.poll() is None, "it waits for its file system"
         os.kill(server, signal.SIGCONT)
-        out, _ = made.communicate(timeout=60)
+        out, _ = made.communicate(timeout=240)
     assert made.returncode == 0
     assert sorted(out.split("\n")) == ["", "[0] begun", "[0] ended", "[1] begun", "[1] ended"]
     assert json.loads(site.run.status.read_text())["state"] == "done"
@@ -97,12 +100,12 @@ def test_a_full_disk_ends_nothing(site: Site, ending: str, tmp_path: Path) -> No
         f"cd {shlex.quote(str(site.folder))} && mount -t tmpfs -o size=400k none . && cd $PWD || exit 99\n"
         '"$@" & pid=$!\n'
         f"while ! [ -e {shlex.quote(str(site.tmp))}/begun1 ]; do sleep 0.05; done\n"
-        "dd if=/dev/zero of=filler bs=1k 2>/dev/null\n"
+        f"dd if=/dev/zero of=filler bs=1k 2>/dev/null; touch {shlex.quote(str(site.tmp))}/full\n"
         "wait $pid; code=$?; df -k . | tail -1 >&2; exit $code\n"
     )
-    code = f"touch $OUT/begun$RANK; sleep 2; touch $OUT/over$RANK; {ending}"
+    code = f"touch $OUT/begun$RANK; until [ -e $OUT/full ]; do sleep 0.05; done; touch $OUT/over$RANK; {ending}"
     words = ["unshare", "--mount", "sh", "-c", script, "sh", *site.argv("sh", "-c", code)]
-    done = subprocess.run(words, env=site.environ, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(words, env=site.environ, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == int(ending[-1]), done.stderr
     assert (site.tmp / "over0").exists()
     assert (site.tmp / "over1").exists()
@@ -118,7 +121,7 @@ def test_a_closed_pipe_ends_nothing(site: Site, stream: str, ending: int) -> Non
     os.close(read)
     null = subprocess.DEVNULL
     done = subprocess.run(
-        site.argv("--stream", "all", "sh", "-c", code), cwd=site.folder, env=site.environ, timeout=60, check=False,
+        site.argv("--stream", "all", "sh", "-c", code), cwd=site.folder, env=site.environ, timeout=300, check=False,
         stdout=null if stream == "stderr" else write, stderr=null if stream == "stdout" else write,
     )  # fmt: skip
     os.close(write)
@@ -134,7 +137,7 @@ def test_a_full_standard_output_ends_nothing(site: Site, ending: int) -> None:
             site.argv("sh", "-c", code),
             cwd=site.folder,
             env=site.environ,
-            timeout=60,
+            timeout=300,
             stdout=full,
             stderr=full,
             check=False,
@@ -149,7 +152,7 @@ def test_head_takes_one_line_and_the_job_goes_on(site: Site) -> None:
     )
     script = f"set -o pipefail; {words} 2>&1 | head -1"
     done = subprocess.run(
-        ["bash", "-c", script], cwd=site.folder, env=site.environ, timeout=60, capture_output=True, check=False
+        ["bash", "-c", script], cwd=site.folder, env=site.environ, timeout=300, capture_output=True, check=False
     )
     assert done.returncode == 0
     assert (site.tmp / "over0").exists()
@@ -207,14 +210,21 @@ def test_the_display_is_slow_and_no_line_is_lost(own_tmp: Path, monkeypatch: pyt
 def test_what_the_display_does_not_take_in_time_is_said(own_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stackyard.launch.run.hub.HOLD_BYTES", 1 << 19)
 
-    class Slower(Heard):
+    gone = threading.Event()
+
+    class Stuck(Heard):
         def output(self, task: int, text: str) -> None:
-            time.sleep(len(text) / 400_000)  # 30 s for all of it
+            gone.wait(240)
             super().output(task, text)
 
     code = f"for i in 1 2 3 4 5 6; do yes {'x' * 99} | head -c 2000000; sleep 0.3; done"
-    run = Running(own_tmp / "step", make_plan(local_line(1, 1), 1, 1, "sh", "-c", code), heard=Slower(), lost_s=2)
-    assert run.end().state == "done"
+    run = Running(own_tmp / "step", make_plan(local_line(1, 1), 1, 1, "sh", "-c", code), heard=Stuck(), lost_s=4)
+    run.until("x", 1)
+    (agent,) = mentions(f"{own_tmp}/step/agent.py")
+    wait_for(lambda: not Path(f"/proc/{agent}/exe").exists())  # it does not wait for ever
+    gone.set()
+    result = run.end()
+    assert result.state == "done", (result.first, result.launcher_output)
     left = 12_000_000 - len(run.heard.text[0])
     assert left
     assert f"output not shown: {left} bytes; see {run.step.rank_log(0)}" in run.heard.all("notice")
@@ -238,13 +248,14 @@ def test_an_error_of_one_listener_reaches_no_other() -> None:
 
 
 def test_who_waits_for_a_file_system_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stackyard.launch.run.reports.LATE_S", 0.3)
+    monkeypatch.setattr("stackyard.launch.run.reports.LATE_S", 0.6)
+
+    heard = Heard()
 
     class Stalled(Heard):
         def event(self, kind: str, data: dict[str, object]) -> None:
-            time.sleep(1)
+            wait_for(lambda: heard.all("notice"))
 
-    heard = Heard()
     reports = Reports(Together(Stalled(), heard))
     reports.event("end", {})
     reports.close()

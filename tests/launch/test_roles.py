@@ -261,8 +261,8 @@ def test_a_role_that_serves_is_ended_when_the_others_have_ended(folder: Path) ->
 
 
 def test_what_a_served_role_does_when_it_is_ended_is_no_failure(folder: Path) -> None:
-    trap = "[bash, -c, 'trap \"echo saved; exit 9\" TERM; sleep 300 & wait']"
-    job("[python, -c, 'import time; time.sleep(1)']", trap)
+    trap = "[bash, -c, 'trap \"echo saved; exit 9\" TERM; touch up; sleep 300 & wait']"
+    job("[bash, -c, 'until [ -e up ]; do sleep 0.05; done']", trap)
     stackyard("launch", "--job", "job.yaml", "--launcher", "local")
     assert "saved" in last().main.rank_log(0).read_text()
 

@@ -35,7 +35,7 @@ def crashed(err: str) -> None:
 
 def test_a_crash_shows_the_thread_that_crashed(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CRASH)
-    done = stackyard("launch", "-r", "2", "train.py", cwd=tmp_path, expect=139, timeout_s=60)
+    done = stackyard("launch", "-r", "2", "train.py", cwd=tmp_path, expect=139, timeout_s=240)
     crashed(done.err)
     assert "before" in done.err
 
@@ -45,12 +45,12 @@ def test_your_own_choice_counts(tmp_path: Path, how: str) -> None:
     (tmp_path / "train.py").write_text("import sys, faulthandler\nprint('on', faulthandler.is_enabled())\n")
     words = ("--env", "PYTHONFAULTHANDLER=") if how == "option" else ()
     own = {"PYTHONFAULTHANDLER": ""} if how == "shell" else {}
-    done = stackyard("launch", "-r", "1", *words, "train.py", cwd=tmp_path, expect=0, timeout_s=60, **own)
+    done = stackyard("launch", "-r", "1", *words, "train.py", cwd=tmp_path, expect=0, timeout_s=240, **own)
     assert "on False" in done.out
 
 
 def test_explain_shows_it(tmp_path: Path) -> None:
-    done = stackyard("explain", cwd=tmp_path, expect=0, timeout_s=60)
+    done = stackyard("explain", cwd=tmp_path, expect=0, timeout_s=240)
     assert "PYTHONFAULTHANDLER=1" in done.out
     assert "a crash (SIGSEGV) of Python leaves a stack trace" in done.out
 

@@ -25,7 +25,7 @@ def script(folder: Path, *lines: str) -> Path:
     return path
 
 
-def said(path: Path, text: str, timeout_s: float = 30) -> str:
+def said(path: Path, text: str, timeout_s: float = 120) -> str:
     """Wait until a file holds a text."""
     wait_for(lambda: path.exists() and text in path.read_text(), timeout_s, lambda: f"no {text!r} in {path}")
     return path.read_text()
@@ -85,13 +85,13 @@ def test_a_preempted_job_is_told_and_starts_again(slurm_exclusive: SlurmCluster,
     job = slurm.submit("-N3", "--requeue", "--signal=B:USR1@1", script(tmp_path, *body))
     said(tmp_path / "out.txt", "begun 0")
     slurm.run("srun", "--partition=urgent", "-N3", "hostname")
-    assert "told" in said(tmp_path / "out.txt", "begun 1", 60)
+    assert "told" in said(tmp_path / "out.txt", "begun 1", 120)
     assert slurm.wait_job(job)["Restarts"] == "1"
 
 
 def answers(slurm: SlurmCluster, node: str) -> bool:
     """Whether a node's daemon can be reached from another node."""
-    words = ("timeout", "1", "bash", "-c", f"exec 3<>/dev/tcp/{node}/{port(slurm.number) + 1}")
+    words = ("timeout", "3", "bash", "-c", f"exec 3<>/dev/tcp/{node}/{port(slurm.number) + 1}")
     return slurm.on("n1", *words, check=False).returncode == 0
 
 

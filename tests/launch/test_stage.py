@@ -61,11 +61,11 @@ def plan_of(nodes: int, path: Path, *argv: str) -> Plan:
     return replace(plan, stage=Stage(((path.name, str(path)),)))
 
 
-def big(place: Path) -> Path:
+def big(place: Path, size: int = 1 << 32) -> Path:
     """A file that takes its time."""
     made = place / "data"
     made.touch()
-    os.truncate(made, 1 << 29)
+    os.truncate(made, size)
     return made
 
 
@@ -88,7 +88,7 @@ def agents(place: Path, node: int) -> list[int]:
 
 
 def wait_for(heard: Heard, phase: str) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while phase not in heard.all("phase"):
         assert time.monotonic() < end, heard.said
         time.sleep(0.005)
@@ -99,8 +99,8 @@ def test_seven_nodes_have_it_and_it_is_read_once(place: Path, data: Path) -> Non
     trace, plan = place / "trace", plan_of(7, data)
     words = ("strace", "-ff", "-qq", "-e", "trace=openat,open", "-o", str(trace), *plan.line.words)
     programs.need("strace")
-    run = Running(place / "step", replace(plan, line=replace(plan.line, words=words)), start_s=60)
-    result = run.end(90)
+    run = Running(place / "step", replace(plan, line=replace(plan.line, words=words)), start_s=120)
+    result = run.end(240)
     assert result.state == "done", (result.first, result.launcher_output)
     sums = [log.read_text().split()[0] for log in run.step.logs.glob("rank-*.log")]
     assert sums == [hashlib.sha256(data.read_bytes()).hexdigest()] * 7
@@ -117,7 +117,7 @@ def shared(place: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The server of a file system, with a file that takes its time: stopped, no call there returns."""
     programs.need("bindfs")
     (place / "below").mkdir()
-    big(place).rename(place / "below/data")
+    big(place, 1 << 29).rename(place / "below/data")
     with bindfs(place / "below", place / "mounted") as server:
         yield server
 
@@ -127,10 +127,10 @@ def test_staging_may_take_longer_than_the_nodes_to_report(place: Path, shared: s
     """The shims wait, and the nodes stay connected, while the first look at the files takes long."""
     shared.send_signal(signal.SIGSTOP)
     plan = plan_of(2, place / "mounted/data", "sh", "-c", "stat -c %s $STACKYARD_STAGE/data")
-    run = Running(place / "step", plan, start_s=3)
-    time.sleep(5)
+    run = Running(place / "step", plan, start_s=6)
+    time.sleep(8)
     shared.send_signal(signal.SIGCONT)
-    result = run.end(120)
+    result = run.end(240)
     assert result.state == "done", (result.first, result.launcher_output)
     assert nothing_staged(place)
 
@@ -144,7 +144,7 @@ def test_a_full_disk_is_named_before_the_ranks_start(place: Path, data: Path) ->
     plan = plan_of(3, data)
     mount = f'mount -t tmpfs -o size=2m none {shlex.quote(str(disk))} && exec "$@"'
     words = ("unshare", "--mount", "sh", "-c", mount, "sh", *plan.line.words)
-    run = Running(place / "step", replace(plan, line=replace(plan.line, words=words)), start_s=20)
+    run = Running(place / "step", replace(plan, line=replace(plan.line, words=words)), start_s=120)
     result = run.end()
     assert (result.state, result.code) == ("no-start", 1)
     assert result.first is not None
@@ -157,7 +157,7 @@ def test_a_full_disk_is_named_before_the_ranks_start(place: Path, data: Path) ->
 
 def test_what_cannot_be_read_ends_it(place: Path, data: Path) -> None:
     data.unlink()
-    result = Running(place / "step", plan_of(3, data), start_s=20).end()
+    result = Running(place / "step", plan_of(3, data), start_s=120).end()
     assert (result.state, result.code) == ("no-start", 1)
     assert result.first is not None
     assert result.first.message == f"cannot stage: cannot read {data}: No such file or directory"
@@ -167,7 +167,7 @@ def test_what_cannot_be_read_ends_it(place: Path, data: Path) -> None:
 
 def test_a_node_that_is_lost_meanwhile_is_named(place: Path) -> None:
     """The agent that passes the files on to two others is killed; these are not to blame."""
-    run = Running(place / "step", plan_of(4, big(place)), start_s=20)
+    run = Running(place / "step", plan_of(4, big(place)), start_s=120)
     wait_for(run.heard, "staging")
     (agent,) = agents(place, 1)
     os.kill(agent, signal.SIGKILL)
@@ -189,8 +189,8 @@ def test_nothing_is_left_of_a_launch_that_ends_meanwhile(place: Path, number: in
         while "staging" not in (line := made.stderr.readline()):
             assert line, "it has ended"
         made.send_signal(number)
-        assert made.wait(30) == code
-    end = time.monotonic() + 30
+        assert made.wait(120) == code
+    end = time.monotonic() + 120
     while agents(place, 0) and time.monotonic() < end:
         time.sleep(0.05)
     assert nothing_staged(place)
@@ -199,13 +199,14 @@ def test_nothing_is_left_of_a_launch_that_ends_meanwhile(place: Path, number: in
 @pytest.mark.real
 def test_a_file_system_that_stalls_is_waited_for_and_named(place: Path, shared: subprocess.Popen[bytes]) -> None:
     """No node looks lost while it waits for the file system; after a limit the launch ends."""
-    run = Running(place / "step", plan_of(2, place / "mounted/data"), start_s=20, lost_s=2, stall_s=2)
+    os.truncate(place / "below/data", 1 << 32)
+    run = Running(place / "step", plan_of(2, place / "mounted/data"), start_s=120, lost_s=4, stall_s=4)
     wait_for(run.heard, "staging")
     shared.send_signal(signal.SIGSTOP)
     result = run.end()
     assert result.state == "no-start"
     assert result.first is not None
-    said = r"staging timed out: nothing has moved for \d s, .* of 512\.0 MiB are on all nodes; .* reads .*/mounted/data"
+    said = r"staging timed out: nothing has moved for \d s, .* of 4\.0 GiB are on all nodes; .* reads .*/mounted/data"
     assert re.search(said, result.first.message), result.first.message
     assert not run.heard.all("node-lost")
 
@@ -228,7 +229,7 @@ def test_another_attempt_has_what_the_first_one_has_staged(place: Path, data: Pa
 def test_only_a_node_that_does_not_have_it_gets_it(place: Path, data: Path) -> None:
     """Two attempts of one run, by hand: between them one of three nodes loses what it had."""
     plan = plan_of(3, data, "sh", "-c", "cat $STACKYARD_STAGE/data | wc -c; exit 3")
-    options: dict[str, Any] = {"start_s": 20, "stage_key": "thesame"}
+    options: dict[str, Any] = {"start_s": 120, "stage_key": "thesame"}
     first = Running(place / "step", plan, **options, may_lose=0).end()
     assert first.state == "failed"
     left = sorted(place.glob("disks/*/stackyard-stage-*-thesame-*"))
@@ -284,17 +285,17 @@ def heard_of(stage: staging.Stage, kind: str) -> Any:
     """What it tells the hub under this name."""
     said: dict[str, Any] = {}
     while kind not in said:
-        assert select.select([stage.ready], [], [], 20)[0], f"timed out after 20 s: {said}"
+        assert select.select([stage.ready], [], [], 120)[0], f"timed out after 120 s: {said}"
         stage.report(said.__setitem__)
     return said[kind]
 
 
 def test_strangers_get_nothing(parent: tuple[staging.Stage, int], data: Path) -> None:
     _, port = parent
-    idle = [socket.create_connection((HERE, port), 5) for _ in range(20)]
+    idle = [socket.create_connection((HERE, port), 60) for _ in range(20)]
     for sent in HOSTILE:
-        with socket.create_connection((HERE, port), 5) as made:
-            made.settimeout(15)
+        with socket.create_connection((HERE, port), 60) as made:
+            made.settimeout(60)
             try:
                 made.sendall(sent)
                 made.shutdown(socket.SHUT_WR)
@@ -316,9 +317,9 @@ def test_strangers_get_nothing(parent: tuple[staging.Stage, int], data: Path) ->
 def test_what_proves_itself_to_the_hub_is_not_an_agent_to_agents(parent: tuple[staging.Stage, int]) -> None:
     """So nobody who stands between an agent and the hub is let in by what he hears there."""
     for secret, welcome in (("secret", False), (key_of("secret"), True)):
-        with socket.create_connection((HERE, parent[1]), 5) as made:
+        with socket.create_connection((HERE, parent[1]), 60) as made:
             connection, guest = Connection(made), Guest(secret)
-            made.settimeout(15)
+            made.settimeout(60)
             (challenge,) = connection.receive() or [{}]
             connection.send(guest.answer(challenge) or {})
             assert bool(connection.receive()) == welcome

@@ -36,7 +36,7 @@ def call(tmp_path: Path, where: str, command: str) -> tuple[subprocess.Completed
     env = environment(tmp_path, where)
     words = shlex.split(command.replace("{f}", str(FILES)))
     done = subprocess.run(
-        words, env=env, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False
+        words, env=env, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=240, check=False
     )
     return done, env
 

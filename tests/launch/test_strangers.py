@@ -41,7 +41,7 @@ HOSTILE = (
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     """Two ranks that end when a file appears; it does, at the latest, when the test is over."""
     monkeypatch.setenv("STACKYARD_TMP", str(tmp_path))
-    made = Running(tmp_path / "step", make_plan(local_line(1, 2), 1, 2, "sh", "-c", SLEEP), start_s=20, grace_s=2)
+    made = Running(tmp_path / "step", make_plan(local_line(1, 2), 1, 2, "sh", "-c", SLEEP), start_s=120, grace_s=2)
     made.until("ready", 2)
     yield made
     (tmp_path / "step/over").touch()
@@ -55,8 +55,8 @@ def hub_of(run: Running) -> tuple[str, int]:
 
 def test_what_strangers_send_ends_no_job(run: Running) -> None:
     for data in HOSTILE:
-        with socket.create_connection(hub_of(run), 5) as made:
-            made.settimeout(5)
+        with socket.create_connection(hub_of(run), 60) as made:
+            made.settimeout(60)
             try:
                 made.sendall(data)
                 made.shutdown(socket.SHUT_WR)
@@ -72,7 +72,7 @@ def test_what_strangers_send_ends_no_job(run: Running) -> None:
 
 def test_idle_connections_end_no_job_and_are_few(run: Running) -> None:
     """1,100 of them, opened at once: the hub keeps a limited number, and its job goes on."""
-    opened = [socket.create_connection(hub_of(run), 5) for _ in range(1100)]
+    opened = [socket.create_connection(hub_of(run), 60) for _ in range(1100)]
     hub = os.getpid()
     wait_for(lambda: sockets_at(hub, hub_of(run)[1]) <= STRANGERS + 4)
     for one in opened:
@@ -102,9 +102,9 @@ def test_an_agent_comes_through_beside_idle_connections(tmp_path: Path, monkeypa
     line = local_line(1, 1)
     wait = f'until [ -e {tmp_path}/full ]; do sleep 0.1; done; exec "$@"'
     slow = type(line)(("sh", "-c", wait, "sh", *line.words), line.family)
-    run = Running(tmp_path / "step", make_plan(slow, 1, 1, "echo", "here"), start_s=60)
+    run = Running(tmp_path / "step", make_plan(slow, 1, 1, "echo", "here"), start_s=120)
     wait_for(run.step.plan.exists)
-    opened = [socket.create_connection(hub_of(run), 30) for _ in range(400)]
+    opened = [socket.create_connection(hub_of(run), 60) for _ in range(400)]
     (tmp_path / "full").touch()
     assert run.end().state == "done"
     for one in opened:
@@ -193,7 +193,7 @@ FALSE: dict[str, Callable[[socket.socket], None]] = {
 def test_an_agent_obeys_no_false_hub(how: str) -> None:
     false, said = FalseHub(FALSE[how]), list[str]()
     try:
-        found = uplink.find([false.address], "the secret", time.monotonic() + 3, lambda: True, said.append)
+        found = uplink.find([false.address], "the secret", time.monotonic() + 60, lambda: not said, said.append)
         assert found is None
         assert "the secret" not in false.heard.decode("latin-1")
         assert said, "the agent's log names it"
@@ -213,7 +213,7 @@ def test_an_agent_finds_its_hub_behind_a_false_one() -> None:
     false, true = FalseHub(FALSE["other text"]), FalseHub(proves)
     try:
         hubs = [false.address, true.address]
-        found = uplink.find(hubs, "the secret", time.monotonic() + 10, lambda: True, lambda _: None)
+        found = uplink.find(hubs, "the secret", time.monotonic() + 60, lambda: True, lambda _: None)
         assert found is not None
         assert found.name == true.address
         found.close()

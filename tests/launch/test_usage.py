@@ -30,10 +30,14 @@ GIB, MIB = 1 << 30, 1 << 20
 USES = """\
 import os, time
 rank = int(os.environ["RANK"])
+read, write = os.pipe()
 if os.fork():
     data = bytearray(100_000_000 * (rank + 1))
     del data
-time.sleep(4)
+    time.sleep(4)
+else:
+    os.close(write)
+    os.read(read, 1)  # until the other one ends
 """
 
 
@@ -54,7 +58,7 @@ def peaks(folder: Path) -> dict[str, object]:
 
 def test_the_memory_of_each_rank(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(USES)
-    done = stackyard("launch", "-r", "2", "--json", "train.py", cwd=tmp_path, expect=0, timeout_s=60)
+    done = stackyard("launch", "-r", "2", "--json", "train.py", cwd=tmp_path, expect=0, timeout_s=300)
     assert [one["task"] for one in json.loads(done.out)["usage"]] == [0, 1]
     found = peaks(tmp_path)
     assert found["measured"] == 2

@@ -15,7 +15,9 @@ from stackyard.launch.run.verdict import Ended, left_early
 from support.watched import Heard, Running, local_line, make_plan
 
 LOST = "RuntimeError: Connection closed by peer [10.0.0.3]:1234"
-LEAVE = f"""if [ "$RANK" = 1 ]; then exit 0; fi
+LEAVE = f"""cd "$0"
+if [ "$RANK" = 1 ]; then echo $$ > left; exit 0; fi
+until [ -s left ] && ! kill -0 $(cat left) 2> /dev/null; do sleep 0.1; done
 sleep 1
 echo '[rank'$RANK']: {LOST}'
 exit 1
@@ -24,8 +26,8 @@ exit 1
 
 def test_a_rank_that_left_before_the_others_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STACKYARD_TMP", str(tmp_path))
-    plan = make_plan(local_line(1, 3), 1, 3, "/bin/sh", "-c", LEAVE)
-    first = Running(tmp_path / "step", plan, grace_s=2.0, start_s=20.0).end().first
+    plan = make_plan(local_line(1, 3), 1, 3, "/bin/sh", "-c", LEAVE, str(tmp_path))
+    first = Running(tmp_path / "step", plan, grace_s=2.0, start_s=120.0).end().first
     assert first is not None
     assert first.code == 1
     assert "rank 1 on" in first.message.partition(" exited with status 0 while others still worked")[0]

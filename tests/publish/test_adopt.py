@@ -248,7 +248,7 @@ def test_what_is_refused(tmp_path: Path, make: Callable[[Path], Path], error: ty
 def test_a_prefix_whose_lock_another_process_holds_is_refused(tmp_path: Path) -> None:
     (tmp_path / "p/conda-meta").mkdir(parents=True)
     code = "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print('held', flush=True)"
-    words = [sys.executable, "-c", f"{code}; time.sleep(60)", str(tmp_path / "p/conda-meta/mamba.lock")]
+    words = [sys.executable, "-c", f"{code}; time.sleep(600)", str(tmp_path / "p/conda-meta/mamba.lock")]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as holder:
         try:
             assert holder.stdout is not None and holder.stdout.readline() == "held\n"

@@ -245,7 +245,7 @@ def test_two_collections_at_once(yard: Yard, tmp_path: Path) -> None:
     shutil.rmtree(yard.root)
     subprocess.run(["cp", "-a", kept, yard.root], check=True)
     both = [subprocess.Popen([STACKYARD, "gc"], env={**os.environ, **words}, stdout=-3, stderr=-1) for _ in range(2)]
-    said = [process.communicate(timeout=120)[1].decode() for process in both]
+    said = [process.communicate(timeout=240)[1].decode() for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     inside("gc", **words)
     assert state(yard) == wanted

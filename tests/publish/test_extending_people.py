@@ -75,7 +75,7 @@ def test_two_users_extend_one_base_at_once(site: Site) -> None:
         for user in (anna, bert)
     ]  # fmt: skip
     for user, process in both:
-        out, _ = process.communicate(timeout=120)
+        out, _ = process.communicate(timeout=240)
         assert process.returncode == 0, out
         shown = site.extend(user, "run", "mine", "--", "python", "-c", "import rich, idna; print(rich.__file__)")
         assert str(_own(user)) in shown

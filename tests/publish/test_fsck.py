@@ -297,7 +297,7 @@ def test_killed_in_the_middle_the_next_repair_finishes(bed: Bed, point: str) -> 
         flip(bed.file("one", name))
     environ = {**os.environ, **bed.environ(), "STACKYARD_FAULT": point}
     words = [STACKYARD, "fsck", "one", "--deep", "--repair"]
-    killed = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, timeout=120)
+    killed = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, timeout=240)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert bed.fsck("one", "--deep", expect=3).out
     bed.fsck("--deep", "--repair")

@@ -80,7 +80,7 @@ def _loaded(bed: Bed, yard: Path, module: str, *lines: str, system: str = "lmod"
     load = (modules.initialise(system, "bash"), f"module use {yard}/modules", f"module load {module} || exit 9")
     script = "\n".join((*load, *lines))
     done = subprocess.run(
-        ["bash", "--norc", "--noprofile", "-c", script], capture_output=True, text=True, check=False, timeout=120,
+        ["bash", "--norc", "--noprofile", "-c", script], capture_output=True, text=True, check=False, timeout=240,
         env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **bed.environ()},
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr

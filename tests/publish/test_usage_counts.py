@@ -82,7 +82,7 @@ def test_two_staff_who_switch_counting_on_at_once_do_not_fail(accounts: Accounts
         assert his.stdout
         his.stdout.readline()
         anna.python(OPENED, yard.root)
-        _, errors = his.communicate(timeout=60)
+        _, errors = his.communicate(timeout=240)
     assert his.returncode == 0, errors
     assert usage.since(yard) == date.today().isoformat()
 

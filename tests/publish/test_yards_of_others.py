@@ -54,10 +54,10 @@ def test_what_a_user_puts_in_the_place_of_records_is_not_waited_for(accounts: Ac
         """printf '{"yard": "/\\\\u001b[2J"}' > $1/children/odd.json; mkfifo $1/children/pipe.json""",
     )
     user.run("sh", "-c", "\n".join(lines), "sh", yard.root, own)
-    refused = stackyard(*words, "remove", OLD, expect=1, timeout_s=60)
+    refused = stackyard(*words, "remove", OLD, expect=1, timeout_s=240)
     assert f"kept {OLD}: base of an extension in {own}" in refused.out and "\x1b" not in refused.out + refused.err
     user.run("rm", own / "stacks/c/1/record.json")
-    assert f"removed {OLD}" in stackyard(*words, "remove", OLD, timeout_s=60).out
+    assert f"removed {OLD}" in stackyard(*words, "remove", OLD, timeout_s=240).out
     assert [e.state for e in generations.entries(yard)] == ["removed", "published"]
 
 

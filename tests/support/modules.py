@@ -58,9 +58,9 @@ def _em_problem() -> str | None:
     packages.mkdir(parents=True, exist_ok=True)
     try:
         subprocess.run(["apt-get", "download", "environment-modules"], cwd=packages, check=True, capture_output=True,
-                       timeout=120)  # fmt: skip
+                       timeout=240)  # fmt: skip
         for package in packages.glob("environment-modules_*.deb"):
-            subprocess.run(["dpkg-deb", "-x", package, _EM], check=True, capture_output=True, timeout=60)
+            subprocess.run(["dpkg-deb", "-x", package, _EM], check=True, capture_output=True, timeout=240)
     except (subprocess.SubprocessError, OSError) as error:
         return f"Environment Modules could not be fetched: {error}"
     return None if modulecmd() else "the package environment-modules holds no modulecmd.tcl"

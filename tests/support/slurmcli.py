@@ -27,8 +27,6 @@ nodes:
     gpu: {count: 4, vendor: nvidia}
     local_disk: %s
 scheduler: {kind: slurm, exclusive: false}
-launch:
-  lost_s: 5
 """
 SHAPE = ("-N", "2", "-r", "1", "-c", "1", "-g", "0")
 
@@ -74,13 +72,13 @@ class Work:
 
     def run(self, *words: str | Path, expect: int | None = 0, **variables: str) -> Done:
         """``stackyard WORDS...`` there."""
-        return stackyard(*words, expect=expect, timeout_s=120, cwd=self.folder, **self.cluster.environ(**variables))
+        return stackyard(*words, expect=expect, timeout_s=300, cwd=self.folder, **self.cluster.environ(**variables))
 
     def allocated(self, *words: str, expect: int | None = 0, salloc: tuple[str, ...] = ("-N2",)) -> Done:
         """``stackyard WORDS...`` in an allocation of its own."""
         argv = ["salloc", "-Q", "--partition=debug", *salloc, str(STACKYARD), *words]
         done = subprocess.run(argv, cwd=self.folder, env=self.cluster.environ(), capture_output=True, text=True,
-                              timeout=120, check=False)  # fmt: skip
+                              timeout=300, check=False)  # fmt: skip
         assert expect is None or done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return Done(done.returncode, done.stdout, done.stderr)
 
@@ -109,7 +107,7 @@ class Work:
         lines = map(json.loads, (self.last / "events.jsonl").read_text().splitlines())
         return [line for line in lines if line["event"] == kind]
 
-    def until(self, good: Callable[[], bool], timeout_s: float = 60) -> None:
+    def until(self, good: Callable[[], bool], timeout_s: float = 120) -> None:
         """Wait for something that may not even be there yet."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
@@ -130,7 +128,7 @@ class Work:
             return (self.last / "status.json").read_text() + (self.last / "events.jsonl").read_text()
         return "there is no run"
 
-    def nothing_left(self, timeout_s: float = 8) -> None:
+    def nothing_left(self, timeout_s: float = 60) -> None:
         """Hold that no process of the programs of this folder is left on any node."""
         end = time.monotonic() + timeout_s
         while (left := mentions(self.mark)) and time.monotonic() < end:

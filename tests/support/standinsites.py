@@ -114,7 +114,7 @@ class Cluster:
 
     def end(self, process: subprocess.Popen[str], expect: int | None = 0) -> Done:
         """Wait for a command line; another exit code than `expect` fails the test with all that is known."""
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
         assert expect is None or process.returncode == expect, f"exit {process.returncode}\n{out}\n{err}{self.logs()}"
         return Done(process.returncode, out, err)
 
@@ -136,7 +136,7 @@ class Cluster:
         value: dict[str, Any] = json.loads((self.last() / "status.json").read_text())
         return value
 
-    def wait(self, file: Path, text: str = "", patience_s: float = 60) -> str:
+    def wait(self, file: Path, text: str = "", patience_s: float = 120) -> str:
         """Wait until a file is there and holds a text."""
         until = time.monotonic() + patience_s
         while time.monotonic() < until:
@@ -160,7 +160,7 @@ class Cluster:
             if json.loads(file.read_text())["state"] != "ended":
                 (file.parent / "end").write_text("cancel")
 
-    def left(self, patience_s: float = 15) -> list[str]:
+    def left(self, patience_s: float = 60) -> list[str]:
         """Processes of this cluster's jobs that are still there when patience is over: ranks, agents, launchers."""
         until = time.monotonic() + patience_s
         while (found := self._running()) and time.monotonic() < until:

@@ -56,5 +56,5 @@ def _stacks(place: Path) -> Iterator[str]:
             inside = Path(os.readlink(folder / "cwd")).is_relative_to(place)
             if inside and "/libmpi" in (folder / "maps").read_text():
                 argv = ["gdb", "-p", folder.name, "-batch", "-ex", "bt 30"]
-                shown = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False).stdout
+                shown = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False).stdout
                 yield "\n".join((f"process {folder.name}:", *(line for line in shown.splitlines() if line[:1] == "#")))

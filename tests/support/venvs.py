@@ -27,7 +27,7 @@ def python(package: str) -> Path:
     with FileLock(f"{place}.lock"):
         if not (place / "ready").exists():
             shutil.rmtree(place, ignore_errors=True)
-            subprocess.run([sys.executable, "-m", "venv", place], check=True, timeout=120)
+            subprocess.run([sys.executable, "-m", "venv", place], check=True, timeout=240)
             _install(place, package)
             (place / "ready").touch()
     return place / "bin" / "python"

@@ -113,7 +113,7 @@ class Running:
         except BaseException as error:
             self.error = error
 
-    def until(self, text: str, tasks: int, timeout_s: float = 20) -> None:
+    def until(self, text: str, tasks: int, timeout_s: float = 120) -> None:
         """Wait until the logs of so many ranks hold a text."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end and self._thread.is_alive():
@@ -123,7 +123,7 @@ class Running:
             time.sleep(0.02)
         raise AssertionError(f"{tasks} ranks did not print {text!r}: {self.error or self.result}; {self.heard.said}")
 
-    def end(self, timeout_s: float = 40) -> StepResult:
+    def end(self, timeout_s: float = 120) -> StepResult:
         """Its result."""
         self._thread.join(timeout_s)
         if self.error:
@@ -148,7 +148,7 @@ def mentions(text: str) -> list[int]:
     return found
 
 
-def nothing_left(text: str, timeout_s: float = 3) -> list[int]:
+def nothing_left(text: str, timeout_s: float = 30) -> list[int]:
     """What `mentions` still finds after a moment."""
     end = time.monotonic() + timeout_s
     while mentions(text) and time.monotonic() < end:

@@ -39,7 +39,7 @@ def install(records: list[Any], prefix: Path, **options: Any) -> Path:
 
 
 def output(*argv: str | Path) -> str:
-    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=240).stdout.strip()
 
 
 @pytest.fixture(params=[".tar.bz2", ".conda"])

@@ -27,7 +27,7 @@ def outcome(folder: Path, required: str, module: str = MODULE, *options: str) ->
     (folder / "test_it.py").write_text(module)
     environ = {**os.environ, "STACKYARD_REQUIRE_REAL": required, "PYTHONPATH": str(TESTS)}
     argv = [sys.executable, "-m", "pytest", "-p", "support.realness", "-q", *options, folder]
-    done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60, cwd=folder, check=False)
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=240, cwd=folder, check=False)
     return done.stdout.strip().splitlines()[-1].partition(" in ")[0], done.stdout
 
 

@@ -38,7 +38,7 @@ def as_a_user(script: str, folder: Path, programs: tuple[str, ...], **environ: s
     environ = {"PATH": str(folder / "bin"), **environ}
     setpriv = shutil.which("setpriv") or "setpriv"
     argv = [setpriv if word == "setpriv" else word for word in words]
-    return subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=240, check=False)
 
 
 def test_install_without_python_names_the_packages(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def prefix(longhorn: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Pa
 def shell(name: str, script: str, environ: dict[str, str]) -> list[str]:
     programs.need(name)
     argv = [name, "-f", "-c", script] if name in ("tcsh", "zsh") else [name, "-c", script]
-    done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=240, check=False)
     assert done.stderr == ""
     return done.stdout.splitlines()
 
@@ -145,6 +145,6 @@ def test_activation_scripts_run_and_are_undone(prefix: Path, tmp_path: Path) -> 
     conda activate; echo "$CUDATOOLKIT_HOME|$PS1"; conda deactivate; echo "${{CUDATOOLKIT_HOME-gone}}|$PS1"
     conda activate nowhere || echo refused"""
     programs.need("bash")
-    done = subprocess.run(["bash", "-c", script], env=environ, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["bash", "-c", script], env=environ, capture_output=True, text=True, timeout=240, check=False)
     assert done.stdout.splitlines() == [f"{prefix}|(base) > ", "gone|> ", "refused"]
     assert "EnvironmentNameNotFound" in done.stderr

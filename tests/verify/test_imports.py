@@ -68,13 +68,13 @@ def test_every_broken_module_is_named_with_its_cause_and_no_other(stack: Stack) 
 
 
 def test_module_that_hangs_is_stopped_in_time(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks.ImportTask.__init__, "__defaults__", ((), 1.0))
+    monkeypatch.setattr(tasks.ImportTask.__init__, "__defaults__", ((), 3.0))
     stack.install("hangs", {"hangs.py": "import ctypes; ctypes.CDLL(None).sleep(100)"})
     stack.install("zfine", {"zfine.py": ""})
     started = time.monotonic()
     results = by_name(stack.verify("import"), "import")
-    assert time.monotonic() - started < 30
-    assert "timed out after 1 s" in results["hangs"].detail
+    assert time.monotonic() - started < 90
+    assert "timed out after 3 s" in results["hangs"].detail
     assert results["zfine"].status == "passed"
 
 

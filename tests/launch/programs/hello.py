@@ -43,7 +43,7 @@ def main() -> int:
 def meet(rank, size, address):
     """Rank 0 hears from all others; they wait until it is there."""
     if rank:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 240
         while True:
             try:
                 with socket.create_connection(address, 5) as stream:
@@ -55,7 +55,7 @@ def meet(rank, size, address):
                 time.sleep(0.02)
     heard, streams = [], []
     with socket.create_server(address) as server:
-        server.settimeout(60)
+        server.settimeout(240)
         while len(heard) < size - 1:
             stream, _ = server.accept()
             streams.append(stream)

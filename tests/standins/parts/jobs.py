@@ -27,7 +27,7 @@ from typing import Any
 from .machine import Machine, load
 
 WAITING, RUNNING, ENDED = "waiting", "running", "ended"
-BACK = 5.0
+BACK = 30.0
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def _wait(running: Mapping[int, subprocess.Popen[bytes]], end_after_s: float | N
 
 def _end(processes: Any) -> None:
     alive = [process for process in processes if process.poll() is None]
-    for number, patience_s in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0)):
+    for number, patience_s in ((signal.SIGTERM, 15.0), (signal.SIGKILL, 15.0)):
         for process in alive:
             _signal(process, number)
         until = time.monotonic() + patience_s
