@@ -342,3 +342,16 @@ def test_a_comment_that_goes_on_in_the_next_line(tmp_path: Path) -> None:
     assert [notice.partition(" is ignored")[0] for notice in read.notices] == [
         f"{tmp_path / 'requirements.txt'}:2: 'scipy'"
     ]
+
+
+def test_many_missing_paths_are_counted(tmp_path: Path) -> None:
+    frozen = "".join(f"p{n} @ file:///croot/p{n}/work\n" for n in range(40))
+    path = tmp_path / "requirements.txt"
+    few = load(tmp_path, "".join(frozen.splitlines(keepends=True)[:6]))
+    assert len(few.notices) == 6
+    notices = load(tmp_path, f"{frozen}numpy>=1.*\n").notices
+    assert notices[:3] == tuple(f"{path}:{n + 1}: /croot/p{n}/work does not exist (yet)" for n in range(3))
+    assert notices[3].startswith(f"{path}:41: 'numpy>=1.*' is read as")
+    assert notices[4:] == (f"{path}: 37 more paths in it do not exist (yet)",)
+    (tmp_path / "environment.yml").write_text("dependencies:\n- pip\n- pip: [-r requirements.txt]\n")
+    assert len(load_environment(tmp_path / "environment.yml").notices) == 5

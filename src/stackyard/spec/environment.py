@@ -152,7 +152,7 @@ class _Reader:
             pip=tuple(pip.pip),
             constraints=tuple(pip.constraints),
             pip_options=pip.options(),
-            notices=tuple(dict.fromkeys((*self.notices, *pip.notices))),
+            notices=tuple(dict.fromkeys((*self.notices, *pip.told()))),
             files=tuple(dict.fromkeys(pip.files)),
             missing=tuple(dict.fromkeys(pip.missing)),
             channel_places=self.channel_places,

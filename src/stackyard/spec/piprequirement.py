@@ -24,6 +24,7 @@ from stackyard.yard import disk
 
 Kind = Literal["name", "url", "vcs", "path"]
 ARCHIVES = (".whl", ".zip", ".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tlz", ".tar.lz")
+NOT_THERE = "does not exist (yet)"
 ANY_FORM = "write name==version, name>=version or name @ https://…"
 """The hint where nothing is known of what was meant."""
 _URL = re.compile(r"(?P<vcs>(?:git|hg|svn|bzr)(?:\+[a-z]+)?)?(?(vcs)|(?:https?|ftp|file)):", re.IGNORECASE)
@@ -206,7 +207,7 @@ class _Reader:
 
     def _notice_missing(self, path: Path) -> None:
         if not disk.is_there(path):
-            self.context.notice(self.place, f"{path} does not exist (yet)")
+            self.context.notice(self.place, f"{path} {NOT_THERE}")
         elif lacks_project(path):
             self.context.notice(self.place, f"{path} contains neither pyproject.toml nor setup.py (yet)")
 

@@ -23,11 +23,12 @@ from stackyard.spec.foreign import GIVE
 from stackyard.spec.models import Environment, PipOptions, PipRequirement
 from stackyard.spec.paths import absolute, require_file
 from stackyard.spec.pipoptions import ON_ANY_LINE, PER_REQUIREMENT, OptionsBuilder, parse_options, split_line
-from stackyard.spec.piprequirement import ANY_FORM, Context, Options, expand, parse_requirement
+from stackyard.spec.piprequirement import ANY_FORM, NOT_THERE, Context, Options, expand, parse_requirement
 from stackyard.spec.selectors import both, in_comment, is_selector
 from stackyard.spec.yamlfile import raise_problems, read_text, too_large
 
 _COMMENT = re.compile(r"(?<!\S)#(?P<comment>.*)$")
+_SHOWN_ABSENT = 3
 _UNLIKE = 5
 """Lines that resemble no requirement, from which on a file is something else if most of its lines are wrong."""
 _MOST_LINES = 10_000
@@ -73,6 +74,16 @@ class RequirementsReader:
     def options(self) -> PipOptions:
         """The options of everything that was read so far."""
         return self._options.build()
+
+    def told(self) -> tuple[str, ...]:
+        """The notices, each once. Of many missing paths, as `pip freeze` writes them, only the first ones."""
+        notices = tuple(dict.fromkeys(self.notices))
+        absent = [notice for notice in notices if notice.endswith(NOT_THERE)]
+        if len(absent) <= 2 * _SHOWN_ABSENT:
+            return notices
+        rest = set(absent[_SHOWN_ABSENT:])
+        more = f"{absent[0].partition(':')[0]}: {len(rest)} more paths in it do not exist (yet)"
+        return (*(notice for notice in notices if notice not in rest), more)
 
     def add_option(self, name: str, value: str) -> None:
         """Take an option that is not written as pip writes it, e.g. conda-lock's ``pip-repositories``."""
@@ -225,7 +236,7 @@ def read_requirements(path: Path, *, strict: bool = True) -> Environment:
         pip=tuple(reader.pip),
         constraints=tuple(reader.constraints),
         pip_options=reader.options(),
-        notices=tuple(dict.fromkeys(reader.notices)),
+        notices=reader.told(),
         files=tuple(dict.fromkeys(reader.files)),
         missing=tuple(dict.fromkeys(reader.missing)),
         option_places=reader.option_places,
