@@ -192,3 +192,18 @@ def test_an_unknown_scheduler_names_the_known_ones() -> None:
     with pytest.raises(InputError) as caught:
         schedulers.get("sge")
     assert "slurm, lsf, pbs, flux" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"scheduler_args": ("--mem-per-cpu=4G",), "exclusive": True}, ["--mem-per-cpu=4G"]),
+        ({"scheduler_args": ("--comment=x --mem-per-gpu 4G",), "exclusive": True}, ["--mem-per-gpu"]),
+        ({"scheduler_args": ("--mem=9G",), "exclusive": False}, ["--mem=9G"]),
+        ({"scheduler_args": ("--mem-bind=local",), "exclusive": True}, ["--mem=0", "--mem-bind=local"]),
+        ({"scheduler_args": (), "exclusive": True}, ["--mem=0"]),
+    ],
+)
+def test_sbatch_refuses_two_requests_for_memory(options: dict[str, Any], wanted: list[str]) -> None:
+    made = schedulers.get("slurm").head(request(PLAIN, SLURM, **options))
+    assert [word for words in made.directives for word in words if word.startswith("--mem")] == wanted

@@ -31,6 +31,7 @@ TORCHRUN = ("--torchrun",)
 MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 DDP, MPI, HOROVOD = (str(torchstack.EXAMPLES / "resnet" / f"train{kind}.py") for kind in ("", "_mpi", "_horovod"))
 CONTAINER = """\
+launch:
   container:
     runtime: apptainer
     binds:

@@ -251,6 +251,15 @@ def test_two_collections_at_once(yard: Yard, tmp_path: Path) -> None:
     assert state(yard) == wanted
 
 
+def test_a_collection_may_delete_what_another_one_puts_aside(yard: Yard) -> None:
+    """In the moment before it notes that nothing uses it."""
+    path = yard.package("unused-1.0-0")
+    item = trash.put(yard, path, trash.note_of("leftover", yard, path, "batch"))
+    trash.delete(item)
+    assert not item.folder.exists()
+    trash.settle(item)
+
+
 def test_a_link_to_what_another_account_had_is_no_damage(yard: Yard, tmp_path: Path) -> None:
     """Of a package in a colleague's part of the cache, which was collected there: the next build replaces the link."""
     part = Yard(yard.root, account="4711")

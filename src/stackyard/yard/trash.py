@@ -264,7 +264,8 @@ def _allow_move(path: Path) -> None:
 
 def settle(item: Item) -> None:
     """Note that nothing uses it, so that who looks for its files need not wait for them to come back."""
-    (item.folder / SETTLED).touch()
+    with suppress(FileNotFoundError):  # another collection has deleted it already
+        (item.folder / SETTLED).touch()
 
 
 def bring_back(item: Item, *, again: bool = False) -> None:

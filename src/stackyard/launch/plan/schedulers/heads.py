@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Literal
 
 from stackyard.errors import InputError
@@ -45,6 +45,12 @@ class Directives:
         """All directives."""
         reasons = tuple(self._reasons)
         return BatchHead(prefix, tuple(reason.words for reason in reasons), reasons, tuple(self._findings))
+
+
+def own_options(request: BatchRequest) -> Set[str]:
+    """The names of the options of the site and of those passed through: ``--mem`` for ``--mem=4G``."""
+    options = (*request.scheduler.options, *request.options.scheduler_args)
+    return {word.partition("=")[0] for option in options for word in _words(option)}
 
 
 def _words(option: str) -> list[str]:

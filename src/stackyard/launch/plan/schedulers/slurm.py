@@ -17,6 +17,7 @@ from stackyard.launch.plan.schedulers.slurm_state import ask_state, ask_tasks, i
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~^*\[\]{}-]+")
 _MAIL = {"begin": "BEGIN", "end": "END", "fail": "FAIL"}
+_MEMORY = frozenset({"--mem", "--mem-per-cpu", "--mem-per-gpu"})
 
 
 class Slurm:
@@ -139,13 +140,20 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
         )
     if heads.exclusive(request):
         made.add("exclusive nodes, not shared with other jobs", "--exclusive")
+    _memory(made, request)
+    if request.scheduler.core_spec >= 0:
+        made.add("cores of each node reserved for the system", f"--core-spec={request.scheduler.core_spec}")
+
+
+def _memory(made: heads.Directives, request: BatchRequest) -> None:
+    """Memory per node, unless an option of yours requests memory: sbatch refuses --mem beside --mem-per-cpu."""
+    if _MEMORY & heads.own_options(request) and not request.options.memory_gib:
+        return
     mebibytes, why = heads.memory(request)
     if mebibytes:
         made.add(why.replace(" of memory", " of memory per node", 1), f"--mem={mebibytes}M")
     elif heads.exclusive(request):
         made.add("all memory of each node", "--mem=0")
-    if request.scheduler.core_spec >= 0:
-        made.add("cores of each node reserved for the system", f"--core-spec={request.scheduler.core_spec}")
 
 
 def _gpus(made: heads.Directives, request: BatchRequest) -> None:
