@@ -9,7 +9,7 @@ from collections.abc import Callable
 from stackyard.lint.directives import Directive, split_directive
 from stackyard.lint.making import Making
 from stackyard.lint.options import Option, read_options
-from stackyard.lint.request import gpus_of, number
+from stackyard.lint.request import chunk_of, gpus_of, number
 from stackyard.lint.rules.base import Case, is_template
 from stackyard.lint.rules.headoptions import directive_misspelt
 from stackyard.lint.tables import HEADS
@@ -294,7 +294,7 @@ def _pbs_resource(making: Making, directive: Directive, item: str) -> None:
 
 def _chunk(making: Making, directive: Directive, value: str) -> None:
     request = making.script.request
-    count, *items = value.split(":")
+    count, items = chunk_of(value)
     if "+" in value or request.nodes is None:
         making.note(directive.line, f"the chunks {value}: check nodes and ranks_per_node")
         return
@@ -309,7 +309,7 @@ def _chunk(making: Making, directive: Directive, value: str) -> None:
         elif name not in _CHUNK and not (name == "mem" and request.memory_mib):
             making.note(directive.line, f"{item} of the chunk {value}")
     spread = (request.values.get("l.place") or "").partition(":")[0] in ("scatter", "excl", "vscatter")
-    if (number(count) or 1) > 1 and not spread and "l.select" in request.values:
+    if (count or 1) > 1 and not spread and "l.select" in request.values:
         making.note(directive.line, f"{count} chunks are taken as {count} nodes")
 
 

@@ -224,9 +224,8 @@ def _pbs(request: Request) -> None:
     request.exclusive = True if "excl" in place else (False if place == "shared" else None)
     chunk = get("l.select")
     if chunk and "+" not in chunk:
-        head, *rest = chunk.split(":")
-        request.nodes = number(head) if head.isdecimal() else 1
-        _pbs_chunk(request, dict(each.partition("=")[::2] for each in rest))
+        request.nodes, resources = chunk_of(chunk)
+        _pbs_chunk(request, dict(each.partition("=")[::2] for each in resources))
     elif not chunk and "l.nodes" not in request.values and request.values.keys() & {"l.ncpus", "l.ngpus", "l.mem"}:
         request.nodes = 1
         _pbs_chunk(request, {name: get(f"l.{name}") or "" for name in ("ncpus", "ngpus", "mpiprocs", "mem")})
@@ -236,6 +235,12 @@ def _pbs(request: Request) -> None:
         request.nodes, request.tasks_per_node = int(nodes[1]), number(items.get("ppn"))
         request.gpus_per_node = number(items.get("gpus"))
         request.memory_mib = pbs_mebibytes(get("l.mem") or "") if request.nodes == 1 else None
+
+
+def chunk_of(text: str) -> tuple[int | None, list[str]]:
+    """The number of a chunk, one if it is left out, and its resources; None if it is not a number that is known."""
+    count, *items = text.split(":")
+    return (1, [count, *items]) if re.match(r"[A-Za-z]\w*=", count) else (number(count), items)
 
 
 def _pbs_chunk(request: Request, items: Mapping[str, str]) -> None:

@@ -69,10 +69,12 @@ def _names(piece: str) -> list[str]:
     return re.findall(r"[A-Za-z_]\w*" if "[" in piece or "((" in piece else r"\$\{?([A-Za-z_]\w*)", piece)
 
 
-def resolve(commands: Iterable[Command], known: Mapping[str, str] | None = None) -> list[Resolved]:
-    """The commands with their words expanded; `known` are variables that the scheduler sets."""
+def resolve(
+    commands: Iterable[Command], known: Mapping[str, str] | None = None, *, zsh: bool = False
+) -> list[Resolved]:
+    """The commands with their words expanded; `known` are variables that the scheduler sets. `zsh`: as that expands."""
     commands = list(commands)
-    scope = Scope({name: Value(text, f"${name}", exported=True) for name, text in (known or {}).items()})
+    scope = Scope({name: Value(text, f"${name}", exported=True) for name, text in (known or {}).items()}, zsh=zsh)
     scope.doubtful = _set_twice(commands)
     return [scope.run(command) for command in commands]
 
@@ -91,9 +93,10 @@ def _set_twice(commands: Sequence[Command]) -> frozenset[str]:
 class Scope:
     """The variables while the commands are processed."""
 
-    def __init__(self, values: dict[str, Value], task: bool = False) -> None:
+    def __init__(self, values: dict[str, Value], task: bool = False, zsh: bool = False) -> None:
         self.values = values
         self._task = task
+        self._zsh = zsh
         self._blocks: tuple[tuple[int, str], ...] = ()
         self._exports_all = False
         self.doubtful: frozenset[str] = frozenset()
@@ -213,7 +216,7 @@ class Scope:
 
     def expand(self, word: Word) -> list[str]:
         """The fields that a word becomes."""
-        array = re.fullmatch(r"(\w+)\[[@*]\]", word.parts[0].text) if len(word.parts) == 1 else None
+        array = re.fullmatch(self._array, word.parts[0].text) if len(word.parts) == 1 else None
         if array and word.parts[0].kind == "variable":
             value = self.values.get(array[1])
             if value and value.items is not None and is_known(self._lookup_items(array[1])):
@@ -223,7 +226,7 @@ class Scope:
         pieces: list[list[str]] = [[""]]
         for part in self._home(word.parts):
             text = self._part(part)
-            if part.kind == "literal" or part.quoted:
+            if part.kind == "literal" or part.quoted or self._stays(part):
                 pieces[-1].append(text)
                 continue
             fields = _SPLIT.findall(text)
@@ -238,6 +241,15 @@ class Scope:
         joined = ["".join(piece) for piece in pieces]
         return [each for each in joined if each]
 
+    @property
+    def _array(self) -> str:
+        """The text of a variable that stands for all items of an array: in zsh, its name alone is enough."""
+        return r"(\w+)(?:\[[@*]\])?" if self._zsh else r"(\w+)\[[@*]\]"
+
+    def _stays(self, part: Part) -> bool:
+        """Whether an unquoted value stays one word: a variable's in zsh (zshexpn, SH_WORD_SPLIT)."""
+        return self._zsh and part.kind == "variable" and not part.text.startswith("=")
+
     def _part(self, part: Part) -> str:
         if part.kind == "literal":
             return part.text
@@ -250,6 +262,7 @@ class Scope:
         return "" if comment else self._unknown(f"$({part.text})")
 
     def _variable(self, text: str) -> str:
+        text = text.removeprefix("=") if self._zsh else text
         match = _EXPRESSION.match(text)
         source = self._unknown("${" + text + "}" if not re.fullmatch(r"\w+|[@*#?$!-]", text) else "$" + text)
         if not match:

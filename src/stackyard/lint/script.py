@@ -97,12 +97,19 @@ def parse_script(text: str, name: str = "script") -> Script:
     shell = placed([each for each in shell if not names.intersection(each.functions)])
     end = len(shell) if "{%" in clean else _end(shell)
     unreached = (shell[end].line, shell[-1].line) if end < len(shell) else None
-    commands = resolve(shell[:end], known)
+    commands = resolve(shell[:end], known, zsh=_is_zsh(clean, request))
     launches, inner = find_launches(commands)
     starts, tasks = tuple(launches), tuple(inner)
     return Script(
         name, text, directives, scheduler, request, tuple(commands), starts, tasks, inner_lines, dead, unreached
     )
+
+
+def _is_zsh(text: str, request: Request) -> bool:
+    """Whether zsh runs the script, by its first line or by the option of PBS or LSF for the shell."""
+    named = request.values.get({"pbs": "S", "lsf": "L"}.get(request.scheduler, ""))
+    first = text.partition("\n")[0]
+    return bool(re.search(r"\bzsh\b", named or (first if first.startswith("#!") else "")))
 
 
 def _end(commands: Sequence[Command]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from stackyard.lint.command import Assignment, Command
-from stackyard.lint.words import PLACEHOLDER, Part, Word, WordReader, closing, unknown
+from stackyard.lint.words import PLACEHOLDER, Part, Word, WordReader, arithmetic_end, closing, unknown
 
 _DEEPEST = 50
 """How many enclosing blocks are kept; real scripts are not nested deeper."""
@@ -84,7 +84,7 @@ class _Reader:
             self._new_list()
             self._closed = None
             self._read_here()
-        elif text.startswith("((", self.at) and self._now is None:
+        elif text.startswith("((", self.at) and self._now is None and arithmetic_end(text, self.at + 2) is not None:
             self._arithmetic()
         elif _REDIRECT.match(text, self.at) and not PLACEHOLDER.match(text, self.at):
             self._redirect()

@@ -98,6 +98,9 @@ def _imports(nodes: list[ast.AST]) -> Iterator[str]:
             yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module.split(".")[0]
+        elif isinstance(node, ast.Call) and _last(node.func) in ("import_module", "__import__") and node.args:
+            named = node.args[0]
+            yield named.value.split(".")[0] if isinstance(named, ast.Constant) and isinstance(named.value, str) else ""
 
 
 def _calls(nodes: list[ast.AST], name: str) -> Iterator[ast.Call]:

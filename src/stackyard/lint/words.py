@@ -103,6 +103,16 @@ def closing(text: str, start: int, opening: str, closer: str) -> int:
     return len(text)
 
 
+def arithmetic_end(text: str, start: int) -> int | None:
+    """The index of the ``))`` that closes arithmetic which begins at `start`, behind ``((``; None if a subshell begins.
+
+    bash's rule: ``((`` is arithmetic if ``))`` closes it, as ``$(((a + b) * 2))``; ``$((cat a; cat b) | sort)`` is not.
+    An unclosed one ends with the text.
+    """
+    end = closing(text, start, "(", ")")
+    return end if end == len(text) or text.startswith("))", end) else None
+
+
 _INERT = re.compile(
     r"(?<=[\s;(])#[^\n]*"
     r"|<<-?[ \t]*(['\"]?)([A-Za-z_]\w*)\1[^\n]*\n(?:[^\n]*\n){0,400}?[ \t]*\2(?=[ \t]*(?:\n|$|\)))"
@@ -229,8 +239,7 @@ class WordReader:
 
     def _dollar(self, quoted: bool) -> None:
         text, at = self.text, self.at
-        if text.startswith("$((", at):
-            end = closing(text, at + 3, "(", ")")
+        if text.startswith("$((", at) and (end := arithmetic_end(text, at + 3)) is not None:
             self._add("arithmetic", at + 3, end, end + 2, quoted)
         elif text.startswith("$[", at):
             end = closing(text, at + 2, "[", "]")

@@ -143,11 +143,11 @@ def jsrun_one_gpu(case: Case) -> Iterator[Hit]:
 
 
 def _gpus_of_sets(launch: Launch, nodes: int, have: int) -> int | None:
-    """The GPUs of all resource sets of a jsrun; None if these are not known or have none."""
+    """The GPUs of all resource sets of a jsrun; None if these are not known, have none, or several are on one node."""
     sets = sets_of(launch)
-    if not sets or not sets.gpus:
+    if not sets or not sets.gpus or (sets.host or 1) * sets.gpus > 1:
         return None
-    return sets.count * sets.gpus if sets.count else nodes * sets.gpus * (sets.host or have)
+    return sets.count or nodes * (sets.host or have)
 
 
 def _rank_per_gpu(case: Case, nodes: int) -> str:

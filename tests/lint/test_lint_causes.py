@@ -1,0 +1,99 @@
+"""Causes of silent differences: subshells in substitutions, zsh's words, chunks of PBS, ranks that do not divide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stackyard.launch.request.intent import Intent
+from stackyard.lint import lint_text, to_intent
+from stackyard.lint.scope import resolve
+from stackyard.lint.shell import parse_shell
+
+HEAD = "#!/bin/bash\n#SBATCH -t 10 -N 2 -n 8\n"
+PBS = "#!/bin/bash\n#PBS -l walltime=1:00:00\n#PBS -l select={}\ncd $PBS_O_WORKDIR\n"
+
+
+def fixed(text: str) -> tuple[Intent, str]:
+    """The intent of a script, and its notes as one text."""
+    intent, notes = to_intent(lint_text(text, name="job.sh").script)
+    return intent, "\n".join(notes)
+
+
+def nodes_are_unknown(notes: str) -> bool:
+    return "check nodes" in notes or "the number of nodes is not in the script" in notes
+
+
+def rules(text: str, *folders: Path) -> list[str]:
+    return [each.rule for each in lint_text(text, name="job.sh", folders=folders).findings]
+
+
+@pytest.mark.parametrize(
+    ("line", "argv"),
+    [
+        ("a $(( (1+2)*2 )) b", ("a", "6", "b")),
+        ("a $(((1+2)*2)) b", ("a", "6", "b")),
+        ("a $((cat x; echo y) | sort) b", ("a", "\ue000$((cat x; echo y) | sort)\ue001", "b")),
+        ('a "$((cat x; echo y) | sort)" b', ("a", "\ue000$((cat x; echo y) | sort)\ue001", "b")),
+        ("a $((b); (c)) d", ("a", "\ue000$((b); (c))\ue001", "d")),
+        ("a $( ((b)) ; c) d", ("a", "\ue000$( ((b)) ; c)\ue001", "d")),
+    ],
+)
+def test_a_subshell_at_the_start_of_a_substitution(line: str, argv: tuple[str, ...]) -> None:
+    assert resolve(parse_shell(line))[0].argv == argv
+
+
+def test_a_subshell_in_parentheses_is_no_arithmetic() -> None:
+    commands = parse_shell("((a; b) | c)\n((i += 1))\nd\n")
+    assert [each.words[0].raw for each in commands] == ["a", "b", "c", "((", "d"]
+    assert commands[0].within("subshell") and not commands[4].within("subshell")
+
+
+@pytest.mark.parametrize("shebang", ["#!/bin/zsh", "#!/usr/bin/env zsh", "#!/usr/bin/zsh -l"])
+def test_zsh_does_not_split_variables(shebang: str) -> None:
+    lines = '#SBATCH -t 10 -n 1\nA="-x 1"\nB=(c d)\nsrun ./a $A ${=A} $B ${B[@]}\n'
+    intent, notes = fixed(f"{shebang}\n{lines}")
+    assert intent.program == ("./a", "-x 1", "-x", "1", "c", "d", "c", "d"), notes
+    assert fixed(f"#!/bin/bash\n{lines}")[0].program[:3] == ("./a", "-x", "1")
+
+
+@pytest.mark.parametrize(
+    ("select", "nodes", "ranks", "cores", "said"),
+    [
+        ("2:ncpus=8:mpiprocs=4", 2, 4, 2, "2 chunks are taken as 2 nodes"),
+        ("ncpus=8:mpiprocs=4", 1, 4, 2, ""),
+        ("1:ncpus=8:mpiprocs=4+1:ncpus=8:mpiprocs=4", 1, None, None, "the chunks 1:ncpus=8"),
+        ("@N@:ncpus=8:mpiprocs=4", 1, None, None, "select=@N@:ncpus=8:mpiprocs=4 is a placeholder"),
+        ("@N:ncpus=8:mpiprocs=4", 1, None, None, "the chunks @N:ncpus=8:mpiprocs=4: check nodes"),
+        ("$N:ncpus=8:mpiprocs=4", 1, None, None, "the chunks $N:ncpus=8:mpiprocs=4: check nodes"),
+        ("2:ncpus=8:mpiprocs=4:host=n1", 2, 4, 2, "host=n1 of the chunk"),
+    ],
+)
+def test_chunks_of_pbs(select: str, nodes: int, ranks: int | None, cores: int | None, said: str) -> None:
+    intent, notes = fixed(PBS.format(select) + "mpiexec ./a\n")
+    assert intent.nodes == nodes and said in notes, notes
+    assert (intent.ranks_per_node, intent.cores_per_rank) == (ranks, cores) or nodes_are_unknown(notes)
+
+
+@pytest.mark.parametrize("launch", ["mpirun -n 3", "srun -n 3", "mpiexec -np 3"])
+def test_ranks_that_do_not_divide_by_the_nodes(launch: str) -> None:
+    intent, notes = fixed(f"{HEAD}{launch} ./a\n")
+    assert "3 ranks on 2 nodes: check ranks_per_node" in notes, (intent, notes)
+
+
+@pytest.mark.parametrize(
+    ("sets", "found"),
+    [("-n2 -r1", True), ("-n2 -r2", False), ("-n1 -r1", True), ("-r1", True), ("-r2", False), ("-n2", True)],
+)
+def test_one_gpu_of_each_node_by_sets_per_host(sets: str, found: bool) -> None:
+    text = f"#!/bin/bash\n#BSUB -nnodes 2 -W 10\njsrun {sets} -a1 -c7 -g1 ./a\n"
+    assert ("jsrun-one-gpu" in rules(text)) is found
+
+
+@pytest.mark.parametrize(
+    "line", ["import horovod.torch as hvd", "from mpi4py import MPI", "m = importlib.import_module('horovod.torch')"]
+)
+def test_an_import_within_a_function_counts(tmp_path: Path, line: str) -> None:
+    (tmp_path / "a.py").write_text(f"def main():\n    {line}\n    DataLoader(x, num_workers=4)\nmain()\n")
+    assert "fork-under-mpi" in rules(f"{HEAD}srun python a.py\n", tmp_path)
