@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +27,12 @@ SIZES = ("bytes", "inodes", "shared_bytes", "shared_inodes")
 
 
 def watch(context: Context, *, tidy: bool = False) -> Watch:
-    """What looks for users of this yard's revisions; it asks the schedulers about jobs."""
+    """What looks for users of this yard's revisions; it asks the schedulers about jobs. It makes no cache."""
     from stackyard.launch.api.asking import is_over
     from stackyard.publish.inuse import Watch
 
-    return Watch(context.yard(), context.site(), is_over, tidy)
+    found = context.yard()
+    return Watch(replace(found, account=found.account or ""), context.site(), is_over, tidy)
 
 
 def remove(context: Context, entries: Sequence[Entry], reason: str) -> Outcome:

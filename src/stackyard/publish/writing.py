@@ -16,7 +16,7 @@ from stackyard.errors import StackyardError
 from stackyard.late import dataclass
 from stackyard.spec.models import Site
 from stackyard.spec.siteyard import is_sites, policy
-from stackyard.yard import disk, lease, uses
+from stackyard.yard import caches, disk, lease, uses
 from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import applied, narrow
 from stackyard.yard.signatures import Demand, demanded_by, keep_demand
@@ -92,6 +92,7 @@ def building(
         StackyardError: as `writing`; or another process builds one of the stacks for too long.
     """
     with writing(yard, site), ExitStack() as held:
+        caches.make(yard)
         names = sorted(set(stacks))  # always in this order: two deploys never wait for each other
         leases = [held.enter_context(_lease(yard, name, on_wait)) for name in names]
         yield Held(yard, tuple(leases))
@@ -105,6 +106,7 @@ def solving(yard: Yard, site: Site, own: Path, *, dry_run: bool = False) -> Iter
     """
     place = Yard(own, yard, scratch=True) if dry_run or not _can_write(yard) else yard
     with writing(place, site):
+        caches.make(place)
         yield place
 
 

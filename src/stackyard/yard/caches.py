@@ -21,7 +21,7 @@ from stackyard.errors import StackyardError
 from stackyard.host.hashing import sha256_file
 from stackyard.late import dataclass
 from stackyard.yard import checksum, disk, formats
-from stackyard.yard.layout import ACCOUNTS, Yard
+from stackyard.yard.layout import ACCOUNTS, Yard, account_beside
 
 Audit = Callable[[Path], Iterator[str]]
 """Reads one entry completely and yields its problems, a sentence each."""
@@ -98,17 +98,20 @@ def own_part(yard: Yard) -> Yard:
 
     Another account that may write to the yard too (staff, beside what root or a colleague fetched) cannot link those
     files. So it has a part of its own, into which it takes what it needs once; root too, whose files staff cannot link.
+    Without a cache that is decided once there is one (`make`).
     """
-    try:
-        owner = replace(yard, account="").cache.stat().st_uid
-    except OSError:
-        return yard
-    me = os.geteuid()
-    return yard if me == owner else replace(yard, account=str(me))
+    return replace(yard, account=account_beside(replace(yard, account="").cache))
+
+
+def make(yard: Yard) -> None:
+    """Make the cache of a yard that has none, before anything is written to it: who makes the directory owns it."""
+    if yard.account is None:
+        replace(yard, account="").cache.mkdir(parents=True, exist_ok=True)
 
 
 def parts(yard: Yard) -> tuple[Yard, ...]:
     """A yard once for each part of its cache: the one that it has now, then the others that this account may read."""
+    yard = own_part(yard) if yard.account is None else yard
     shared = replace(yard, account="")
     others = (shared, *(replace(yard, account=name) for name in _accounts(shared)))
     return (yard, *(part for part in others if part != yard and may_look_into(part.cache)))

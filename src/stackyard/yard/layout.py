@@ -48,19 +48,21 @@ class Yard:
 
     A `scratch` yard takes the place of its parent where nothing may be written to that one. `account` is the account to
     whose part of the cache this process writes; empty for who owns the cache itself. Nothing of another account is
-    linked, so each needs its own (`yard.caches.own_part`).
+    linked, so each needs its own (`yard.caches.own_part`). None: there was no cache yet, and of several processes that
+    work at the same moment the first one makes it; so whose it is, is looked up whenever a path in it is named.
     """
 
     root: Path
     parent: Yard | None = None
     scratch: bool = False
-    account: str = ""
+    account: str | None = ""
 
     @property
     def cache(self) -> Path:
         """Everything that can be downloaded or computed again."""
         shared = self.root / "cache"
-        return shared / ACCOUNTS / self.account if self.account else shared
+        account = account_beside(shared) if self.account is None else self.account
+        return shared / ACCOUNTS / account if account else shared
 
     @property
     def conda(self) -> Path:
@@ -322,6 +324,16 @@ class Yard:
     def own(self) -> Yard:
         """This yard, or the one whose place it takes."""
         return self.parent if self.scratch and self.parent else self
+
+
+def account_beside(shared: Path) -> str | None:
+    """The account whose part of a cache this process needs; empty where the cache is its own, None without a cache."""
+    try:
+        owner = shared.stat().st_uid
+    except OSError:
+        return None
+    me = os.geteuid()
+    return "" if me == owner else str(me)
 
 
 def place_of(folder: str | Path) -> str:

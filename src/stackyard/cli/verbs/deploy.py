@@ -80,13 +80,13 @@ def _here(context: Context, files: tuple[Path, ...], dry_run: bool, as_json: boo
         if modules is not None:
             _report_nothing(modules, as_json)
             return
-        _deploy(context, yard, files, options, remembered, as_json)
+        _deploy(context, yard, files, options, request, as_json)
     else:
         _dry_run(context, yard, files, options, as_json)
 
 
 def _deploy(
-    context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any], remembered: Path, as_json: bool
+    context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any], said: dict[str, Any], as_json: bool
 ) -> None:
     from stackyard.cli.display import display
     from stackyard.publish import deploy
@@ -98,7 +98,7 @@ def _deploy(
         display() as progress,
     ):
         result = deploy.deploy(request, progress, held)
-        _remember(remembered, request, result)
+        _remember(memo.memo_path(yard, said), request, result)
     report(context, result, request, progress.notices, as_json)
 
 
