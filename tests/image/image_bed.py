@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +37,11 @@ class Revision:
     def command(self, name: str) -> str:
         return str(self.paths.prefix / "bin" / name)
 
+    @property
+    def is_script(self) -> bool:
+        """Whether its launcher is a shell script."""
+        return self.paths.launcher.read_bytes().startswith(b"#!")
+
     def env(self, **variables: str) -> dict[str, str]:
         kept = {"PATH": os.environ["PATH"], "STACKYARD_TMP": str(self.tmp), "STACKYARD_IMAGE_IDLE_S": "60"}
         return {**kept, **self.environ, **variables}
@@ -55,6 +62,14 @@ class Revision:
         end_image_servers(self.paths.image)
 
 
+@functools.cache
+def _compiled() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, "launch")
+        assert launcher.make(made).startswith("compiled")
+        return made.read_bytes()
+
+
 def make(folder: Path, name: str = "demo", *, script: bool = False, data: str = "data\n") -> Revision:
     """Pack a tree and make what lies around its image."""
     paths = RevisionPaths(folder / name)
@@ -66,16 +81,13 @@ def make(folder: Path, name: str = "demo", *, script: bool = False, data: str = 
         (tree / "bin" / command).write_text(text)
         (tree / "bin" / command).chmod(0o755)
     (tree / "bin" / "python").symlink_to("say")
-    (tree / "bin" / "greet").write_text(f"#!{paths.prefix}/bin/python -x\n")
+    (tree / "bin" / "greet").write_bytes(os.fsencode(f"#!{paths.prefix}/bin/python -x\n"))
     (tree / "bin" / "greet").chmod(0o755)
     paths.root.mkdir()
     squashfs.pack(tree, paths.image)
     stubs.make(tree, paths.prefix, paths.prefix, EnvironmentChange())
-    if script:
-        paths.launcher.write_text(launcher.script())
-        paths.launcher.chmod(0o755)
-    else:
-        assert launcher.make(paths.launcher).startswith("compiled")
+    paths.launcher.write_bytes(launcher.script().encode() if script else _compiled())
+    paths.launcher.chmod(0o755)
     tmp = folder / "node"
     tmp.mkdir(exist_ok=True)
     return Revision(paths, tmp)

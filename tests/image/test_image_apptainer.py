@@ -85,7 +85,7 @@ def test_where_it_is_not_installed_either(demo: Revision) -> None:
     demo.environ = {}
     done = run(demo, NO_NAMESPACES, demo.command("pick"), expect=4)
     assert done.stderr.startswith(f"stackyard: cannot mount {demo.paths.image}: ")
-    assert "user namespaces" in done.stderr and "Apptainer or Singularity: not found" in done.stderr
+    assert "user namespaces are switched off" in done.stderr and "Apptainer or Singularity: not found" in done.stderr
     assert "hint: `stackyard image status`" in done.stderr
 
 

@@ -5,11 +5,31 @@
 # machine is bound ("/ as sandbox is not authorized"). A runtime changes the environment, so that is handed over on a file
 # descriptor, with the command and the working directory, to the launcher, which is started once more within.
 
+# The programs that are called here are the system's: the first of a name on PATH may be a command of this revision, which
+# would start this launcher once more, and so on; and what LD_PRELOAD names may be in the image.
+sy_system() {
+  sy_user_path=${PATH-} sy_user_preload=${LD_PRELOAD-} sy_user_libraries=${LD_LIBRARY_PATH-}
+  PATH=/usr/bin:/bin:/usr/sbin:/sbin LD_PRELOAD='' LD_LIBRARY_PATH=''
+}
+sy_system
+
+# sy_find NAME: where a program is that a user may have elsewhere: the first on PATH that is not a command of a revision.
+sy_find() {
+  sy_rest=$sy_user_path:$PATH
+  while [ -n "$sy_rest" ]; do
+    sy_at=${sy_rest%%:*}
+    case $sy_rest in *:*) sy_rest=${sy_rest#*:} ;; *) sy_rest='' ;; esac
+    case $sy_at in /*) ;; *) continue ;; esac
+    [ ! -f "$sy_at/$1" ] || [ ! -x "$sy_at/$1" ] || [ -e "${sy_at%/}/../.stub" ] || { echo "$sy_at/$1" && return; }
+  done
+  return 1
+}
+
 # sy_apptainer REVISION DIRECTORY LOG WHY: run the launcher of a revision in a container in which its image is mounted.
 # STACKYARD_APPTAINER names the descriptor. Whether this machine can is tried once. Ends with status 4 where it cannot.
 sy_apptainer() {
   sy_root=$1 sy_dir=$2 sy_log=$3 sy_why=$4
-  sy_runtime=$(command -v apptainer || command -v singularity) || {
+  sy_runtime=$(sy_find apptainer || sy_find singularity) || {
     echo 'Apptainer or Singularity: not found' >> "$sy_log"
     sy_no_way
   }
@@ -37,6 +57,7 @@ sy_apptainer() {
     case $sy_name in *DIR | *_USERNS) ;; *) unset "$sy_name" ;; esac
   done
   unset LD_PRELOAD LD_LIBRARY_PATH
+  PATH=$PATH:$sy_user_path
   set -- "$sy_runtime" -s exec --no-home --no-mount home,tmp,cwd,bind-paths --pwd / "$@"
   [ "$(cat -- "$sy_log.apptainer" 2>/dev/null)" = "$sy_root" ] ||
     STACKYARD_APPTAINER=- "$@" </dev/null >> "$sy_log" 2>&1 || sy_no_way
@@ -66,10 +87,10 @@ sy_image_of() {
 
 # The file system server: squashfuse's, or the one that Apptainer or Singularity has brought.
 sy_server_program() {
-  sy_found=$(PATH=$PATH:/usr/bin && command -v squashfuse_ll)
-  [ ! -x "$sy_found" ] || { echo "$sy_found" && return; }
-  for sy_runtime in apptainer singularity; do
-    sy_found=$("$sy_runtime" buildcfg LIBEXECDIR 2>/dev/null)/$sy_runtime/bin/squashfuse_ll
+  sy_find squashfuse_ll && return
+  for sy_name in apptainer singularity; do
+    sy_runtime=$(sy_find "$sy_name") || continue
+    sy_found=$("$sy_runtime" buildcfg LIBEXECDIR 2>/dev/null)/$sy_name/bin/squashfuse_ll
     [ -x "$sy_found" ] && echo "$sy_found" && return
   done
   return 1

@@ -4,7 +4,7 @@
 # sy_container REVISION DIRECTORY LOG WHY: run the launcher of a revision in the container of its image.
 sy_container() {
   sy_root=$1 sy_log=$3 sy_why=$4 sy_tab=$(printf '\t') sy_mode=host sy_holds=
-  sy_runtime=$(command -v apptainer || command -v singularity) || {
+  sy_runtime=$(sy_find apptainer || sy_find singularity) || {
     echo 'Apptainer or Singularity: not found' >> "$sy_log"
     sy_no_way
   }
@@ -44,6 +44,7 @@ sy_container() {
     case $sy_name in *DIR | *_USERNS) ;; *) unset "$sy_name" ;; esac
   done
   unset LD_PRELOAD LD_LIBRARY_PATH
+  PATH=$PATH:$sy_user_path
   set -- "$sy_runtime" -s exec "$@" "$sy_root/image.sqsh" "$sy_root/launch"
   [ "$(cat -- "$sy_log.apptainer" 2>/dev/null)" = "$sy_root" ] ||
     STACKYARD_APPTAINER=- "$@" </dev/null >> "$sy_log" 2>&1 || sy_no_way

@@ -51,6 +51,7 @@ static char root[PATH_MAX];    /* the revision */
 static char program[PATH_MAX]; /* the file system server */
 static int serving;            /* a file system server that nobody else knows of yet */
 static int space = -1;         /* the caller's mount namespace */
+static void (*on_child)(int);  /* what the caller does about SIGCHLD */
 
 static void fail(int status, const char *hint, const char *format, ...) {
   va_list words;
@@ -93,6 +94,19 @@ static int is_there(const char *revision) {
   return lstat(path, &found) == 0 || errno != ENOENT;
 }
 
+/* What this program needs of its process, and the command is not to notice: open standard streams, or what is opened
+ * next would be one of them; and children that can be waited for, which a caller that ignores SIGCHLD takes away. */
+static void settle(void) {
+  int file = open("/dev/null", O_RDWR | O_CLOEXEC);
+  while (file >= 0 && file < 3) file = fcntl(file, F_DUPFD_CLOEXEC, file + 1);
+  if (file >= 3) close(file);
+  on_child = signal(SIGCHLD, SIG_DFL);
+}
+
+static void give_back(void) {
+  signal(SIGCHLD, on_child);
+}
+
 static double now(void) {
   struct timespec at;
   clock_gettime(CLOCK_MONOTONIC, &at);
@@ -130,6 +144,18 @@ static unsigned long long started(int pid) {
   return at ? strtoull(at, NULL, 10) : 0;
 }
 
+/* What to do about an error that is this process's and no file's; NULL: it is a file's. */
+static const char *of_limits(int error) {
+  if (error == EMFILE || error == ENFILE) return "raise the limit of open files: ulimit -n";
+  if (error == EAGAIN) return "raise the limit of processes: ulimit -u";
+  return error == ENOMEM ? "raise the limit of memory: ulimit -v" : NULL;
+}
+
+static const char *or_limits(int error, const char *hint) {
+  const char *own = of_limits(error);
+  return own ? own : hint;
+}
+
 #define WRITABLE "set STACKYARD_TMP to a directory on this node that you can write, and that has room"
 
 /* The directory for notes about this user's namespaces: on the node, and nobody else's. */
@@ -154,7 +180,7 @@ static void arrive(const char *cwd);
 #else
 #define is_alive(pid) 1
 #define arrive(cwd) \
-  if (chdir(cwd)) fail(126, NULL, "cannot enter %s: %s", cwd, strerror(errno))
+  if (chdir(cwd) && errno != EACCES) fail(126, NULL, "cannot enter %s: %s", cwd, strerror(errno))
 #define APPTAINER_WAY "sy_apptainer"
 #endif
 
@@ -192,7 +218,7 @@ static int lock_note(const char *folder, char *path) {
   snprintf(name, sizeof name, "%016llx", key_of());
   join_path(path, folder, name);
   int note = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (note < 0) fail(4, WRITABLE, "cannot open %s: %s", path, strerror(errno));
+  if (note < 0) fail(4, or_limits(errno, WRITABLE), "cannot open %s: %s", path, strerror(errno));
   for (double until = now() + LIMIT_S; flock(note, LOCK_EX | LOCK_NB); pause_ms(2))
     if (now() > until) fail(4, "see whether a process hangs on a shared file system: fuser -v FILE",
                             "timed out after %d s waiting for another process that mounts an image: %s", LIMIT_S, path);
@@ -276,7 +302,7 @@ static const char *lacking(void) {
   if (child == 0) _exit(make_namespace() || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) ? errno & 127 : 0);
   if (child < 0 || waitpid(child, &status, 0) != child || status == 0) return NULL;
   why = WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;
-  return why == ENOSPC ? "user namespaces are switched off on this machine" : "no user namespace that may mount";
+  return why == ENOSPC ? "user namespaces are switched off on this machine, or all in use (user.max_user_namespaces)" : "no user namespace that may mount";
 }
 
 /* Give the right to mount, which this process has in its own user namespace, to the program that it becomes. */
@@ -289,9 +315,16 @@ static void keep_rights(void) {
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SYS_ADMIN, 0, 0);
 }
 
-static void serve(const char *image, const char *prefix, const char *log) {
-  char options[NAME];
+/* Seconds until an image that no process uses is unmounted. */
+static const char *idle_s(void) {
   const char *idle = getenv("STACKYARD_IMAGE_IDLE_S");
+  if (!idle || !*idle) return IDLE_S;
+  if (idle[strspn(idle, "0123456789")]) fail(4, "give whole seconds, or unset it", "invalid STACKYARD_IMAGE_IDLE_S: %s", idle);
+  return idle;
+}
+
+static void serve(const char *image, const char *prefix, const char *log, const char *idle) {
+  char options[NAME];
   int nothing = open("/dev/null", O_RDWR), said = open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
   keep_rights();
   setsid();
@@ -303,7 +336,7 @@ static void serve(const char *image, const char *prefix, const char *log) {
   if (syscall(SYS_close_range, space >= 0 ? 4 : 3, ~0U, 0))
     for (int i = space >= 0 ? 4 : 3; i < 4096; i++) close(i);
   if (chdir("/")) _exit(127);
-  snprintf(options, sizeof options, "ro,nosuid,nodev,timeout=%s", idle && *idle ? idle : IDLE_S);
+  snprintf(options, sizeof options, "ro,nosuid,nodev,timeout=%s", idle);
   unsetenv("LD_PRELOAD");
   unsetenv("LD_LIBRARY_PATH");
   execl(program, "squashfuse_ll", "-f", "-o", options, image, prefix, NULL);
@@ -346,8 +379,11 @@ static const char *damage_of(const char *revision) {
 
 static int is_denied(void) {
   char image[PATH_MAX];
+  int before = errno;
   image_of(image, root);
-  return access(image, R_OK) && errno == EACCES;
+  int denied = access(image, R_OK) && errno == EACCES;
+  errno = before;
+  return denied;
 }
 
 /* Mount the image of a revision; the process id of its server, or -1. What is wrong with an image is looked up only then:
@@ -357,9 +393,11 @@ static int mount_image(const char *revision, const char *log) {
   char image[PATH_MAX], prefix[PATH_MAX];
   image_of(image, revision);
   join_path(prefix, revision, "prefix");
+  const char *idle = idle_s();
   if (!find_server()) return -1;
   int server = fork();
-  if (server == 0) serve(image, prefix, log);
+  if (server < 0) fail(4, of_limits(errno), "cannot start %s: %s", program, strerror(errno));
+  if (server == 0) serve(image, prefix, log, idle);
   for (double until = now() + LIMIT_S; server > 0 && now() < until; pause_ms(1)) {
     if (!is_stub(revision)) {
       if (errno == ENOENT) return server;
@@ -376,8 +414,11 @@ static int mount_image(const char *revision, const char *log) {
 static void add_to_note(int note, int server) {
   char line[NAME];
   int size = snprintf(line, sizeof line, "%d %llu\n", server, started(server));
+  void (*before)(int) = signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is then an error like others */
   errno = ENOSPC; /* of a part of a line nothing is said */
-  if (lseek(note, 0, SEEK_END) >= 0 && write(note, line, size) == size) return;
+  int done = lseek(note, 0, SEEK_END) >= 0 && write(note, line, size) == size;
+  signal(SIGXFSZ, before);
+  if (done) return;
   serving = server;
   fail(4, WRITABLE, "cannot write the note that lets other commands share this mount: %s", strerror(errno));
 }
@@ -388,8 +429,9 @@ static void add_to_note(int note, int server) {
 
 static void not_mounted(const char *why, const char *log) {
   char text[TEXT];
+  errno = 0;
   const char *bad = damage_of(root);
-  if (bad) fail(4, is_denied() ? UNREADABLE : RESTORE, "cannot mount %s/image.sqsh: %s", root, bad);
+  if (bad) fail(4, is_denied() ? UNREADABLE : or_limits(errno, RESTORE), "cannot mount %s/image.sqsh: %s", root, bad);
   fprintf(stderr, "stackyard: cannot mount %s/image.sqsh: %s\n", root, why);
   if (slurp(log, text, sizeof text) > 0) fprintf(stderr, "%s", text);
   fail(4, "`stackyard image status` says which ways this machine has; root can mount it for all (`stackyard image autofs`)",
@@ -465,6 +507,7 @@ static void by_apptainer(const char *folder, const char *log, const char *why, c
   snprintf(number, sizeof number, "%d", file);
   setenv("STACKYARD_APPTAINER", number, 1);
   snprintf(text, sizeof text, "%s\n%s \"$@\"", apptainer_sh, APPTAINER_WAY);
+  give_back();
   execl("/bin/sh", "sh", "-c", text, "sh", root, folder, log, why, NULL);
   fail(126, NULL, "/bin/sh: %s", strerror(errno));
 }
@@ -497,14 +540,17 @@ static void mount_here(char **argv, const char *asked_for) {
   }
   if (!alone) mount_others(note, log);
   close(note);
-  if (cwd && chdir(cwd)) fail(126, NULL, "cannot enter %s: %s", cwd, strerror(errno));
+  if (cwd && chdir(cwd) && errno != EACCES) fail(126, NULL, "cannot enter %s: %s", cwd, strerror(errno));
   free(cwd);
 }
 #endif
 
-/* The path that was asked for: argv[0] where it has a slash, as with a #! line, else what the kernel executed. */
-static const char *asked(char **argv) {
-  return argv[0] && strchr(argv[0], '/') ? argv[0] : (const char *)getauxval(AT_EXECFN);
+/* The path that was asked for: what the kernel executed; of a #! line that is the script, and argv[0] leads here. */
+static const char *asked(char **argv, const char *own) {
+  char leads[PATH_MAX];
+  const char *executed = (const char *)getauxval(AT_EXECFN), *name = argv[0];
+  if (!name || !strchr(name, '/') || (executed && !strcmp(name, executed))) return executed;
+  return !realpath(name, leads) || strcmp(leads, own) ? executed : name;
 }
 
 /* Whether a path names the launcher itself and no link to it; only a path that ends as its own is looked at. */
@@ -516,11 +562,13 @@ static int is_itself(const char *path, const char *own) {
 
 int main(int argc, char **argv) {
   char own[PATH_MAX], leads[PATH_MAX], *end;
-  const char *path = asked(argv);
+  settle();
   ssize_t size = readlink("/proc/self/exe", root, sizeof root - 1);
-  if (size < 0 || !path) fail(126, NULL, "cannot find out which command this is: %s", strerror(errno));
+  if (size < 0) fail(4, "mount /proc: mount -t proc proc /proc", "cannot read /proc/self/exe: %s", strerror(errno));
   root[size] = 0;
   strcpy(own, root);
+  const char *path = asked(argv, own);
+  if (!path) fail(126, NULL, "cannot find out which command this is");
   if ((end = strrchr(root, '/'))) *end = 0;
   const char *handed = getenv("STACKYARD_APPTAINER");
   if (handed) {
@@ -532,6 +580,7 @@ int main(int argc, char **argv) {
   if (is_stub(root)) mount_here(argv, path);
   else if (is_stale(root)) fail(4, STALE, "cannot read %s/prefix: the server of its mount has ended", root);
   else if (direct && !is_there(root)) fail(4, RESTORE, "%s/prefix not found: the files of this revision were removed", root);
+  give_back();
   if (direct) {
     execvp(argv[1], argv + 1);
     fail(errno == ENOENT ? 127 : 126, NULL, "%s: %s", argv[1], strerror(errno));

@@ -6,6 +6,9 @@
 
 {APPTAINER}
 
+# What the command is to find as it was.
+sy_as_was() { PATH=$sy_user_path LD_PRELOAD=$sy_user_preload LD_LIBRARY_PATH=$sy_user_libraries; }
+
 sy_fail() {
   sy_status=$1 sy_hint=$2
   shift 2
@@ -16,9 +19,10 @@ sy_fail() {
 
 sy_is_stub() { [ -e "$1/prefix/.stub" ]; }
 
-# Whether a process with this number and this start time is there, and is not a zombie.
+# Whether a file system server with this number and this start time is there, and is not a zombie.
 sy_lives() {
   { read -r sy_stat < "/proc/$1/stat"; } 2>/dev/null || return 1
+  case $sy_stat in *'(squashfuse_ll) '*) ;; *) return 1 ;; esac
   sy_stat=${sy_stat##*) }
   [ "${sy_stat%% *}" != Z ] || return 1
   sy_server=$1
@@ -44,47 +48,55 @@ sy_start_of() {
 sy_writable='set STACKYARD_TMP to a directory on this node that you can write, and that has room'
 sy_folder() {
   sy_user=$(id -u)
+  case ${STACKYARD_TMP-} in /*) sy_tmp=$STACKYARD_TMP ;; *) sy_tmp=/tmp ;; esac
   for sy_i in '' .1 .2 .3 .4 .5 .6 .7 .8 .9; do
-    sy_dir=${STACKYARD_TMP:-/tmp}/.stackyard-images-$sy_user$sy_i
-    mkdir -m 700 -- "$sy_dir" 2>/dev/null
+    sy_dir=$sy_tmp/.stackyard-images-$sy_user$sy_i sy_why='File exists'
+    [ -e "$sy_dir" ] || sy_why=$(mkdir -m 700 -- "$sy_dir" 2>&1)
     [ -d "$sy_dir" ] && [ ! -L "$sy_dir" ] && [ "$(stat -c '%u %a' -- "$sy_dir")" = "$sy_user 700" ] && return
   done
-  sy_fail 4 "$sy_writable" "cannot create a private directory in ${STACKYARD_TMP:-/tmp}"
+  sy_fail 4 "$sy_writable" "cannot create a private directory in $sy_tmp: ${sy_why##*: }"
 }
 
 # In the new namespaces: mount this image and the others whose modules are loaded, note the server, run the command.
 sy_within() {
-  sy_list=$sy_root:${STACKYARD_IMAGES-}
-  while [ -n "$sy_list" ]; do
+  sy_rev=$sy_root sy_list=${STACKYARD_IMAGES-}
+  while :; do
+    case $sy_rev in /*) sy_mount ;; esac
+    [ -n "$sy_list" ] || break
     sy_rev=${sy_list%%:*}
     case $sy_list in *:*) sy_list=${sy_list#*:} ;; *) sy_list= ;; esac
-    case $sy_rev in /*) ;; *) continue ;; esac
-    sy_is_stub "$sy_rev" || continue
-    sy_image_of "$sy_rev"
-    sy_is_whole "$sy_image" || {
-      [ "$sy_rev" != "$sy_root" ] || sy_damaged
-      continue
-    }
-    # no `&`: that would ignore SIGINT, by which squashfuse_ll ends itself
-    sy_server=$(
-      unset LD_PRELOAD LD_LIBRARY_PATH
-      cd / && setsid --fork sh -c 'echo $$; exec "$5" -f -o "$1" "$2" "$3" </dev/null >> "$4" 2>&1 9>&-' sh \
-        "ro,nosuid,nodev,timeout=${STACKYARD_IMAGE_IDLE_S:-300}" "$sy_image" "$sy_rev/prefix" "$sy_note.log" "$sy_program"
-    )
-    sy_i=0
-    while sy_is_stub "$sy_rev" && kill -0 "$sy_server" 2>/dev/null && [ "$sy_i" -lt 3000 ]; do
-      sleep 0.02
-      sy_i=$((sy_i + 1))
-    done
-    if [ "$sy_rev" = "$sy_root" ]; then
-      sy_is_stub "$sy_rev" && sy_unmounted 'its file system server ended'
-      printf '%s %s\n' "$sy_server" "$(sy_start_of "$sy_server")" 2>/dev/null > "$sy_note" || {
-        kill -9 "$sy_server"
-        sy_fail 4 "$sy_writable" "cannot write the note that lets other commands share this mount: $sy_note"
-      }
-    fi
   done
   exec 9>&- 6<&-
+  cd -- "$PWD" 2>/dev/null # else what the image hides, or what this user may not look up: stay
+}
+
+# Mount the image of $sy_rev, and note its server if it is this revision.
+sy_mount() {
+  sy_is_stub "$sy_rev" || return 0
+  sy_image_of "$sy_rev"
+  sy_is_whole "$sy_image" || {
+    [ "$sy_rev" != "$sy_root" ] || sy_damaged
+    return 0
+  }
+  # no `&`: that would ignore SIGINT, by which squashfuse_ll ends itself
+  sy_server=$(
+    unset LD_PRELOAD LD_LIBRARY_PATH
+    cd / && setsid --fork sh -c 'echo $$; exec "$5" -f -o "$1" "$2" "$3" </dev/null >> "$4" 2>&1 9>&-' sh \
+      "ro,nosuid,nodev,timeout=${STACKYARD_IMAGE_IDLE_S:-300}" "$sy_image" "$sy_rev/prefix" "$sy_note.log" "$sy_program"
+  )
+  sy_i=0
+  while sy_is_stub "$sy_rev" && kill -0 "$sy_server" 2>/dev/null && [ "$sy_i" -lt 3000 ]; do
+    sleep 0.02
+    sy_i=$((sy_i + 1))
+  done
+  [ "$sy_rev" = "$sy_root" ] || return 0
+  sy_is_stub "$sy_rev" && sy_unmounted 'its file system server ended'
+  trap '' XFSZ
+  printf '%s %s\n' "$sy_server" "$(sy_start_of "$sy_server")" 2>/dev/null > "$sy_note" || {
+    kill -9 "$sy_server"
+    sy_fail 4 "$sy_writable" "cannot write the note that lets other commands share this mount: $sy_note"
+  }
+  trap - XFSZ
 }
 
 sy_restore='restore it from a copy, or move the revision away and deploy it again'
@@ -110,7 +122,7 @@ sy_quoted() {
 sy_by_apptainer() {
   sy_words="cd $(sy_quoted "$PWD") && set -- $(sy_quoted "$sy_path" "$@")"
   exec 6<&- 9>&- 8<<SY_CALL
-$(export -p)
+$(sy_as_was && export -p)
 $sy_words
 SY_CALL
   export STACKYARD_APPTAINER=8
@@ -118,6 +130,7 @@ SY_CALL
 }
 
 sy_own=$(readlink -f -- "$0")
+[ -n "$sy_own" ] || sy_fail 126 '' "cannot find out which command this is: $0"
 sy_root=${sy_own%/*}
 sy_path=$0
 if [ -n "${STACKYARD_APPTAINER-}" ]; then
@@ -126,6 +139,7 @@ if [ -n "${STACKYARD_APPTAINER-}" ]; then
   for sy_name in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do unset "$sy_name"; done
   . /proc/self/fd/8
   exec 8<&-
+  sy_system
   sy_path=$1
   shift
 elif [ ! -L "$0" ] && [ -z "${STACKYARD_LAUNCH-}" ]; then
@@ -134,11 +148,20 @@ elif [ ! -L "$0" ] && [ -z "${STACKYARD_LAUNCH-}" ]; then
   shift
 fi
 if [ -n "${STACKYARD_LAUNCH-}" ]; then
-  sy_path=$1 sy_note=$STACKYARD_LAUNCH sy_program=$STACKYARD_LAUNCH_SERVER
-  shift
+  sy_note=$STACKYARD_LAUNCH sy_program=$STACKYARD_LAUNCH_SERVER
+  sy_user_path=$1 sy_user_preload=$2 sy_user_libraries=$3 sy_path=$4
+  shift 4
   unset STACKYARD_LAUNCH STACKYARD_LAUNCH_SERVER
   sy_within
 elif sy_is_stub "$sy_root"; then
+  [ -e /proc/self/ns/mnt ] || sy_fail 4 'mount it: mount -t proc proc /proc' 'cannot read /proc/self/ns/mnt: /proc is not mounted'
+  for sy_name in flock nsenter setsid unshare; do
+    [ -x "/usr/bin/$sy_name" ] || [ -x "/bin/$sy_name" ] ||
+      sy_fail 4 'install util-linux' "cannot mount $sy_root/image.sqsh: $sy_name not found in /usr/bin"
+  done
+  case ${STACKYARD_IMAGE_IDLE_S-} in
+    *[!0-9]*) sy_fail 4 'give whole seconds, or unset it' "invalid STACKYARD_IMAGE_IDLE_S: $STACKYARD_IMAGE_IDLE_S" ;;
+  esac
   sy_folder
   sy_note=$sy_dir/$(printf '%s %s' "$(stat -L -c %i /proc/self/ns/mnt)" "$sy_root" |
     cat - /proc/self/cgroup | sed 's#\(/step_[^/]*\).*#\1#' | cksum | tr ' ' -)
@@ -146,18 +169,29 @@ elif sy_is_stub "$sy_root"; then
   exec 9>> "$sy_note"
   # the server keeps this open: the number of a namespace that is gone is given to the next one, of another job
   exec 6< /proc/self/ns/mnt
-  flock -w 60 9 || sy_fail 4 '' "timed out after 60 s waiting for another process that mounts an image: $sy_note"
+  flock -E 75 -w 60 9 || case $? in
+    75) sy_fail 4 'see whether a process hangs on a shared file system: fuser -v FILE' \
+      "timed out after 60 s waiting for another process that mounts an image: $sy_note" ;;
+    *) sy_fail 4 '' "cannot lock $sy_note" ;;
+  esac
   read -r sy_pid sy_start < "$sy_note" || sy_pid=
   if [ -n "$sy_pid" ] && sy_lives "$sy_pid" "$sy_start" && [ -e "/proc/$sy_pid/root$sy_root/prefix/bin" ]; then
     exec 9>&- 6<&-
-    exec nsenter --preserve-credentials --user --mount --target "$sy_pid" --wd="$PWD" -- "$sy_path" "$@"
+    # by a shell within: nsenter goes to a directory as it is outside, where the stubs are
+    exec nsenter --preserve-credentials --user --mount --target "$sy_pid" --wd=/ -- /bin/sh -c \
+      'cd -- "$1" 2>/dev/null; PATH=$2 LD_PRELOAD=$3 LD_LIBRARY_PATH=$4; shift 4; exec "$@"' sh \
+      "$PWD" "$sy_user_path" "$sy_user_preload" "$sy_user_libraries" "$sy_path" "$@"
   fi
   rm -f -- "$sy_note.log"
   sy_why=
   sy_program=$(sy_server_program) || sy_why='squashfuse_ll not found'
-  [ -n "$sy_why" ] || (exec 7<> /dev/fuse) 2>> "$sy_note.log" || sy_why='/dev/fuse cannot be opened'
-  [ -n "$sy_why" ] || unshare --user --mount --map-current-user true 2>> "$sy_note.log" ||
-    sy_why='this machine gives no user namespaces'
+  [ -n "$sy_why" ] || [ -c /dev/fuse ] || sy_why='/dev/fuse not found'
+  [ -n "$sy_why" ] || (exec 7<> /dev/fuse) 2>/dev/null || sy_why='/dev/fuse cannot be opened'
+  [ -n "$sy_why" ] || LC_ALL=C unshare --user --mount --map-current-user true 2>> "$sy_note.log" || {
+    sy_why='no user namespace that may mount'
+    ! grep -q 'No space left' -- "$sy_note.log" ||
+      sy_why='user namespaces are switched off on this machine, or all in use (user.max_user_namespaces)'
+  }
   if [ -n "$sy_why" ]; then
     sy_image_of "$sy_root"
     sy_is_whole "$sy_image" || sy_damaged
@@ -165,7 +199,8 @@ elif sy_is_stub "$sy_root"; then
   fi
   export STACKYARD_LAUNCH_SERVER="$sy_program"
   export STACKYARD_LAUNCH="$sy_note"
-  exec unshare --user --mount --map-current-user --keep-caps --propagation slave -- /bin/sh "$sy_own" "$sy_path" "$@"
+  exec unshare --user --mount --map-current-user --keep-caps --propagation slave -- \
+    /bin/sh "$sy_own" "$sy_user_path" "$sy_user_preload" "$sy_user_libraries" "$sy_path" "$@"
 elif ! stat -f -- "$sy_root/prefix" > /dev/null 2>&1 && grep -qF " $sy_root/prefix " /proc/self/mountinfo; then
   sy_fail 4 'start it in a new shell; if it is so there too: stackyard image unmount (see stackyard image status)' \
     "cannot read $sy_root/prefix: the server of its mount has ended"
@@ -175,4 +210,5 @@ fi
 if [ "$(readlink -f -- "$sy_path")" = "$sy_own" ]; then
   sy_fail 127 '' "$sy_path: not a command of $sy_root"
 fi
+sy_as_was
 exec "$sy_path" "$@"
