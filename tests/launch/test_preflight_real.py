@@ -132,6 +132,11 @@ def expected(name: str) -> Reference:
     return Reference(name=name, value=0.02, low=0.8, unit="GB/s")
 
 
+def expected_speeds() -> tuple[Reference, ...]:
+    """Speeds of cores and memory that every machine reaches: nodes that share two cores differ by any factor."""
+    return Reference(name="cpu", value=0.01, unit="GFLOP/s"), Reference(name="memory", value=0.01, unit="GB/s")
+
+
 def outcomes(report: PreflightReport) -> dict[str, str]:
     return {stage.name: stage.outcome for stage in report.stages}
 
@@ -139,7 +144,7 @@ def outcomes(report: PreflightReport) -> dict[str, str]:
 def test_healthy_nodes_pass_without_torch_and_say_what_was_not_checked(bed: Bed) -> None:
     bed.python("/usr/bin/python3 -I")  # without what a person has installed for himself
     bed.mpi = True
-    report = bed.preflight(spare=1, references=(expected("tcp"),), per_node=2)
+    report = bed.preflight(spare=1, references=(expected("tcp"), *expected_speeds()), per_node=2)
     assert report.passed and len(report.hosts) == 3 and len(report.spare) == 1 and not report.bad
     told = outcomes(report)
     assert told["identity"] == told["hosts"] == "passed"
@@ -194,7 +199,7 @@ def test_a_request_that_the_launcher_refuses_accuses_no_node(bed: Bed) -> None:
 def test_gloo_and_mpi_pass_on_healthy_nodes(bed: Bed, torch_python: Path) -> None:
     bed.python(torch_python)
     bed.mpi = True
-    report = bed.preflight(references=(expected("allreduce_pair"),))
+    report = bed.preflight(references=(expected("allreduce_pair"), *expected_speeds()))
     told = outcomes(report)
     assert report.passed
     for stage in ("gloo", "pairs", "all", "mpi"):

@@ -77,12 +77,14 @@ def test_every_row_can_be_asked_for() -> None:
         assert row.reason
 
 
-def _run(spec: str, step: Path, program: tuple[str, ...], path: Path) -> int:
+def _run(spec: str, step: Path, program: tuple[str, ...], path: Path) -> subprocess.CompletedProcess[str]:
     """A wrapper around a program, rendered as the shim does."""
     (wrapper,) = wrap([spec], 1, str(step))
     text = shell.array("words", program) + shell.array("words", wrapper.argv, '"${words[@]}"') + '"${words[@]}"'
     environ = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "STACKYARD_TASK": "0"}
-    return subprocess.run(["/bin/bash", "-c", text], env=environ, check=False, timeout=240).returncode
+    return subprocess.run(
+        ["/bin/bash", "-c", text], env=environ, check=False, timeout=240, capture_output=True, text=True
+    )
 
 
 @pytest.mark.real
@@ -92,6 +94,8 @@ def test_py_spy_keeps_the_code(tmp_path: Path) -> None:
     except MissingError as error:
         pytest.skip(f"{error}; {error.hint}")
     busy = "import sys,time\nend = time.time() + 1\nwhile time.time() < end: sum(range(1000))\nsys.exit(5)"
-    assert _run("py-spy:rate=50", tmp_path, (sys.executable, "-c", busy), found) == 5
+    done = _run("py-spy:rate=50", tmp_path, (sys.executable, "-c", busy), found)
+    assert done.returncode == 5
+    assert list(tmp_path.glob("*.json")), done.stderr
     assert json.loads((tmp_path / "py-spy-rank-0.json").read_text())["profiles"]
     assert not list(tmp_path.glob("*.code"))

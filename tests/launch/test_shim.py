@@ -201,13 +201,15 @@ def test_a_task_that_does_not_fit(step: Step, case: str) -> None:
 
 
 def test_two_local_ranks_0(step: Step) -> None:
-    step.write(tasks=1, nodes=2)
+    end = step.root / "end"
+    step.write(("sh", "-c", 'until [ -e "$0" ]; do sleep 0.01; done', str(end)), tasks=1, nodes=2)
     first = step.start(0, 0)
     while not list(step.root.glob("stackyard-*/pipe")):
         time.sleep(0.01)
     second = step.start(1, 0)
     assert "two tasks of this node have local rank 0" in error_of(second)
     assert second.returncode == 71
+    end.touch()
     assert first.wait(120) == 0
 
 

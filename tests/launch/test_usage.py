@@ -66,12 +66,13 @@ def test_the_memory_of_each_rank(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def sleeper() -> Iterator[Rank]:
-    text = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = bytearray(50_000_000); input()'])"
+def sleeper(tmp_path: Path) -> Iterator[Rank]:
+    """A rank whose child has its memory already."""
+    child = f"x = bytearray(50_000_000); open({str(tmp_path / 'there')!r}, 'w'); input()"
+    text = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     started = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE)
-    rank = Rank(3, 0, started.pid)
-    wait_for(Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text)
-    yield rank
+    wait_for((tmp_path / "there").exists)
+    yield Rank(3, 0, started.pid)
     started.communicate(b"\n")
 
 

@@ -1,4 +1,4 @@
-"""Crashes of others' programs that come now and then on busy cores: such a test is tried again, which is shown.
+"""Failures of others' programs that come now and then on busy cores: such a test is tried again, which is shown.
 
 Only a failure whose message has one of these, of a test marked ``real``; what always crashes still fails.
 """
@@ -19,6 +19,8 @@ CRASHES = (
     r"Failing at address: \(nil\)\n.*\[ 0\] \S*/libc\.so.*\n.*End of error message",
     # the same below `from mpi4py import MPI` of the example, by Python's stack
     r'train_mpi\.py", line 10 in <module>',
+    # py-spy: on busy cores it looks for Python in a process that it has not yet replaced by Python
+    r"No python processes found in process \d+ or any of its subprocesses",
     # MPICH: the ranks wait for each other for ever
     STUCK,
 )
