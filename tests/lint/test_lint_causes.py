@@ -63,7 +63,8 @@ def test_zsh_does_not_split_variables(shebang: str) -> None:
     [
         ("2:ncpus=8:mpiprocs=4", 2, 4, 2, "2 chunks are taken as 2 nodes"),
         ("ncpus=8:mpiprocs=4", 1, 4, 2, ""),
-        ("1:ncpus=8:mpiprocs=4+1:ncpus=8:mpiprocs=4", 1, None, None, "the chunks 1:ncpus=8"),
+        ("1:ncpus=8:mpiprocs=4+2:mpiprocs=4:ncpus=8", 3, 4, 2, "3 chunks are taken as 3 nodes"),
+        ("1:ncpus=8:mpiprocs=4+1:ncpus=8:mpiprocs=2", 1, None, None, "the chunks 1:ncpus=8"),
         ("@N@:ncpus=8:mpiprocs=4", 1, None, None, "select=@N@:ncpus=8:mpiprocs=4 is a placeholder"),
         ("@N:ncpus=8:mpiprocs=4", 1, None, None, "the chunks @N:ncpus=8:mpiprocs=4: check nodes"),
         ("$N:ncpus=8:mpiprocs=4", 1, None, None, "the chunks $N:ncpus=8:mpiprocs=4: check nodes"),

@@ -6,10 +6,11 @@ import re
 import shlex
 from collections.abc import Callable
 
+from stackyard.host.quoting import cut
 from stackyard.lint.directives import Directive, split_directive
 from stackyard.lint.making import Making
 from stackyard.lint.options import Option, read_options
-from stackyard.lint.request import chunk_of, gpus_of, number
+from stackyard.lint.request import alike_chunks, gpus_of, number
 from stackyard.lint.rules.base import Case, is_template
 from stackyard.lint.rules.headoptions import directive_misspelt
 from stackyard.lint.tables import HEADS
@@ -294,9 +295,10 @@ def _pbs_resource(making: Making, directive: Directive, item: str) -> None:
 
 def _chunk(making: Making, directive: Directive, value: str) -> None:
     request = making.script.request
-    count, items = chunk_of(value)
-    if "+" in value or request.nodes is None:
-        making.note(directive.line, f"the chunks {value}: check nodes and ranks_per_node")
+    count, items = alike_chunks(value) or (None, [])
+    if count is None or request.nodes is None:
+        sizes = "nodes, ranks_per_node, cores_per_rank and gpus_per_rank"
+        making.note(directive.line, f"the chunks {cut(value, 30)}: check {sizes}")
         return
     for item in items:
         name, _, size = item.partition("=")

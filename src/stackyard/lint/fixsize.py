@@ -18,6 +18,7 @@ _COUNTS = {
     *("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "np", "ppn", "nrs", "rs_per_host", "tasks_per_rs"),
     *("cpu_per_rs", "cores-per-task", "tasks-per-node", "depth", "nnodes", "num_machines", "num_nodes"),
 }
+_RANKS = ("ntasks", "np", "ppn", "ntasks-per-node", "ntasks-per-gpu", "map-by", "het-group", "hostfile", "host")
 _GPUS = {"gpus-per-node", "gpus-per-task", "gpu_per_rs", "gpus", "gres"}
 
 
@@ -79,12 +80,12 @@ def _cores_of_gpus(making: Making, gpus: int | None, per_node: int | None) -> in
 def _note_filling(
     case: Case, making: Making, launch: Launch, nodes: int | None, per_node: int | None, line: int
 ) -> None:
-    """Ranks that aprun or mpirun puts on the first nodes, as many as these have slots, and the job file on all."""
+    """Ranks that aprun, mpirun or flux run puts on the first nodes, as many as fit, and the job file on all."""
     slots = case.script.request.node_tasks or case.script.request.node_cpus
-    placed = launch.given("ppn", "hostfile", "map-by", "host", "depth", "rankfile")
-    if launch.kind not in ("mpirun", "aprun") or placed or not launch.given("np") or (nodes or 1) < 2:
+    placed = launch.given("ppn", "hostfile", "map-by", "host", "depth", "rankfile", "nodes")
+    if launch.kind not in ("mpirun", "aprun", "flux") or placed or not launch.given("np", "ntasks") or (nodes or 1) < 2:
         return
-    if per_node and slots and per_node < slots:
+    if per_node and (launch.kind == "flux" or per_node != slots):
         making.note(line, f"{launch.word} fills one node after the other: here {counted(per_node, 'rank')} on each")
 
 
@@ -107,6 +108,8 @@ def _nodes(
 ) -> int | None:
     request = case.script.request
     step = case.step(launch).nodes if launch and launch.given("nodes", "nodelist") else None
+    if launch and launch.kind == "srun" and step and step != request.nodes and not launch.given("ntasks"):
+        _note_inherited(making, launch, line)
     if launch and launch.kind == "flux" and launch.given("nodes"):
         step = launch.count("nodes")
     if inner and request.nodes and nnodes(inner) == request.nodes:
@@ -118,6 +121,9 @@ def _nodes(
     if step and request.nodes and step != request.nodes:
         making.note(line, f"the job has {counted(request.nodes, 'node')}, and this launch uses {step}: nodes is {step}")
     nodes = step or request.nodes
+    if request.scheduler == "slurm" and nodes and request.tasks and request.tasks < nodes:
+        making.note(line, f"sbatch gives {counted(request.tasks, 'task')} no more nodes: nodes is {request.tasks}")
+        nodes = request.tasks
     each = request.tasks_per_node
     if nodes is None and request.tasks and each and request.tasks % each == 0:
         return request.tasks // each
@@ -129,6 +135,14 @@ def _nodes(
     if nodes is None:
         making.note(line, "the number of nodes is not in the script: nodes is 1")
     return nodes
+
+
+def _note_inherited(making: Making, launch: Launch, line: int) -> None:
+    """An srun on a part of the job that says only where: SLURM_NTASKS and SLURM_NNODES say how much (srun manual)."""
+    tasks = making.script.request.values.get("ntasks")
+    if tasks or not launch.given("nodes"):
+        inherited = f"--ntasks={tasks}" if tasks else "the number of nodes"
+        making.note(line, f"srun inherits {inherited} of the head: check nodes and ranks_per_node")
 
 
 def _all_ranks(case: Case, launch: Launch | None) -> int | None:
@@ -144,7 +158,9 @@ def _all_ranks(case: Case, launch: Launch | None) -> int | None:
         each = launch.count("ppn")
         return each * case.nodes if each and case.nodes else None
     own = _step_tasks(case, launch) or request.all_tasks
-    return own or (None if request.values.keys() & TASK_OPTIONS else 1)
+    if own or request.values.keys() & TASK_OPTIONS or launch.kind not in ("mpirun", "ibrun"):
+        return own or (None if request.values.keys() & TASK_OPTIONS else 1)
+    return (request.nodes or 1) if request.scheduler == "slurm" else None  # sbatch: one task on each node
 
 
 def _ppr(launch: Launch) -> bool:
@@ -171,6 +187,8 @@ def _per_node(case: Case, launch: Launch | None, nodes: int | None, total: int |
     step, request = case.step(launch), case.script.request
     own = launch.given("ntasks", "np") or launch.kind == "flux"
     ranks = _step_tasks(case, launch) if own else None
+    if launch.kind in ("srun", "mpirun", "ibrun") and not launch.given(*_RANKS):
+        ranks = request.tasks  # beside it, --ntasks-per-node and ptile are the most that a node may have
     if ranks and nodes and not launch.given("ppn"):
         return ranks // nodes if ranks % nodes == 0 else None
     if step.per_node:
@@ -279,7 +297,7 @@ def _check_ranks(making: Making, wanted: int | None, agent: bool, line: int) -> 
     nodes, per_node = making.values["nodes"], making.values["ranks_per_node"]
     if per_node is None and not agent:
         text = f"{wanted} ranks on {nodes} nodes" if wanted else "the ranks on each node are not in the script"
-        making.note(line, f"{text}: check ranks_per_node")
+        making.note(line, f"{text}: check ranks_per_node and cores_per_rank")
     elif wanted and nodes and per_node and nodes * per_node != wanted:
         making.note(line, f"{wanted} ranks are wanted; the job file starts {nodes} x {per_node}")
 
@@ -307,6 +325,8 @@ def _share_gpus(making: Making, line: int, gpus: int | None, per_node: int | Non
         making.note(line, f"the head requests {counted(have, 'GPU')} on each node, the launch {gpus}")
     if gpus is None and launch and launch.given(*_GPUS):
         making.note(line, "the GPUs of the launch are no plain number for each node: check gpus_per_rank")
+    elif gpus is None and making.script.request.names_gpus:
+        making.notes.append("the GPUs of the head are no plain number for each node: check gpus_per_rank")
     elif gpus is None:
         making.notes.append("GPUs are not requested in the script: gpus_per_rank follows from the site's nodes")
     elif not per_node or gpus % per_node:

@@ -75,6 +75,20 @@ class Request:
         return tasks * (self.cpus_per_task or 1) if tasks else None
 
     @property
+    def names_gpus(self) -> bool:
+        """Whether the head requests GPUs, in numbers for each node or not."""
+        named = self.values.keys() & {
+            "gpu",
+            "gpus",
+            "gpus-per-node",
+            "gpus-per-socket",
+            "gpus-per-task",
+            "gpus-per-slot",
+        }
+        texts = (self.values.get(name) or "" for name in ("gres", "tres-per-task", "R", "l.select", "l.nodes"))
+        return bool(named or "l.ngpus" in self.values) or any(re.search(r"gpus?\b", text) for text in texts)
+
+    @property
     def node_gpus(self) -> int | None:
         """GPUs of each node, if the head determines it."""
         if self.gpus_per_node is not None:
@@ -223,8 +237,8 @@ def _pbs(request: Request) -> None:
     place = get("l.place") or ""
     request.exclusive = True if "excl" in place else (False if place == "shared" else None)
     chunk = get("l.select")
-    if chunk and "+" not in chunk:
-        request.nodes, resources = chunk_of(chunk)
+    if chunk and (alike := alike_chunks(chunk)):
+        request.nodes, resources = alike
         _pbs_chunk(request, dict(each.partition("=")[::2] for each in resources))
     elif not chunk and "l.nodes" not in request.values and request.values.keys() & {"l.ncpus", "l.ngpus", "l.mem"}:
         request.nodes = 1
@@ -235,6 +249,15 @@ def _pbs(request: Request) -> None:
         request.nodes, request.tasks_per_node = int(nodes[1]), number(items.get("ppn"))
         request.gpus_per_node = number(items.get("gpus"))
         request.memory_mib = pbs_mebibytes(get("l.mem") or "") if request.nodes == 1 else None
+
+
+def alike_chunks(text: str) -> tuple[int | None, list[str]] | None:
+    """All chunks of a ``select`` as one, if they have the same resources: ``1:ncpus=4+2:ncpus=4`` is 3 of them."""
+    every = [chunk_of(each) for each in text.split("+")]
+    counts = [count for count, _ in every if count is not None]
+    if any(set(items) != set(every[0][1]) for _, items in every):
+        return None
+    return sum(counts) if len(counts) == len(every) else None, every[0][1]
 
 
 def chunk_of(text: str) -> tuple[int | None, list[str]]:
