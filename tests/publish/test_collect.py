@@ -235,6 +235,31 @@ def test_killed_at_fifty_points(yard: Yard, tmp_path: Path, points: list[str]) -
     assert killed == len(points), "points that are not passed test nothing"
 
 
+def test_at_once_if_asked_for(yard: Yard, tmp_path: Path) -> None:
+    """Without a grace time, and without an age of what no revision shares; killed, the next one finishes it."""
+    words = site(tmp_path / "late", "removal: {grace_days: 7, keep: 1, failed_days: 0}\ncache: {max_age_days: 30}")
+    kept, kept_solution = tmp_path / "kept", yard.kept_lock("f" * 64)
+    kept_solution.parent.mkdir(exist_ok=True)
+    kept_solution.write_text("of no age")
+    subprocess.run(["cp", "-a", yard.root, kept], check=True)
+    told = inside("gc", "--dry-run", "--now", **words).out
+    assert "unused-1.0-0" in told and "put aside, and deleted at once: " in told
+    for point in ("", "trash-moved:2", "trash-doomed:1", "trash-doomed:3"):
+        shutil.rmtree(yard.root)
+        subprocess.run(["cp", "-a", kept, yard.root], check=True)
+        if point:
+            child = os.fork()
+            if not child:
+                inside("gc", "--now", STACKYARD_FAULT=point, **words)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == signal.SIGKILL, point
+        inside("gc", "--now", **words)
+        assert not trash.items(yard) and not trash.interrupted(yard) and not list(yard.stacks.glob("*/1.0-*"))
+        assert set(os.listdir(yard.conda)) == {"shared-1.0-0", "link-1.0-0"} and kept_solution.exists()
+        assert {"2.0-py311-1", "6.0-py311-1", "mine"} <= set(os.listdir(yard.stacks / "tool"))
+    assert "exclude each other" in inside("gc", "--now", "--undo", expect=2, **words).err
+
+
 def test_two_collections_at_once(yard: Yard, tmp_path: Path) -> None:
     """Both end well, whoever gets what; together they do what one does."""
     words = site(tmp_path / "now", NOW)

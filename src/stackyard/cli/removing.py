@@ -38,13 +38,18 @@ def watch(context: Context, *, tidy: bool = False) -> Watch:
 def remove(context: Context, entries: Sequence[Entry], reason: str) -> Outcome:
     """Remove these revisions as far as nobody uses them."""
     from stackyard.publish.remove import Removal
+    from stackyard.publish.scarce import despite_full
     from stackyard.publish.writing import building
     from stackyard.yard.origin import origin
 
     looker = watch(context, tidy=True)
     stacks = {entry.stack for entry in entries}
-    with building(looker.yard, looker.site, stacks, on_wait=show_notice):
-        return Removal(looker, origin(context.command), os.urandom(6).hex(), reason).revisions(entries)
+
+    def act() -> Outcome:
+        with building(looker.yard, looker.site, stacks, on_wait=show_notice):
+            return Removal(looker, origin(context.command), os.urandom(6).hex(), reason).revisions(entries)
+
+    return despite_full(looker.yard, act, show_notice)
 
 
 def undo(context: Context, modules: Sequence[str], *, dry_run: bool, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -10,13 +10,16 @@ import click
 
 from stackyard.cli.changes import show_changes
 from stackyard.cli.context import Context
-from stackyard.cli.output import show_json
+from stackyard.cli.output import show_json, show_notice
 from stackyard.yard import generations
 from stackyard.yard.changes import compare
 from stackyard.yard.record import Entry, Manifest
 
 if TYPE_CHECKING:
+    from stackyard.publish.generation import Step
     from stackyard.publish.standing import Make
+    from stackyard.yard.generations import Base
+    from stackyard.yard.layout import Yard
 
 
 def publish_step(context: Context, make: Make, nothing: str, *, dry_run: bool, as_json: bool) -> None:
@@ -25,10 +28,8 @@ def publish_step(context: Context, make: Make, nothing: str, *, dry_run: bool, a
     Args:
         nothing: what is printed where it changes nothing.
     """
-    from stackyard.publish import rollback
+    from stackyard.publish.scarce import despite_full
     from stackyard.publish.standing import changes_something
-    from stackyard.publish.writing import writing
-    from stackyard.yard.origin import origin
 
     yard = context.yard()
     present = generations.current(yard)
@@ -38,13 +39,22 @@ def publish_step(context: Context, make: Make, nothing: str, *, dry_run: bool, a
         change = changes_something(base, planned)
         _show(f"would publish: {planned.reason}" if change else nothing, planned.entries, present, as_json, dry_run)
         return
-    site = context.site()
-    with writing(yard, site):
-        now = rollback.publish(yard, site, make, origin(context.command))
+    now = despite_full(yard, lambda: publish(context, yard, make), show_notice)
     if as_json:
         show_json(now.to_json())
         return
     _show(f"generation {now.number}: {now.reason}", now.entries, present, as_json, dry_run)
+
+
+def publish(context: Context, yard: Yard, step: Callable[[Base], Step]) -> Manifest:
+    """Publish a step, as this account and command line."""
+    from stackyard.publish import rollback
+    from stackyard.publish.writing import writing
+    from stackyard.yard.origin import origin
+
+    site = context.site()
+    with writing(yard, site):
+        return rollback.publish(yard, site, step, origin(context.command))
 
 
 def _show(title: str, now: Sequence[Entry], before: Manifest | None, as_json: bool, dry_run: bool) -> None:

@@ -29,7 +29,7 @@ from stackyard.spec.models import Site
 from stackyard.spec.siteyard import policy
 from stackyard.verify import verify
 from stackyard.verify.content import noted_contents
-from stackyard.yard import atomic, contents, disk, generations, revisions, signatures
+from stackyard.yard import atomic, contents, disk, generations, reserve, revisions, signatures
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.origin import origin
@@ -337,6 +337,7 @@ def _publish(entry: Entry, record: BuildRecord, request: Request, progress: Prog
         status = status or ("unverified" if request.allow_unverified else "held")
         if status in USABLE:
             draft.publish(lambda base: Step(after(base.entries, status), f"pull {record.module}"), held.check)
+            reserve.keep(yard)
     return Outcome(record.module, status, record.path, report, record)
 
 

@@ -7,7 +7,7 @@ over. Revisions go as `remove` makes them go (`publish.remove`), stack by stack;
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
@@ -15,23 +15,33 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from stackyard.errors import InputError, StackyardError, cause
+from stackyard.errors import StackyardError, cause
 from stackyard.host import clock
 from stackyard.publish import garbage
 from stackyard.publish.entries import present
 from stackyard.publish.garbage import Garbage
 from stackyard.publish.inuse import Evidence, Watch
 from stackyard.publish.remove import CHANGED, Outcome, Removal, publish_states, repair, size_of
+from stackyard.publish.unused import Unused
 from stackyard.publish.writing import Held, building, writing
-from stackyard.yard import atomic, caches, catalogue, generations, idleleases, lease, manifestfile, notes, trash, usage
+from stackyard.yard import (
+    atomic,
+    caches,
+    catalogue,
+    disk,
+    generations,
+    idleleases,
+    lease,
+    manifestfile,
+    notes,
+    reserve,
+    trash,
+)
 from stackyard.yard import revisions as built
 from stackyard.yard.layout import Yard
 from stackyard.yard.origin import Origin
 from stackyard.yard.record import BuildRecord, Entry
 from stackyard.yard.trash import Item
-
-Unused = Callable[[Entry], str]
-"""Why a revision that users see counts as unused; empty: it does not."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +58,14 @@ class Doomed:
 
 @dataclass(frozen=True)
 class Rules:
-    """What is kept: what the last `keep` generations showed, and what is not `unused` where that is asked for."""
+    """What is kept: what the last `keep` generations showed, and what is not `unused` where that is asked for.
+
+    `now`: no grace time and no age of cache entries; what is put aside is deleted by the same collection.
+    """
 
     keep: int
     unused: Unused = lambda _: ""
+    now: bool = False
 
 
 @dataclass
@@ -91,6 +105,7 @@ class Plan:
 def plan(watch: Watch, rules: Rules) -> Plan:
     """Look for what can go. Writes nothing, and walks only what is garbage: sizes of revisions are in their records."""
     yard, site, found = watch.yard, watch.site, Plan(rules)
+    limits = site.model_copy(update={"cache": site.cache.model_copy(update={"max_age_days": 0})}) if rules.now else site
     seen = watch.look()
     found.unseen += seen.unseen
     entries = present(generations.entries(yard))
@@ -110,49 +125,16 @@ def plan(watch: Watch, rules: Rules) -> Plan:
     found.leases = idleleases.idle(yard)
     found.packed = garbage.long_manifests(yard, rules.keep)
     if Held(yard, ()).is_alone:
-        found.garbage += [*garbage.leftovers(yard), *garbage.unshared(yard, site, records.values(), seen.yards)]
+        found.garbage += [*garbage.leftovers(yard), *garbage.unshared(yard, limits, records.values(), seen.yards)]
         found.garbage += garbage.solutions(yard, site, seen.yards)
     else:
         found.unseen.append("the caches and kept locks: another process is building")
     for item in trash.items(yard):
         used = seen.of(item.origin) if item.what.sort == "revision" else ()
-        due = item.is_due(site.removal.grace_days) and not used
+        due = (rules.now or item.is_due(site.removal.grace_days)) and not used
         (found.due if due else found.waiting).append(item)
     found.unseen += [f"{folder}: its what.json cannot be read" for folder in trash.unreadable(yard)]
     return found
-
-
-def unused_for(yard: Yard, days: int, kept_days: int) -> Unused:
-    """Which revisions nobody has used for so many days, by what is counted.
-
-    Args:
-        kept_days: for how long the counts are kept.
-
-    Raises:
-        InputError: uses have not been counted for so long, or loads of modules are not counted.
-    """
-    uses, since = usage.read(yard), (clock.today() - timedelta(days=days)).isoformat()
-    first = usage.since(yard)
-    if first:  # what is older was collected, or is about to be
-        first = max(first, (clock.today() - timedelta(days=kept_days)).isoformat())
-    if not first or first > since:
-        known = f"counted since {first}" if first else "not counted"
-        raise InputError(
-            f"uses are {known}, not for {days} days", hint="`usage: {count: true}` in site.yaml counts them"
-        )
-    if not any(each.kinds["load"] for each in uses.values()):
-        raise InputError(
-            "loads of modules are not counted: what is loaded daily would seem unused",
-            hint="add what `stackyard usage --hook lmod` prints to SitePackage.lua",
-        )
-
-    def why(entry: Entry) -> str:
-        last = uses[entry.module].last if entry.module in uses else ""
-        if max(last, entry.created[:10]) >= since:
-            return ""
-        return f"not used since {last}" if last else f"never used since {first}"
-
-    return why
 
 
 def _choose(
@@ -233,11 +215,18 @@ def collect(watch: Watch, wanted: Plan, made_by: Origin) -> Outcome:
         _delete(wanted.due, outcome)
         trash.sweep(watch.yard)
     _remove(removal, wanted, outcome)
+    if wanted.rules.now:
+        with writing(watch.yard, watch.site):
+            _delete_aside(outcome)
+        wanted = plan(watch, wanted.rules)  # what only these shared with a cache is nobody's any more
     with writing(watch.yard, watch.site):
         _hide(watch, wanted.hide, made_by)
         _put_aside(removal, wanted.garbage, outcome)
+        if wanted.rules.now:
+            _delete_aside(outcome)
         _pack(wanted.packed, outcome)
         _remove_leases(watch.yard, wanted.leases, outcome)
+        reserve.keep(watch.yard)
     return outcome
 
 
@@ -255,6 +244,12 @@ def _delete(items: Sequence[Item], outcome: Outcome) -> None:
             outcome.deleted.append(item)
         except StackyardError as error:
             outcome.kept[str(item.folder)] = (error.message,)
+
+
+def _delete_aside(outcome: Outcome) -> None:
+    """Delete what this collection has put aside."""
+    items, outcome.items = outcome.items, []
+    _delete(items, outcome)
 
 
 def _remove(removal: Removal, wanted: Plan, outcome: Outcome) -> None:
@@ -312,6 +307,8 @@ def _put_aside(removal: Removal, found: Sequence[Garbage], outcome: Outcome) -> 
         try:
             moved.append(_put(removal, each))
         except (StackyardError, OSError) as error:
+            if isinstance(error, disk.DiskFull) and not moved:
+                raise  # the yard may give up some room for it
             outcome.kept[str(each.path)] = (str(error),)
     alone = Held(removal.watch.yard, ()).is_alone
     for item in moved:

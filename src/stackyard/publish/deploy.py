@@ -36,7 +36,7 @@ from stackyard.spec.models import Site, Stack
 from stackyard.verify import verify
 from stackyard.verify.expectations import asked, in_force, keep
 from stackyard.verify.report import Report
-from stackyard.yard import atomic, children, disk, generations, revisions
+from stackyard.yard import atomic, children, disk, generations, reserve, revisions
 from stackyard.yard.audit import unfinished
 from stackyard.yard.extending import BaseRevision
 from stackyard.yard.folders import RevisionPaths
@@ -46,7 +46,6 @@ from stackyard.yard.record import BuildRecord, Entry, Manifest, read_record
 
 USABLE = ("published", "unverified", "unchanged", "updated", "reinstated", "inherited")
 """The outcomes after which users can load the revision."""
-
 
 REASONS = {
     "reinstated": "reinstate",
@@ -225,6 +224,7 @@ def carry_out(
     held.check()
     _publish([task for task in tasks if task.is_kept], candidates, request, made_by, progress, result, held)
     signing.tell_refused(request.yard, progress)
+    reserve.keep(request.yard)
     _tell_pinned(request.yard, {task.stack.name for task in tasks}, progress)
     make_root(request.yard, request.site)
     shown = (e.folder for e in generations.entries(request.yard) if e.is_visible)

@@ -93,7 +93,7 @@ def leftovers(yard: Yard) -> Iterator[Garbage]:
 
 def old_modules(yard: Yard, keep: int) -> Iterator[Garbage]:
     """The modulefiles of generations before the last ones; manifests stay, since names are never given twice."""
-    for paths in _old(yard, keep):
+    for paths in former(yard, keep):
         if disk.is_folder(paths.modules):
             yield _sized("modules", paths.modules, f"the modulefiles of generation {paths.root.name}")
 
@@ -104,7 +104,7 @@ def long_manifests(yard: Yard, keep: int) -> dict[Path, int]:
     Without those that cannot be read, and those of other accounts, which keep what is theirs.
     """
     found = {}
-    for paths in _old(yard, keep):
+    for paths in former(yard, keep):
         with suppress(OSError, StackyardError):
             if os.geteuid() in (0, paths.manifest.stat().st_uid):
                 read_manifest(paths.manifest)
@@ -112,7 +112,7 @@ def long_manifests(yard: Yard, keep: int) -> dict[Path, int]:
     return found
 
 
-def _old(yard: Yard, keep: int) -> Iterator[GenerationPaths]:
+def former(yard: Yard, keep: int) -> Iterator[GenerationPaths]:
     """The generations before the last ones, without those to which a process may still move the link."""
     shown = generations.current_number(yard)
     for number in list(generations.numbers(yard))[keep + 1 :]:

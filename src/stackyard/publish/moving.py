@@ -28,7 +28,7 @@ from stackyard.publish.writing import Held, building, writing
 from stackyard.spec.models import Site
 from stackyard.verify import verify
 from stackyard.verify.expectations import in_force, keep
-from stackyard.yard import atomic, disk, generations, lease, moved, revisions
+from stackyard.yard import atomic, disk, generations, lease, moved, reserve, revisions
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.moved import Note
@@ -102,6 +102,7 @@ def _finish(ways: Ways, request: Request, site: Site, notices: tuple[str, ...] =
         carrying.throw_away(ways.target)
     else:
         said += _left_behind(ways, manifest)
+    reserve.keep(ways.target)
     ways.target.move_note.unlink(missing_ok=True)
     return Done(manifest, said, sum(entry.state != "missing" for entry in manifest.entries))
 

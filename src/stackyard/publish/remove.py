@@ -99,6 +99,8 @@ class Removal:
         )  # fmt: skip
         try:
             return trash.begin(yard, paths.root, what)
+        except disk.DiskFull:
+            raise  # the yard may give up some room for it
         except StackyardError as error:
             outcome.kept[entry.module] = (error.message,)
             return None

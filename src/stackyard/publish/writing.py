@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.host import space
 from stackyard.late import dataclass
 from stackyard.spec.models import Site
 from stackyard.spec.siteyard import is_sites, policy
@@ -124,6 +125,8 @@ def _writable(yard: Yard) -> None:
     try:
         yard.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
+        if space.is_full(error):
+            raise disk.no_space(f"creating the yard {yard.root}") from error
         raise StackyardError(f"cannot create the yard {yard.root}: {error.strerror}", hint=hint) from error
     disk.require_mounted_for_writing(yard.root, f"cannot write to the yard {yard.root}")
     if not os.access(yard.root, os.W_OK | os.X_OK):

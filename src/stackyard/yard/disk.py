@@ -362,7 +362,10 @@ def failure(error: OSError, step: str, hint: str = "") -> StackyardError:
 
 def no_space(step: str, place: str = "", hint: str = "") -> DiskFull:
     """The error for a full file system. `step` is what was being done: "compiling horovod 0.28.1"."""
-    again = "free some space and type the same again: published revisions are unchanged, finished work is in the cache"
+    again = (
+        "free some space (`stackyard gc --now` deletes what is in the trash) and type the same again: "
+        "published revisions are unchanged, finished work is in the cache"
+    )
     return DiskFull(f"no space left while {step}" + (f" ({place})" if place else ""), hint=hint or again)
 
 

@@ -189,7 +189,11 @@ def begin(yard: Yard) -> GenerationPaths:
     me = this_process()
     made = yard.draft(f"{me.host}-{me.pid}-{me.token}")
     made.root.mkdir(parents=True)
-    _sign(made.owner)
+    try:
+        _sign(made.owner)
+    except OSError:
+        shutil.rmtree(made.root, ignore_errors=True)  # nobody would know for a day whose it is
+        raise
     return made
 
 

@@ -22,6 +22,7 @@
   usage/since                                    the day on which counting was switched on
   trash/<id>/{what.json,content}                 what was removed, until its grace time is over
   licences.json  signatures.json                 who accepted what; who must have signed what (`yard.signatures`)
+  reserve/<n>                                    room that is given up where the disk is full (`yard.reserve`)
   move.json                                      while the yard is moved to this place
   former/{stacks,generations,modules,shared}/    what was here, while the yard is built again where it lies
 """
@@ -165,6 +166,11 @@ class Yard:
     def trash(self) -> Path:
         """What was removed and can still be brought back (`yard.trash`)."""
         return self.root / "trash"
+
+    @property
+    def reserve(self) -> Path:
+        """Room that a removal has where the file system is full (`yard.reserve`)."""
+        return self.root / "reserve"
 
     def child(self, root: Path) -> Path:
         """The note of the yard at `root` that it extends revisions of this one."""

@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, get_args
 
 from stackyard.errors import StackyardError, cause
-from stackyard.host import clock
+from stackyard.host import clock, space
 from stackyard.host.identity import account_name, whoami
 from stackyard.late import dataclass
 from stackyard.yard import atomic, disk, formats, members
@@ -199,10 +199,7 @@ def begin(yard: Yard, path: Path, what: What) -> Item:
         atomic.write_json(folder / WHAT, {"format": KIND.version, **asdict(what)}, checked=True)
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
-        hint = (
-            "it was not removed; `stackyard gc` deletes what was put aside before the grace time, "
-            "and all of it with `removal: {grace_days: 0}` in site.yaml"
-        )
+        hint = "it was not removed; `stackyard gc --now` deletes all that was put aside before"
         raise disk.failure(error, f"removing {path}", hint) from error
     atomic.fault_point("trash-noted")
     return Item(yard, folder, what)
@@ -263,9 +260,15 @@ def _allow_move(path: Path) -> None:
 
 
 def settle(item: Item) -> None:
-    """Note that nothing uses it, so that who looks for its files need not wait for them to come back."""
-    with suppress(FileNotFoundError):  # another collection has deleted it already
+    """Note that nothing uses it, so that who looks for its files need not wait for them to come back.
+
+    On a full file system they do wait, for some seconds: the files are removed all the same.
+    """
+    try:
         (item.folder / SETTLED).touch()
+    except OSError as error:
+        if not (isinstance(error, FileNotFoundError) or space.is_full(error)):  # not: another collection deleted it
+            raise
 
 
 def bring_back(item: Item, *, again: bool = False) -> None:

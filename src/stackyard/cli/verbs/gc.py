@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import click
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     ("what would go, why, and how much room that gives", "stackyard gc --dry-run"),
     ("every night; what the last five generations showed stays", "stackyard gc --keep 5"),
+    ("make room where the disk is full", "stackyard gc --now"),
     ("bring back what the last collection or removal put aside", "stackyard gc --undo"),
 )
 
@@ -45,12 +47,13 @@ class _Sized(Protocol):
 @click.command(cls=Verb, short_help="collect what nobody uses", examples=EXAMPLES)
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="What the last N generations showed stays.")
 @click.option("--unused-for", "unused_for", metavar="DAYS", help="Also what nobody has used for so long, e.g. 180d.")
+@click.option("--now", is_flag=True, help="Delete at once; nothing of it can be brought back.")
 @click.option("--undo", is_flag=True, help="Bring back what the last collection or removal put aside.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 @click.pass_obj
 def command(
-    context: Context, keep: int | None, unused_for: str | None, undo: bool, dry_run: bool, as_json: bool
+    context: Context, keep: int | None, unused_for: str | None, now: bool, undo: bool, dry_run: bool, as_json: bool
 ) -> None:
     """Put aside what nobody uses, and delete what was put aside before the grace time.
 
@@ -58,30 +61,50 @@ def command(
     killed processes, cache entries and interpreters that no revision needs, kept solutions that none was built from,
     modulefiles of old generations. What is in use stays and is named. Manifests of old generations are packed, leases
     that nobody has held for 30 days are removed. `removal:` and `cache:` of the site's file have the times and sizes.
+
+    With --now nothing waits: what is in the trash, what is put aside, and entries of the caches that no revision
+    shares, whatever their age, are deleted. It works on a full file system, and is the way to make room there.
     """
     from stackyard.cli import removing
     from stackyard.publish import collect
-    from stackyard.yard.origin import origin
+    from stackyard.publish.unused import unused_for as why_unused
 
     watch = removing.watch(context, tidy=not dry_run)
     if not disk.is_folder(watch.yard.root):
         raise InputError(f"no such yard: {watch.yard.root}", hint="choose one with --yard or $STACKYARD_HOME")
     if undo:
-        items = collect.last_batch(watch.yard)
-        if not items:
-            hint = "what was deleted cannot be brought back: deploy its file again"
-            raise InputError(f"nothing was put aside in {watch.yard.root}", hint=hint)
-        removing.bring_back(context, watch, items, dry_run=dry_run, as_json=as_json)
+        _undo(context, watch, now=now, dry_run=dry_run, as_json=as_json)
         return
-    generations = watch.site.removal.keep if keep is None else keep
-    unused = (
-        collect.unused_for(watch.yard, _days(unused_for), watch.site.usage.keep_days) if unused_for else lambda _: ""
-    )
-    plan = collect.plan(watch, collect.Rules(generations, unused))
+    keep, days = watch.site.removal.keep if keep is None else keep, watch.site.usage.keep_days
+    unused = why_unused(watch.yard, _days(unused_for), days) if unused_for else lambda _: ""
+    plan = collect.plan(watch, collect.Rules(keep, unused, now))
     if dry_run:
         _show_plan(watch, plan, as_json)
-        return
-    outcome = collect.collect(watch, plan, origin(context.command))
+    else:
+        _collect(context, watch, plan, as_json)
+
+
+def _undo(context: Context, watch: Watch, *, now: bool, dry_run: bool, as_json: bool) -> None:
+    from stackyard.cli import removing
+    from stackyard.publish import collect
+
+    if now:
+        raise InputError("--now and --undo exclude each other", hint="what --now deletes cannot be brought back")
+    items = collect.last_batch(watch.yard)
+    if not items:
+        hint = "what was deleted cannot be brought back: deploy its file again"
+        raise InputError(f"nothing was put aside in {watch.yard.root}", hint=hint)
+    removing.bring_back(context, watch, items, dry_run=dry_run, as_json=as_json)
+
+
+def _collect(context: Context, watch: Watch, plan: Plan, as_json: bool) -> None:
+    from stackyard.cli import removing
+    from stackyard.publish import collect
+    from stackyard.publish.scarce import despite_full
+    from stackyard.yard.origin import origin
+
+    act = partial(collect.collect, watch, plan, origin(context.command))
+    outcome = despite_full(watch.yard, act, show_notice)
     if as_json:
         show_json(removing.to_json(outcome))
         return
@@ -129,7 +152,7 @@ def _totals(plan: Plan) -> list[str]:
     aside: list[_Sized] = [*plan.revisions, *plan.garbage]
     texts = [
         f"deleted now: {_total(item.what for item in plan.due)}",
-        f"put aside, and deleted after the grace time: {_total(aside)}",
+        f"put aside, and deleted {'at once' if plan.rules.now else 'after the grace time'}: {_total(aside)}",
     ]
     if plan.cache_inodes:
         texts.append(f"in the cache, once these are deleted: {_size(plan.cache_bytes, plan.cache_inodes)}")

@@ -10,7 +10,8 @@ import click
 from stackyard.cli.changes import show_changes
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json
+from stackyard.cli.output import show_json, show_notice
+from stackyard.cli.steps import publish
 from stackyard.yard import catalogue, generations
 from stackyard.yard.changes import compare
 from stackyard.yard.record import Entry
@@ -34,8 +35,7 @@ def command(context: Context, to: str | None, without_missing: bool, dry_run: bo
     What was verified since stays verified. `stackyard history` lists the generations.
     """
     from stackyard.publish import rollback
-    from stackyard.publish.writing import writing
-    from stackyard.yard.origin import origin
+    from stackyard.publish.scarce import despite_full
 
     yard = context.yard()
     entry = catalogue.resolve(yard, to) if to is not None and not to.isdecimal() else None
@@ -50,10 +50,8 @@ def command(context: Context, to: str | None, without_missing: bool, dry_run: bo
         else:
             _show(f"would publish: {planned.reason}", planned.entries, before)
         return
-    site = context.site()
-    with writing(yard, site):
-        wanted = rollback.only_from(present.number if present else 0, step)
-        now = rollback.publish(yard, site, wanted, origin(context.command))
+    wanted = rollback.only_from(present.number if present else 0, step)
+    now = despite_full(yard, lambda: publish(context, yard, wanted), show_notice)
     if as_json:
         show_json(now.to_json())
     else:

@@ -1,0 +1,70 @@
+"""Removing where the file system, or a quota, is full: the yard gives up what nothing needs, and it is tried again.
+
+These are the reserve (`yard.reserve`), and the modulefiles of former generations: they are as many as those of the next
+one, and are made of the records, so nothing is lost. A kill leaves a part of them to the next `gc`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from stackyard.errors import StackyardError
+from stackyard.host import space
+from stackyard.host.identity import this_process
+from stackyard.publish import garbage
+from stackyard.yard import atomic, disk, reserve
+from stackyard.yard.layout import Yard
+
+Done = TypeVar("Done")
+HINT = "`stackyard gc --now` deletes what is in the trash; or delete some other file of this file system or quota"
+
+
+def despite_full(yard: Yard, act: Callable[[], Done], tell: Callable[[str], object]) -> Done:
+    """Do what frees room, or what takes back a step; once more with the room that the yard can give up, if it must.
+
+    Args:
+        act: can be done again wherever it stopped.
+        tell: gets a sentence where that room was needed.
+
+    Raises:
+        StackyardError: it was not enough, with what to type; or as `act`.
+    """
+    try:
+        return act()
+    except (StackyardError, OSError) as error:
+        if not _is_full(error):
+            raise
+        if not give_up(yard):
+            raise _nothing_left(error) from error
+    tell(f"no space left in {yard.root}: its reserve is used; `stackyard gc --now` deletes what is in the trash")
+    try:
+        return act()
+    except (StackyardError, OSError) as error:
+        raise _nothing_left(error) if _is_full(error) else error from error
+
+
+def give_up(yard: Yard) -> bool:
+    """Free what nothing needs; whether there was anything."""
+    freed = reserve.give_up(yard)
+    for number, paths in enumerate(garbage.former(yard, keep=0)):
+        if disk.is_folder(paths.modules):
+            me = this_process()
+            aside = yard.draft(f"{me.host}-{me.pid}-{me.token}-{number}").root
+            with suppress(OSError):  # of another account, or collected meanwhile
+                paths.modules.rename(aside)
+                atomic.fault_point("given-up")
+                shutil.rmtree(aside, ignore_errors=True)
+                freed = True
+    return freed
+
+
+def _is_full(error: Exception) -> bool:
+    return isinstance(error, disk.DiskFull) or space.is_full(error)
+
+
+def _nothing_left(error: Exception) -> disk.DiskFull:
+    message = error.message if isinstance(error, StackyardError) else f"no space left: {error}"
+    return disk.DiskFull(message, hint=HINT)

@@ -1,0 +1,48 @@
+"""Which revisions that users see nobody has used for long, by the counts of uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from stackyard.errors import InputError
+from stackyard.host import clock
+from stackyard.yard import usage
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import Entry
+
+Unused = Callable[[Entry], str]
+"""Why a revision that users see counts as unused; empty: it does not."""
+
+
+def unused_for(yard: Yard, days: int, kept_days: int) -> Unused:
+    """Which revisions nobody has used for so many days, by what is counted.
+
+    Args:
+        kept_days: for how long the counts are kept.
+
+    Raises:
+        InputError: uses have not been counted for so long, or loads of modules are not counted.
+    """
+    uses, since = usage.read(yard), (clock.today() - timedelta(days=days)).isoformat()
+    first = usage.since(yard)
+    if first:  # what is older was collected, or is about to be
+        first = max(first, (clock.today() - timedelta(days=kept_days)).isoformat())
+    if not first or first > since:
+        known = f"counted since {first}" if first else "not counted"
+        raise InputError(
+            f"uses are {known}, not for {days} days", hint="`usage: {count: true}` in site.yaml counts them"
+        )
+    if not any(each.kinds["load"] for each in uses.values()):
+        raise InputError(
+            "loads of modules are not counted: what is loaded daily would seem unused",
+            hint="add what `stackyard usage --hook lmod` prints to SitePackage.lua",
+        )
+
+    def why(entry: Entry) -> str:
+        last = uses[entry.module].last if entry.module in uses else ""
+        if max(last, entry.created[:10]) >= since:
+            return ""
+        return f"not used since {last}" if last else f"never used since {first}"
+
+    return why

@@ -1,0 +1,44 @@
+"""The reserve of a yard: a little room that is given up where the file system, or a quota, is full.
+
+Removing writes before it frees anything: a lease, a note, a generation. Their names and contents are small files, so
+the reserve is small files too: of some file systems and quotas only the number of files is used up.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from stackyard.yard import disk
+from stackyard.yard.layout import Yard
+
+FILES, BYTES = 32, 4096
+_PLENTY = 8
+"""It is made where there is room for so many of it: otherwise it would be what fills the file system."""
+
+
+def keep(yard: Yard) -> None:
+    """Make what is missing of it. That there is no room for it, or that another account made it, is no error."""
+    with suppress(OSError):
+        there = set(disk.names(yard.reserve))
+        missing = [name for name in map(str, range(FILES)) if name not in there]
+        if missing and _has_room(yard):
+            yard.reserve.mkdir(exist_ok=True)
+            for name in missing:
+                (yard.reserve / name).write_bytes(os.urandom(BYTES))  # no file system can store these as less
+
+
+def _has_room(yard: Yard) -> bool:
+    room = os.statvfs(yard.root)
+    enough = room.f_bavail * room.f_frsize > _PLENTY * FILES * BYTES
+    return enough and (room.f_files == 0 or room.f_favail > _PLENTY * FILES)
+
+
+def give_up(yard: Yard) -> bool:
+    """Remove it; whether that freed anything. The next deploy makes it again."""
+    freed = False
+    with suppress(OSError):
+        for path in disk.entries(yard.reserve):
+            path.unlink()
+            freed = True
+    return freed
