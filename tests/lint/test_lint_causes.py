@@ -98,3 +98,77 @@ def test_one_gpu_of_each_node_by_sets_per_host(sets: str, found: bool) -> None:
 def test_an_import_within_a_function_counts(tmp_path: Path, line: str) -> None:
     (tmp_path / "a.py").write_text(f"def main():\n    {line}\n    DataLoader(x, num_workers=4)\nmain()\n")
     assert "fork-under-mpi" in rules(f"{HEAD}srun python a.py\n", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "image", "program"),
+    [
+        ("singularity exec $1 --cleanenv a.sif ./a", "a.sif", ("./a",)),
+        ("singularity exec --nv $OPTS --bind /x $MORE -e a.sif ./a -b", "a.sif", ("./a", "-b")),
+        ("apptainer exec $OPTS a.sif ./a", "a.sif", ("./a",)),
+        ("apptainer exec $IMAGE ./a", "", ("./a",)),
+    ],
+)
+def test_options_behind_a_variable_of_a_container(line: str, image: str, program: tuple[str, ...]) -> None:
+    intent, notes = fixed(f"{HEAD}{line}\n")
+    assert (intent.container, intent.program) == (image, program), notes
+    assert "$1" not in line or "the container options in $1" in notes
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("source env/bin/activate\npython /a/b.py", True),
+        ("cd sub\nmpiexec /bin/a", True),
+        ("cd /work/me\nsource env/bin/activate", False),
+        ("cd $WORK\n./a", False),
+        ("cd ~/x\n./a", False),
+        ("./a\ncd /work", True),
+        ("source ~/env.sh\n/bin/a", False),
+        (". /etc/profile\nmodule load x", False),
+        ("cd $PBS_O_WORKDIR/sub\n./a", False),
+    ],
+)
+def test_relative_paths_before_the_first_cd(lines: str, found: bool) -> None:
+    text = f"#!/bin/bash\n#PBS -l select=1:ncpus=4 -l walltime=1:00:00\n{lines}\n"
+    assert ("pbs-working-folder" in rules(text)) is found
+
+
+@pytest.mark.parametrize("option", ["--exclusive", "--exact"])
+def test_a_step_of_its_own_cores_has_one_core_for_each_task(option: str) -> None:
+    text = f"#!/bin/bash\n#SBATCH -t 10 -n 4 -c 8\nsrun {option} -n 1 ./a &\nsrun {option} -n 1 ./b &\nwait\n"
+    assert "srun-cpus-not-inherited" in rules(text)
+    assert "srun-cpus-not-inherited" not in rules(text.replace("-n 1", "-n 1 -c 8"))
+
+
+@pytest.mark.parametrize("python", ["libtbx.python", "ccp4-python", "/opt/x/phenix.python3"])
+def test_other_names_of_python(python: str) -> None:
+    text = f"#!/bin/bash\n#BSUB -nnodes 2 -W 10\njsrun -n 12 -r 6 -a 3 -c 3 -g 1 {python} a.py\n"
+    assert "jsrun-node-cores" in rules(text)
+    assert fixed(text)[0].program == (python, "a.py")
+
+
+def test_slots_of_a_job_without_tasks_are_not_known() -> None:
+    intent, notes = fixed("#!/bin/bash\n#SBATCH -t 10 -N 2\nmpirun ./a\n")
+    assert (intent.nodes, intent.ranks_per_node) == (2, None) and "check ranks_per_node" in notes
+
+
+def test_a_directory_of_the_head_and_one_of_the_script() -> None:
+    intent, _ = fixed("#!/bin/bash\n#SBATCH -t 10 -n 1 -D /work/a\ncp in.txt x\ncd /work/b\nsrun ./a\n")
+    assert intent.cwd == "/work/b" and intent.prologue == ("cd /work/a", "cp in.txt x", "cd /work/b")
+    intent, notes = fixed("#!/bin/bash\n#SBATCH -t 10 -n 1 -D /work/a\ncd b\nsrun ./a\n")
+    assert intent.cwd == "/work/a/b" and "set cwd" not in notes
+
+
+@pytest.mark.parametrize(
+    ("lines", "prologue"),
+    [
+        ("cd $PBS_O_WORKDIR", ()),
+        ("cd $PBS_O_WORKDIR\nmodule load x\ncp a b", ("cd $PBS_O_WORKDIR", "module load x", "cp a b")),
+        ("module load x\ncd $PBS_O_WORKDIR", ("module load x",)),
+        ('cd "$PBS_O_WORKDIR" || exit 1\ncp a b', ('cd "$PBS_O_WORKDIR"', "cp a b")),
+    ],
+)
+def test_lines_of_a_pbs_job_run_where_it_was_submitted(lines: str, prologue: tuple[str, ...]) -> None:
+    intent, _ = fixed(f"{PBS.format('1:ncpus=4:mpiprocs=4').replace('cd $PBS_O_WORKDIR', lines)}mpiexec ./a\n")
+    assert intent.prologue == prologue

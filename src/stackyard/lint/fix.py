@@ -55,11 +55,12 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
         started = _plain_program(case, making, ray)
     first = ray[0].command if ray else started
     place = place_of(script, first)
-    before = lines_before(script, place, first, " ".join(making.values.get("program") or ()))
+    words = " ".join(making.values.get("program") or ())
+    before = lines_before(script, place, first, words, making.values.get("cwd") or "")
     making.notes += before.notes
     making.note_lines(before.quiet, "only prints, looks or waits")
     making.values["prologue"] = tuple(before.lines) or None
-    making.values["cwd"] = before.folder or making.values.get("cwd")
+    making.values["cwd"] = before.folder or None
     left_out(case, making, started, main, place)
     for hit in pbs_working_folder(case):
         making.note(hit.line, "the script runs in the home directory, the job file where it is submitted")

@@ -158,9 +158,8 @@ def _all_ranks(case: Case, launch: Launch | None) -> int | None:
         each = launch.count("ppn")
         return each * case.nodes if each and case.nodes else None
     own = _step_tasks(case, launch) or request.all_tasks
-    if own or request.values.keys() & TASK_OPTIONS or launch.kind not in ("mpirun", "ibrun"):
-        return own or (None if request.values.keys() & TASK_OPTIONS else 1)
-    return (request.nodes or 1) if request.scheduler == "slurm" else None  # sbatch: one task on each node
+    unsaid = request.values.keys() & TASK_OPTIONS or launch.kind in ("mpirun", "ibrun")  # as many as it has slots
+    return own or (None if unsaid else 1)
 
 
 def _ppr(launch: Launch) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from stackyard.lint.beginnings import may_be_options, plain_variables
 from stackyard.lint.command import Command
-from stackyard.lint.containers import container_verb, image_at
+from stackyard.lint.containers import container_options, container_verb, image_at
 from stackyard.lint.options import Option, Reading, Table, mapped, read_options
 from stackyard.lint.request import number
 from stackyard.lint.scope import Resolved, Scope, Value
@@ -21,7 +21,6 @@ from stackyard.lint.shell import parse_shell
 from stackyard.lint.tables import (
     ACCELERATE,
     APRUN,
-    CONTAINER,
     DEEPSPEED,
     FLUX,
     HOROVODRUN,
@@ -80,7 +79,7 @@ _ENVIRONMENTS = {  # NAME run: options that take a value
     **dict.fromkeys(("uv", "pixi"), "-p --python --with --extra --group --project --directory -e --environment"),
 }
 _BEHIND = ("singularity", "apptainer", "shifter", "torchrun", "deepspeed", "accelerate")
-_PYTHON = re.compile(r"^(?:.*/)?python(?:\d(?:\.\d+)?)?$")
+_PYTHON = re.compile(r"^(?:.*/)?(?:[\w.]+[.-])?python(?:\d(?:\.\d+)?)?$")
 _SHELL = re.compile(r"^(?:.*/)?(?:bash|sh|zsh|dash|ksh)$")
 
 
@@ -336,9 +335,9 @@ def starter(words: list[str]) -> tuple[str, Reading] | None:
     if name == "ray" and words[1:2] and words[1] in ("start", "symmetric-run"):
         return "ray", Reading(tuple(Option(w.lstrip("-").partition("=")[0], w) for w in words[2:] if w[:2] == "--"), ())
     if name in ("singularity", "apptainer") and (verb := container_verb(words)):
-        reading = read_options(CONTAINER, words[verb + 1 :])
+        reading, unsure = container_options(words[verb + 1 :])
         image = image_at(reading.rest)
-        return "container", Reading(reading.options, reading.rest[image + 1 :], reading.doubtful or image > 0)
+        return "container", Reading(reading.options, reading.rest[image + 1 :], reading.doubtful or unsure or image > 0)
     if name == "shifter":
         reading = read_options(SHIFTER, words[1:])
         return "container", reading

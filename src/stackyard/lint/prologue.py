@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +29,7 @@ _LOGIN = r"PATH|HOME|TMPDIR|SHELL|USER|LANG|LC_\w+|\w+_PATH|\w+PATH"
 """Variables that the environment has before a script begins."""
 _FOLDERS = re.compile(r"\$\{?(?:PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD)(?::?-[^}]*)?\}?/?")
 """The directory of submission itself, which is where a job file's program starts."""
+_FOLDER_LINE = re.compile(rf'cd "?(?:{_FOLDERS.pattern})"?$')
 
 
 @dataclass
@@ -40,6 +42,8 @@ class Before:
 
     lines: list[str] = field(default_factory=list)
     folder: str = ""
+    at_home: bool = False
+    """Whether a batch script begins in your home directory, and not where it was submitted."""
     notes: list[str] = field(default_factory=list)
     pushed: list[str] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
@@ -69,13 +73,14 @@ def _evaluates(resolved: Resolved, first: Resolved) -> bool:
     return resolved.line == first.line and resolved.argv[:1] == ("eval",)
 
 
-def lines_before(script: Script, place: int, first: Resolved | None, program: str = "") -> Before:
+def lines_before(script: Script, place: int, first: Resolved | None, program: str = "", folder: str = "") -> Before:
     """The first `place` commands of a script that prepare the run: modules, environments, variables, files.
 
-    `first` is the command that they stand before, `program` its words: what these name is kept. Their order and text
-    stay. Variables that Stackyard sets, and commands in a condition, a subshell or a loop, are noted.
+    `first` is the command that they stand before, `program` its words: what these name is kept; `folder` is where the
+    head lets them start. Their order and text stay. Variables that Stackyard sets, and commands in a condition, a
+    subshell or a loop, are noted.
     """
-    before = Before()
+    before = Before(folder=folder, at_home=script.scheduler == "pbs")
     before.around = first.command.blocks if first else ()
     started = {id(each.command) for each in script.launches}
     for pipe in pipelines(script.commands[:place]):
@@ -89,6 +94,10 @@ def lines_before(script: Script, place: int, first: Resolved | None, program: st
             _carry(script, before, pipe[0])
     before.notes += before.astray
     _prune(before, program)
+    if before.at_home and _FOLDER_LINE.match((before.lines or [""])[-1]):
+        before.lines.pop()  # the job's script goes there before the program anyway
+    if folder and before.folder != folder:
+        before.lines.insert(0, f"cd {shlex.quote(folder)}")
     _leave_out_secrets(before)
     return before
 
@@ -311,7 +320,7 @@ def _folder(before: Before, resolved: Resolved, nested: bool) -> None:
 
 def _to_submission(before: Before, line: str, *, stays: bool) -> None:
     """``cd .``, or the way back to where the job was submitted, where a job file's lines begin."""
-    moved = any(re.match(r"(?:cd|pushd)\b", each) for each in before.lines)
+    moved = before.at_home or any(re.match(r"(?:cd|pushd)\b", each) for each in before.lines)
     if line.startswith("pushd") or (moved and not stays):
         before.lines.append(line)
     if not stays:

@@ -10,6 +10,7 @@ from stackyard.lint.launches import python_program
 from stackyard.lint.options import Option, read_options
 from stackyard.lint.request import mebibytes, minutes
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
+from stackyard.lint.scope import Resolved
 from stackyard.lint.tables import HEADS
 
 _SIZES = {
@@ -329,19 +330,36 @@ def pbs_name_length(case: Case) -> Iterator[Hit]:
 def pbs_working_folder(case: Case) -> Iterator[Hit]:
     """Relative paths in a PBS script without a cd; a note, since some sites start jobs in the directory of qsub."""
     script = case.script
-    if script.scheduler != "pbs" or re.search(r"\b(cd|pushd|chdir|PBS_O_WORKDIR)\b", script.code):
+    if script.scheduler != "pbs" or "PBS_O_WORKDIR" in script.code or script.request.values.keys() & _DIRECTORY:
         return
-    if script.request.values.keys() & {"d", "w", "l.wd"}:  # NCI: -l wd
-        return
-    plain = [(each.line, tuple(each.argv[:1])) for each in script.commands]
-    plain += [(each.line, tuple(python_program(each.argv) or ())) for each in script.commands]
-    for line, program in [*((each.line, each.program) for each in case.launches), *plain]:
+    for resolved in script.commands:
+        to = resolved.argv[1:2] or ("~",)
+        moves = resolved.argv[:1] in (("cd",), ("pushd",), ("chdir",))
+        if moves and not _is_relative(to[0]):
+            return
+        found = to[0] if moves else next(_relative_paths(case, resolved), "")
+        if found:
+            yield Hit(resolved.line, f"{found} is looked up in the home directory", "cd $PBS_O_WORKDIR")
+            return
+
+
+_DIRECTORY = {"d", "w", "l.wd"}
+"""Options that say where the job starts. NCI: -l wd."""
+
+
+def _is_relative(path: str) -> bool:
+    return bool(path) and not is_template(path) and not path.startswith(("/", "~", "-"))
+
+
+def _relative_paths(case: Case, resolved: Resolved) -> Iterator[str]:
+    """The paths in what a command runs or sources that are relative to where it runs."""
+    programs = [each.program for each in case.launches if each.command is resolved]
+    if len(resolved.argv) > 1 and resolved.argv[0] in ("source", ".") and "/" in resolved.argv[1]:
+        programs.append((f"./{resolved.argv[1]}" if _is_relative(resolved.argv[1]) else "",))
+    for program in (*programs, resolved.argv[:1], python_program(resolved.argv) or ()):
         for at, word in enumerate(program):
-            if is_template(word) or word.startswith(("/", "~")):
-                continue
-            if word.startswith("./") or (at < 2 and word.endswith(".py")):
-                yield Hit(line, f"{word} is looked up in the home directory", "cd $PBS_O_WORKDIR")
-                return
+            if _is_relative(word) and (word.startswith("./") or (at < 2 and word.endswith(".py"))):
+                yield word
 
 
 @rule(

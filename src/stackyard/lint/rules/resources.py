@@ -33,10 +33,9 @@ def srun_cpus_not_inherited(case: Case) -> Iterator[Hit]:
     if not cpus or cpus == "1" or "SRUN_CPUS_PER_TASK" in case.script.code or (case.version and case.version < (22, 5)):
         return
     for launch in case.steps:
-        given = launch.given("cpus-per-task", "cpus-per-gpu", "exact", "multi-prog")
+        given = launch.given("cpus-per-task", "cpus-per-gpu", "multi-prog")
         given = given or not _TO_OWN_CORES.fullmatch(launch.get("cpu-bind") or "")
-        exact = any(o.written == "exclusive" for o in launch.reading.options)
-        if launch.kind != "srun" or given or exact or launch.doubtful:
+        if launch.kind != "srun" or given or launch.doubtful:
             continue
         text = f"{cpus} cores per task are requested, but this srun has no --cpus-per-task"
         yield Hit(launch.line, text, "srun --cpus-per-task=$SLURM_CPUS_PER_TASK ...", None if case.version else "note")
