@@ -172,3 +172,32 @@ def test_a_directory_of_the_head_and_one_of_the_script() -> None:
 def test_lines_of_a_pbs_job_run_where_it_was_submitted(lines: str, prologue: tuple[str, ...]) -> None:
     intent, _ = fixed(f"{PBS.format('1:ncpus=4:mpiprocs=4').replace('cd $PBS_O_WORKDIR', lines)}mpiexec ./a\n")
     assert intent.prologue == prologue
+
+
+@pytest.mark.parametrize(
+    ("head", "threads", "found"),
+    [
+        ("-N 1 --ntasks-per-node=1 --gres=gpu:1", 10, True),
+        ("-n 4", 2, True),
+        ("-n 4", 1, False),
+        ("-N 1", 10, False),
+        ("-n 4 --exclusive", 10, False),
+        ("-n 4 --cpus-per-gpu=4 -G 4", 4, False),
+        ("-n 4 -p whole-nodes", 4, False),
+    ],
+)
+def test_threads_of_a_task_without_a_number_of_cores(head: str, threads: int, found: bool) -> None:
+    text = f"#!/bin/bash\n#SBATCH -t 10 {head}\nexport OMP_NUM_THREADS={threads}\nmpirun ./a\n"
+    hits = [each for each in lint_text(text).findings if each.rule == "threads-over-cores"]
+    assert [each.severity for each in hits] == (["note"] if found else [])
+    with_cores = text.replace("mpirun", f"srun -c {threads}")
+    assert "threads-over-cores" not in rules(with_cores)
+
+
+@pytest.mark.parametrize(("mem", "found"), [("64", True), ("256", True), ("500", False), ("512", False)])
+def test_memory_that_may_be_meant_in_mebibytes(mem: str, found: bool) -> None:
+    assert ("memory-unit" in rules(f"#!/bin/bash\n#SBATCH -t 10 -n 1 --mem={mem}\nsrun ./a\n")) is found
+
+
+def test_bash_by_another_path_is_bash() -> None:
+    assert "the job file's lines are for bash" not in fixed("#!/bin/env bash\n#SBATCH -t 10 -n 1\nsrun ./a\n")[1]

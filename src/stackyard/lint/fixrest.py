@@ -74,7 +74,7 @@ def left_out(case: Case, making: Making, started: Resolved | None, main: Launch 
 def _head_line(making: Making) -> None:
     """Another shell than bash."""
     first = making.script.text.splitlines()[0] if making.script.text else ""
-    name = first.removeprefix("#!").replace("/usr/bin/env", "").strip() if first.startswith("#!") else ""
+    name = re.sub(r"^#!\s*(?:/\S*/env\s+)?", "", first).strip() if first.startswith("#!") else ""
     words = name.split()
     if words and words[0].rsplit("/", 1)[-1] not in ("bash", "sh"):
         making.note(1, f"the script is for {name}; the job file's lines are for bash")

@@ -273,7 +273,7 @@ def memory_unit(case: Case) -> Iterator[Hit]:
     if case.script.scheduler != "slurm":
         return
     request = case.script.request
-    for name, most in (("mem", 512), ("mem-per-cpu", 64), ("mem-per-gpu", 512)):
+    for name, most in (("mem", 400), ("mem-per-cpu", 64), ("mem-per-gpu", 400)):
         text = request.values.get(name, "")
         if not text[:1].isdigit() or is_template(text) or "$" in text:
             continue

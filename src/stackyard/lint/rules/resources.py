@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from stackyard.findings import counted
 from stackyard.lint.launches import Launch
-from stackyard.lint.request import gpus_of, number
+from stackyard.lint.request import OTHER_CORES, gpus_of, number
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.scope import Resolved
 from stackyard.lint.words import is_known, shown
@@ -143,9 +143,10 @@ def threads_over_cores(case: Case) -> Iterator[Hit]:
     slurm = case.script.scheduler == "slurm"
     if slurm and not case.script.request.exclusive:
         yield from _threads_of_node(case)
-    cpus = case.script.request.cpus_per_task if slurm else case.slots
+    cpus = (case.script.request.cpus_per_task or _default_cores(case)) if slurm else case.slots
     if not cpus or case.script.request.exclusive:
         return
+    said = not slurm or bool(case.script.request.cpus_per_task)
     starts = [(each.environment, each) for each in case.launches if not case.is_helper(each)]
     plain = [(each.environment, None) for each in case.script.commands[-1:] if not case.launches]
     for environment, launch in (*starts, *plain):
@@ -153,8 +154,17 @@ def threads_over_cores(case: Case) -> Iterator[Hit]:
         have = case.step(launch).cpus or cpus if launch and launch.kind == "srun" else cpus
         if value and value.text.isdecimal() and int(value.text) > have and (launch or value.exported):
             text = f"{value.text} threads on {counted(have, 'core')}"
-            yield Hit(value.line, text, f"export OMP_NUM_THREADS={have}")
+            remedy = f"export OMP_NUM_THREADS={have}" if said else f"#SBATCH --cpus-per-task={value.text}"
+            yield Hit(value.line, text, remedy, None if said else "note")
             return
+
+
+def _default_cores(case: Case) -> int | None:
+    """One core for each task that the head counts (sbatch manual, --cpus-per-task); None if it may get others."""
+    request = case.script.request
+    tasks = request.values.keys() & {"ntasks", "ntasks-per-node"}
+    unsure = request.values.keys() & OTHER_CORES or case.shares_nodes is False or case.script.is_filled_in
+    return 1 if tasks and not unsure and "cpus-per-task" not in request.values else None
 
 
 def _threads_of_node(case: Case) -> Iterator[Hit]:
