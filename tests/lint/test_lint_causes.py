@@ -8,6 +8,7 @@ import pytest
 
 from stackyard.launch.request.intent import Intent
 from stackyard.lint import lint_text, to_intent
+from stackyard.lint.directives import split_directive
 from stackyard.lint.scope import resolve
 from stackyard.lint.shell import parse_shell
 
@@ -201,3 +202,20 @@ def test_memory_that_may_be_meant_in_mebibytes(mem: str, found: bool) -> None:
 
 def test_bash_by_another_path_is_bash() -> None:
     assert "the job file's lines are for bash" not in fixed("#!/bin/env bash\n#SBATCH -t 10 -n 1\nsrun ./a\n")[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("--job-name=158#SBATCH -o out", ["--job-name=158"]),
+        ("-n 4#four", ["-n", "4"]),
+        ("-t 10 # ten", ["-t", "10"]),
+        ("--comment='a # b' -n 2", ["--comment=a # b", "-n", "2"]),
+        ('-o "a b".txt', ["-o", "a b.txt"]),
+        (r"--comment=a\#b\ c -n 2", ["--comment=a#b c", "-n", "2"]),
+        ("-A <your project>", ["-A", "<yourproject>"]),
+        ("-o 'a", ["-o", "'a"]),
+    ],
+)
+def test_words_of_a_directive_as_sbatch_splits_them(text: str, words: list[str]) -> None:
+    assert split_directive(text, "slurm") == words

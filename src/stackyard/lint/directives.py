@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from stackyard.lint.options import Option, read_options
 from stackyard.lint.tables import HEADS
@@ -106,27 +107,47 @@ def _directive(match: re.Match[str], number: int, begun: bool) -> Directive:
     elif kind in ("slurm", "pbs") and begun:
         state = "late"
     table = HEADS.get(kind)
-    words = split_directive(rest)
+    words = split_directive(rest, kind)
     options = read_options(table, words, all_words=True).options if table else ()
     return Directive(kind, number, rest.strip(), options, state)
 
 
-def split_directive(text: str) -> list[str]:
+_SBATCH_PIECE = re.compile(r"\\(.)|'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|(\s+)|([^\s'\"\\#]+)")
+"""A piece of a line of sbatch: an escaped character, a quoted text, blanks, plain text."""
+
+
+def _sbatch_words(text: str) -> list[str]:
+    """The words as sbatch splits them (src/sbatch/opt.c, _get_argument): ``#`` begins a comment even inside a word."""
+    words, word, at = list[str](), None, 0
+    while match := _SBATCH_PIECE.match(text, at):
+        escaped, single, double, blank, plain = match.groups()
+        at = match.end()
+        if blank:
+            words += [] if word is None else [word]
+            word = None
+        else:
+            quoted = next((each for each in (single, double) if each is not None), "")
+            word = (word or "") + (escaped or plain or re.sub(r"\\(.)", r"\1", quoted))
+    if at < len(text) and text[at] != "#":
+        raise ValueError("unmatched quote")
+    return words if word is None else [*words, word]
+
+
+def split_directive(text: str, kind: str = "") -> list[str]:
     """The words of a directive: quotes group, ``#`` at the start of a word begins a comment."""
     text = PLACEHOLDER.sub(lambda hole: re.sub(r"\s+", "", hole.group()), text)
+    try:
+        return _sbatch_words(text) if kind == "slurm" else _shell_words(text)
+    except ValueError:
+        return text.split(" #", maxsplit=1)[0].split()
+
+
+def _shell_words(text: str) -> list[str]:
     lexer = shlex.shlex(text, posix=True, punctuation_chars=False)
     lexer.whitespace_split = True
     lexer.commenters = ""
     lexer.escape = ""
-    words: list[str] = []
-    try:
-        for word in lexer:
-            if word.startswith("#"):
-                break
-            words.append(word)
-    except ValueError:
-        return text.split(" #", maxsplit=1)[0].split()
-    return words
+    return list(takewhile(lambda word: not word.startswith("#"), lexer))
 
 
 _FOREIGN = re.compile(r"#(YBATCH|PJM|MSUB|OAR|DSUB|JSUB)(?=[ \t]+-)")
@@ -149,7 +170,7 @@ def would_be_directives(text: str, inner: Collection[int]) -> tuple[Directive, .
         match = _NEARLY.match(row)
         if match and number not in inner:
             kind = _KINDS[match[1].upper()]
-            words = split_directive(match[2])
+            words = split_directive(match[2], kind)
             reading = read_options(HEADS[kind], words)
             options = () if reading.rest else reading.options
             found.append(Directive(kind, number, match[2].strip(), options, "disabled"))

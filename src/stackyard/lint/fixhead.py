@@ -105,7 +105,7 @@ def _overridden(scheduler: str, option: Option) -> bool:
 
 def _stray(directive: Directive) -> list[str]:
     """The words of a directive that are neither options nor values of options that the scheduler has."""
-    words, found = tuple(split_directive(directive.text)), list[str]()
+    words, found = tuple(split_directive(directive.text, directive.kind)), list[str]()
     while directive.kind in HEADS and words:
         reading = read_options(HEADS[directive.kind], words)
         if any(not option.name for option in reading.options):

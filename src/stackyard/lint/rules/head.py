@@ -118,7 +118,7 @@ def directive_spaced(case: Case) -> Iterator[Hit]:
 def is_prose(directive: Directive) -> bool:
     """Whether a comment only mentions the tag: ``# BSUB -nnodes, $n and the like must be set``."""
     table = HEADS[directive.kind]
-    reading = read_options(table, split_directive(directive.text))
+    reading = read_options(table, split_directive(directive.text, directive.kind))
     return bool(reading.rest) or any(not option.name for option in reading.options)
 
 

@@ -70,7 +70,7 @@ def option_without_value(case: Case) -> Iterator[Hit]:
         if option is None or option.value or not option.name or option.written in (*SBATCH.flags, *SBATCH.optional):
             continue
         dashed = ("--" if len(option.written) > 1 else "-") + option.written
-        words = split_directive(each.text)
+        words = split_directive(each.text, each.kind)
         if words[-1:] == [dashed] or (words[-1:] == [f"{dashed}="] and option.name in _NUMBERS):
             remedy = f"#SBATCH {' '.join(words).removesuffix('=')} VALUE"
             yield Hit(each.line, f"{dashed} has no value: sbatch rejects the directive", remedy)
@@ -94,7 +94,7 @@ def stray_words(case: Case) -> Iterator[Hit]:
     if case.script.scheduler != "slurm":
         return
     for each in read_by_scheduler(case):
-        words = split_directive(each.text)
+        words = split_directive(each.text, each.kind)
         reading = read_options(SBATCH, words)
         joined = _APART.sub(r"\1=", each.text)
         odd = next((option.value for option in reading.options if option.value.startswith("=")), "")
@@ -176,7 +176,7 @@ def directive_misspelt(case: Case) -> Iterator[Hit]:
         near = get_close_matches(re.sub(r"\W", "", match[1]).upper(), tags, n=1, cutoff=0.75) if match else []
         if not match or not near or match[1] == f"#{near[0]}":
             continue
-        reading = read_options(HEADS[tags[near[0]]], split_directive(match[2]))
+        reading = read_options(HEADS[tags[near[0]]], split_directive(match[2], tags[near[0]]))
         if reading.options and all(each.name for each in reading.options) and not reading.rest:
             name = NAMES[tags[near[0]]]
             what = f"{name} reads this line as a comment" if match[1].startswith("#") else "this line is a command"

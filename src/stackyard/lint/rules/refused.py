@@ -69,7 +69,7 @@ def mail_type_unknown(case: Case) -> Iterator[Hit]:
 def dash_not_hyphen(case: Case) -> Iterator[Hit]:
     """An option of a directive or a launch that begins with a dash."""
     for each in read_by_scheduler(case):
-        words = split_directive(each.text)
+        words = split_directive(each.text, each.kind)
         if any(map(_DASH.match, words)):
             mended = " ".join(_hyphened(word, case.script.scheduler) for word in words)
             yield Hit(each.line, "an option begins with a dash, not with a hyphen", f"{each.tag} {mended}")
