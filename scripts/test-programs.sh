@@ -38,7 +38,9 @@ if [ -n "$packages" ] && can_apt; then
     # shellcheck disable=SC2086
     apt-get install -y -qq --no-install-recommends $packages >/dev/null 2>&1 || {
         apt-get update -qq
-        apt-get install -y -qq --no-install-recommends $packages >/dev/null
+        apt-get install -y -qq --no-install-recommends $packages >/dev/null || for package in $packages; do
+            apt-get install -y -qq --no-install-recommends "$package" >/dev/null || true # not every system has all of them
+        done
     }
     look
 fi

@@ -1,4 +1,4 @@
-"""examples/jupyterlab from PyPI: deployed, its server asked over HTTP, a notebook run in an installed kernel."""
+"""examples/jupyterlab from PyPI: deployed, its server asked over HTTP, notebooks run in kernels, also in a browser."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from sitebed import EXAMPLES
 
+from support.browser import Browser, browser
 from support.cli import STACKYARD, stackyard
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
@@ -67,13 +68,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     return Lab(folder)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(lab: Lab) -> Iterator[str]:
     """The address of a running server."""
     words = ["jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0"]
+    environ = {**lab.environ, "PATH": f"{Path(STACKYARD).parent}:{lab.environ['PATH']}"}  # a kernel is started by it
     with (lab.folder / "lab.log").open("w") as log:
         process = subprocess.Popen(
-            [*words, f"--IdentityProvider.token={TOKEN}"], env=lab.environ, cwd=lab.folder, stdout=log, stderr=log
+            [*words, f"--IdentityProvider.token={TOKEN}"], env=environ, cwd=lab.folder, stdout=log, stderr=log
         )
     try:
         until = time.monotonic() + 120
@@ -124,3 +126,43 @@ def test_a_notebook_runs_in_a_kernel_that_was_installed(lab: Lab) -> None:
     python = lab.revision / "prefix/bin/python"
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False, env=environ)
     assert done.stdout == f"{lab.revision}/prefix\n", done.stderr
+
+
+SIGNALS = """\
+name: signals
+version: '1.0'
+interpreter: {source: host}
+environment: {dependencies: [{pip: [ipykernel, numpy]}]}
+"""
+CHOOSE = """\
+const list = document.querySelector('.jp-Dialog select');
+list.value = [...list.options].find(each => each.textContent === arguments[0]).value;
+list.dispatchEvent(new Event('change', {bubbles: true}));
+"""
+
+
+def test_a_browser_runs_a_notebook_in_the_kernel_of_another_stack(server: str, lab: Lab, tmp_path: Path) -> None:
+    """What a user does and sees: the kernel chosen in the dialog, all cells run from the menu, their output."""
+    (lab.folder / "signals.yaml").write_text(SIGNALS)
+    given = ("--yard", lab.folder / "yard")
+    stackyard(*given, "deploy", lab.folder / "signals.yaml", timeout_s=300)
+    stackyard(*given, "kernel", "install", "signals", JUPYTER_DATA_DIR=str(lab.data))
+    cell = {"cell_type": "code", "id": "c1", "metadata": {}, "outputs": [], "execution_count": None}
+    cell["source"] = "import sys, numpy\nprint(numpy.arange(4).sum(), sys.prefix)"
+    book = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (lab.folder / "wave.ipynb").write_text(json.dumps(book))
+    with browser(tmp_path) as page:
+        page.open(f"{server}lab/tree/wave.ipynb?token={TOKEN}")
+        _choose_kernel(page, "signals 1.0-py3-1")
+        page.click(".lm-MenuBar-itemLabel", "Run")
+        page.click(".lm-Menu-itemLabel", "Run All Cells")
+        seen = page.until("const e = document.querySelector('.jp-OutputArea-output'); return e && e.innerText")
+    (prefix,) = lab.folder.glob("yard/stacks/signals/*/prefix")
+    assert seen.split() == ["6", str(prefix)]
+
+
+def _choose_kernel(page: Browser, name: str) -> None:
+    page.until("return document.querySelector('.jp-Dialog select') !== null")
+    page.script(CHOOSE, name)
+    page.click(".jp-Dialog button.jp-mod-accept")
+    page.until("return document.querySelector('.jp-Toolbar-kernelName')?.innerText.includes(arguments[0])", name)

@@ -1,0 +1,114 @@
+"""A real browser for tests: Chromium without a window, driven through chromedriver by the W3C WebDriver protocol.
+
+with browser(tmp_path) as page:
+    page.open(url)
+    page.click("button[title='Run']")           # waits until it is there
+    page.type("print(1)")                        # as a person at the keyboard
+    page.until("return document.title == 'x'")   # a script that returns something true
+    page.picture(path)
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from support import programs
+
+OPTIONS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+)  # fmt: skip
+_ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+
+
+class Browser:
+    """One window."""
+
+    def __init__(self, driver: str, folder: Path, size: tuple[int, int]) -> None:
+        self._driver = driver
+        words = [*OPTIONS, f"--user-data-dir={folder}", f"--window-size={size[0]},{size[1]}"]
+        wanted = {"browserName": "chrome", "goog:chromeOptions": {"args": words}}
+        self._session = f"session/{self._ask('session', {'capabilities': {'alwaysMatch': wanted}})['sessionId']}"
+
+    def open(self, url: str) -> None:
+        """Load a page."""
+        self._ask(f"{self._session}/url", {"url": url})
+
+    def script(self, text: str, *values: Any) -> Any:
+        """What a script returns; `values` are its ``arguments``."""
+        return self._ask(f"{self._session}/execute/sync", {"script": text, "args": list(values)})
+
+    def until(self, text: str, *values: Any, within_s: float = 120) -> Any:
+        """What a script returns once that is true."""
+        end = time.monotonic() + within_s
+        while not (found := self.script(text, *values)):
+            assert time.monotonic() < end, f"never true: {text}\n{self.script('return document.body.innerText')}"
+            time.sleep(0.2)
+        return found
+
+    def click(self, selector: str, text: str = "") -> None:
+        """Click on the first element that a CSS selector finds and whose text holds `text`, once there is one."""
+        find = (
+            "return [...document.querySelectorAll(arguments[0])]"
+            ".find(e => e.getClientRects().length && e.innerText.includes(arguments[1])) || null"
+        )
+        element = self.until(find, selector, text)[_ELEMENT]
+        self._ask(f"{self._session}/element/{element}/click", {})
+
+    def picture(self, file: Path) -> None:
+        """Write what is seen as a PNG."""
+        file.write_bytes(base64.b64decode(self._ask(f"{self._session}/screenshot")))
+
+    def close(self) -> None:
+        """Close the window and end the browser."""
+        self._ask(self._session, method="DELETE")
+
+    def _ask(self, path: str, value: dict[str, Any] | None = None, method: str | None = None) -> Any:
+        data = None if value is None else json.dumps(value).encode()
+        request = urllib.request.Request(f"{self._driver}/{path}", data=data, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=300) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{path}: {error.read().decode()[:2000]}") from error
+
+
+@contextmanager
+def browser(folder: Path, size: tuple[int, int] = (1280, 800)) -> Iterator[Browser]:
+    """A browser with a profile of its own in `folder`; skips where Chromium is not installed."""
+    programs.need("chromium")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (folder / "driver.log").open("w") as log:
+        driver = subprocess.Popen(["chromedriver", f"--port={port}"], stdout=log, stderr=log)
+    try:
+        address, end = f"http://127.0.0.1:{port}", time.monotonic() + 60
+        while not _answers(port):
+            assert time.monotonic() < end and driver.poll() is None, (folder / "driver.log").read_text()
+            time.sleep(0.05)
+        window = Browser(address, folder / "profile", size)
+        try:
+            yield window
+        finally:
+            window.close()
+    finally:
+        driver.terminate()
+        driver.wait(30)
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
