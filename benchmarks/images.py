@@ -4,8 +4,9 @@ Both are deployed from one list of packages into one yard. The shared file syste
 operation on names and attributes, which it counts. For the times clients keep names for a second and a pause of more
 lies before each import; the operations are counted with names kept for 30 s, as NFS clients keep those of directories,
 and told for one second too. "One at a time" is a server that is loaded by others. Many at once are started by one
-process that runs in the environment, as `stackyard launch` does it on each node. The image is mounted in two ways: by
-the kernel (as root or autofs would) and by the launcher with squashfuse_ll, where nobody has set anything up.
+process that runs in the environment, as `stackyard launch` does it on each node: right after the mount, and later, as
+the local disk has them that they are compared with: what is imported is in memory there. The image is mounted in two
+ways: by the kernel (as root or autofs would) and by the launcher with squashfuse_ll, where nobody has set anything up.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +30,7 @@ from stackyard.image import bykernel
 DELAY_US = 5000
 KEPT_S, LONG_KEPT_S, FORGOTTEN_S = 1, 30, 1.5
 MOST_OPERATIONS = 16
-STORM = 16
+STORM, STORMS = 16, 3
 IMPORTS = "import numpy, scipy, pandas"
 STORM_OF_IMPORTS = f"""\
 import subprocess, sys
@@ -82,39 +83,53 @@ def warm(bed: Bed, way: Way, pairs: int) -> list[Figure]:
 
 def shared(bed: Bed) -> list[Figure]:
     """On the slow file system: one process after the other, then many at once with a server that does one at a time."""
-    plain = Side(bed.imports(bed.plain, nullcontext), bed.operations(bed.plain, nullcontext))
-    local = bed.local_storm()
+    plain = Side(*bed.imports(bed.plain, nullcontext), (), bed.operations(bed.plain, nullcontext))
     found = []
     for way in WAYS:
         packed = partial(bed.mounted, way)
-        ours = Side(bed.imports(bed.packed, packed), bed.operations(bed.packed, packed))
-        found += [_operations_of(way, ours, plain), *_times_of(way, ours, plain, local)]
+        ours = Side(*bed.imports(bed.packed, packed), bed.storms(packed), bed.operations(bed.packed, packed))
+        found += [_operations_of(way, ours, plain), *_times_of(way, ours, plain)]
     return found
 
 
-class Side(NamedTuple):
-    """What was measured of one side: the first import, the next, many at once; operations of one and of many."""
+class Storms(NamedTuple):
+    """Many imports at once: right after the mount, later, and those from the local disk that followed."""
 
-    runs: tuple[Run, Run, Run]
+    first: float
+    later: float
+    local: float
+
+
+class Side(NamedTuple):
+    """What was measured of one side: the first import, the next, many at once, later; many at once with those from the
+    local disk; operations of one and of many."""
+
+    first: Run
+    second: Run
+    many: Run
+    storms: Sequence[Storms]
     operations: tuple[int, int]
 
 
 def _operations_of(way: Way, ours: Side, plain: Side) -> Figure:
     both = f"{ours.operations[0]}, {ours.operations[1]} : {plain.operations[0]}, {plain.operations[1]}"
-    short = f"with names kept for {KEPT_S} s: {ours.runs[2].operations} : {plain.runs[2].operations} for {STORM}"
+    short = f"with names kept for {KEPT_S} s: {ours.many.operations} : {plain.many.operations} for {STORM}"
     return Figure(f"{way.name}: operations on the shared path, the most of 1 and {STORM} imports", "-",
                   (max(ours.operations),), MOST_OPERATIONS, absolute=both, note=short)  # fmt: skip
 
 
-def _times_of(way: Way, ours: Side, plain: Side, local: float) -> list[Figure]:
-    what = ("first import", "next import", f"{STORM} at once, one operation at a time")
+def _times_of(way: Way, ours: Side, plain: Side) -> list[Figure]:
+    what = ("first import", "next import", f"{STORM} at once, later, one operation at a time")
     found = [
         figure_of(f"{way.name}, {DELAY_US / 1000:g} ms per operation, {name}: how much faster", "plain prefix",
                   [(mine.seconds, theirs.seconds)], reach, at_least=True, unit="s")
-        for name, mine, theirs, reach in zip(what, ours.runs, plain.runs, (8, way.second, 12), strict=True)
+        for name, mine, theirs, reach in zip(what, ours[:3], plain[:3], (8, way.second, 12), strict=True)
     ]  # fmt: skip
-    storm = (ours.runs[2].seconds, local)
-    return [*found, figure_of(f"{way.name}, the same {STORM}", "local disk", [storm], way.storm, unit="s")]
+    for name, reach in (("later", way.storm), ("first", None)):
+        pairs = [(getattr(storms, name), storms.local) for storms in ours.storms]
+        when = "later" if reach else "right after the mount"
+        found.append(figure_of(f"{way.name}, the same {STORM}, {when}", "local disk", pairs, reach, unit="s"))
+    return found
 
 
 @dataclass(frozen=True)
@@ -146,18 +161,27 @@ class Bed:
         """Seconds of a process that starts many which import the packages."""
         return seconds([prefix / "bin" / "python", "-c", STORM_OF_IMPORTS], env=self._env)
 
-    def local_storm(self) -> float:
-        """The same from the plain prefix on the local disk, the second time."""
+    def storms(self, mounted: Mounted) -> list[Storms]:
+        """In turn, some times: many at once right after a new mount, many later, and many from the local disk."""
         self.storm(self.plain)
-        return self.storm(self.plain)
+        found = []
+        for _ in range(STORMS):
+            with self.slow(DELAY_US, KEPT_S, "-s"), mounted():
+                first = self.storm(self.packed)
+                time.sleep(FORGOTTEN_S)
+                later = self.storm(self.packed)
+            found.append(Storms(first, later, self.storm(self.plain)))
+        return found
 
     def imports(self, prefix: Path, mounted: Mounted) -> tuple[Run, Run, Run]:
-        """The first import after the mount, the next one, and many at once: each with a server of its own kind."""
+        """The first import after the mount, the next one, and, with a server that does one at a time, many later."""
         with self.slow(DELAY_US, KEPT_S) as count, mounted():
             first = self._counted(count, lambda: self.import_once(prefix))
             time.sleep(FORGOTTEN_S)
             second = self._counted(count, lambda: self.import_once(prefix))
         with self.slow(DELAY_US, KEPT_S, "-s") as count, mounted():
+            self.import_once(prefix)
+            time.sleep(FORGOTTEN_S)
             return first, second, self._counted(count, lambda: self.storm(prefix))
 
     def operations(self, prefix: Path, mounted: Mounted) -> tuple[int, int]:

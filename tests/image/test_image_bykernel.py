@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,3 +70,31 @@ def test_a_file_that_is_no_image_is_not_mounted_and_keeps_no_device(demo: Revisi
     assert done.returncode == 32 and "wrong fs type" in done.stderr
     held = subprocess.run(["losetup", "--associated", demo.paths.image], capture_output=True, text=True, check=True)
     assert held.stdout == ""
+
+
+def test_what_a_start_reads_first_is_read_ahead(tmp_path: Path) -> None:
+    """With the rights of the image's owner: a link in an image of another user may lead anywhere."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    programs.need("mksquashfs", "unshare")
+    tree, image, prefix, private = (tmp_path / name for name in ("tree", "image.sqsh", "prefix", "private"))
+    tree.mkdir()
+    prefix.mkdir()
+    for path in (tree / "first", tree / "other", private):
+        path.write_bytes(b"x" * 20_000)
+    private.chmod(0o600)
+    tmp_path.chmod(0o755)
+    (tree / "link").symlink_to(private)
+    squashfs.pack(tree, image)
+    shutil.chown(image, "nobody")
+    order = {"form": {"order": ["first", "link", "no such file"]}, "sources": ["other"]}
+    (tmp_path / "record.json").write_text(json.dumps(order, indent=2))
+    kept = f"fincore -b -n -r -o RES {prefix}/first {prefix}/other {private}"
+    forget = f"sync {private}; dd of={private} oflag=nocache conv=notrunc,fdatasync count=0 status=none"
+    words = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f'{forget}; "$@"; {kept}; umount {prefix}']
+    done = subprocess.run(
+        [*words, "sh", *bykernel.words(image, str(prefix))], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    first, other, outside = map(int, done.stdout.split())
+    assert first >= 20_000 and other == 0 and outside == 0

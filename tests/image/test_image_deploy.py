@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.image import servers
+from stackyard.image import bykernel, servers
 from stackyard.yard.folders import RevisionPaths
 from support import modules, programs, testbed
 from support.accounts import Accounts
@@ -78,6 +78,8 @@ def test_its_files_are_in_one_file(bed: Bed) -> None:
     assert (form["kind"], form["file"], form["bytes"]) == ("squashfs", "image.sqsh", bed.paths.image.stat().st_size)
     assert form["order"][0].startswith("bin/python") or "site-packages" in form["order"][0]
     assert any(name.endswith(("idna/__init__.py", ".pyc")) and "idna" in name for name in form["order"])
+    listed = subprocess.check_output(["sh", "-c", f"{bykernel.LISTED} {bed.paths.record}"], text=True)
+    assert listed.splitlines() == form["order"], "as the script sees it by which the kernel mounts"
     on_disk = [path for path in bed.paths.prefix.rglob("*") if not path.is_symlink() and path.is_file()]
     assert [path.name for path in on_disk] == [".stub"]
     assert (bed.paths.prefix / "bin" / "python").readlink() == Path("../../launch")
