@@ -219,3 +219,44 @@ def test_bash_by_another_path_is_bash() -> None:
 )
 def test_words_of_a_directive_as_sbatch_splits_them(text: str, words: list[str]) -> None:
     assert split_directive(text, "slurm") == words
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "found"),
+    [
+        ("-n 16", "./solve", False),
+        ("-n 16 -c 2", "./solve", True),
+        ("-n 1", "./solve", True),
+        ("-n 16", "mpirun ./solve", True),
+    ],
+)
+def test_threads_of_a_program_that_has_all_cores_of_the_job(head: str, line: str, found: bool) -> None:
+    text = f"#!/bin/bash\n#SBATCH -t 10 -N 1 {head}\nexport OMP_NUM_THREADS={40 if '-c' in head else 16}\n{line}\n"
+    assert ("threads-over-cores" in rules(text)) is found
+
+
+def test_a_placeholder_of_question_marks_is_no_path() -> None:
+    text = "#!/bin/bash\n#PBS -l ncpus=4 -l walltime=1:00:00\nW='???/data'\ncd $W\n/bin/a\n"
+    assert "pbs-working-folder" not in rules(text)
+
+
+@pytest.mark.parametrize("option", ["--group=jh22", "-l elapstim_req=00:30:00", "-T openmpi", "-l gpunum_job=8"])
+def test_directives_of_nqsv(option: str) -> None:
+    text = f"#!/bin/bash\n#PBS -q gpu\n#PBS -b 1\n#PBS {option}\npython a.py\n"
+    assert rules(text) == ["not-understood"]
+    intent, notes = fixed(text)
+    assert intent.program == ("a.py",) and "a directive of a scheduler that is not supported: -b 1" in notes
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "srun singularity exec --nv a.sif bash -c '. env/bin/activate && python train.py --lr 1'",
+        "srun singularity exec --nv a.sif python train.py --lr 1",
+        "srun python train.py --lr 1",
+    ],
+)
+def test_one_rank_with_several_gpus_in_a_container(line: str) -> None:
+    text = f"#!/bin/bash\n#SBATCH -t 10 -N 1 --gpus-per-node=8 --exclusive\n{line}\n"
+    assert "gpus-without-ranks" in rules(text)
+    assert "gpus-without-ranks" not in rules(text.replace("--gpus-per-node=8", "--gpus-per-node=8 -n 8"))

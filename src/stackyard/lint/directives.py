@@ -77,7 +77,20 @@ def read_directives(text: str, inner: Collection[int]) -> tuple[Directive, ...]:
             found.append(replace(made, state="component") if further and made.state == "read" else made)
         elif row.strip() and not row.lstrip().startswith(("#", "{{")) and number not in filled:
             begun, over = not template, bool(sentinel) and not template
-    return tuple(found)
+    return _of_nqsv(tuple(found))
+
+
+_NQSV = re.compile(
+    r"--group=|\b(?:elapstim_req|cpunum_job|gpunum_job|memsz_job)=|-T\s+(?:openmpi|intmpi|necmpi|mpich)\b"
+)
+"""What NEC's NQSV has in its directives and PBS has not (NQSV user's guide, qsub)."""
+
+
+def _of_nqsv(directives: tuple[Directive, ...]) -> tuple[Directive, ...]:
+    """The directives of NQSV, which begin as those of PBS, under their own kind: it is not supported."""
+    if not any(each.kind == "pbs" and each.state == "read" and _NQSV.search(each.text) for each in directives):
+        return directives
+    return tuple(replace(each, kind="nqsv", options=()) if each.kind == "pbs" else each for each in directives)
 
 
 def filled_in(text: str) -> set[int]:

@@ -17,7 +17,15 @@ from stackyard.spec.sitemodels import Site
 from stackyard.spec.yamlfile import read_text, too_large
 
 _RANK = {"refused": 0, "warning": 1, "note": 2}
-_SCHEDULERS = {"slurm": "Slurm", "lsf": "LSF", "pbs": "PBS", "flux": "Flux", "sge": "Grid Engine", "cobalt": "Cobalt"}
+_SCHEDULERS = {
+    "slurm": "Slurm",
+    "lsf": "LSF",
+    "pbs": "PBS",
+    "flux": "Flux",
+    "sge": "Grid Engine",
+    "cobalt": "Cobalt",
+    "nqsv": "NQSV",
+}
 
 
 @dataclass(frozen=True)

@@ -306,7 +306,7 @@ def is_alone(launch: Launch) -> bool:
 
 
 _TEMPLATE = re.compile(
-    r"<.*>|\{|\}|@\w+@|#\w+#|\bX{2,}\b|\.\.\.|^\[[^|&*]*\]|%[A-Z_]{2,}%|^_+\w+_+$|\bYOUR|path/to|!\w+"
+    r"<.*>|\{|\}|@\w+@|#\w+#|\bX{2,}\b|\.\.\.|^\[[^|&*]*\]|%[A-Z_]{2,}%|^_+\w+_+$|\bYOUR|path/to|!\w+|\?{3}"
 )
 
 

@@ -54,16 +54,21 @@ def _node_gpus(case: Case) -> int | None:
     return asked
 
 
+def _python(case: Case, launch: Launch) -> tuple[str, ...] | None:
+    """The Python program of a launch, also of the container in it."""
+    return next((found for each in case.chain(launch) if (found := case.python(each))), None)
+
+
 def _set(case: Case, launch: Launch) -> Iterator[Hit]:
     """A jsrun whose resource sets have one rank and several GPUs."""
-    sets, program = sets_of(launch), case.python(launch)
+    sets, program = sets_of(launch), _python(case, launch)
     if sets and program and sets.ranks == 1 and (sets.gpus or 0) > 1:
         hit = _hit(case, launch.line, program, f"jsrun starts 1 rank{{}} in each set with {sets.gpus} GPUs")
         yield from [hit] if hit else []
 
 
 def _step(case: Case, launch: Launch, have: int) -> Iterator[Hit]:
-    step, program = case.step(launch), case.python(launch)
+    step, program = case.step(launch), _python(case, launch)
     per_node = step.per_node or (1 if step.tasks == 1 else None)
     own = launch_gpus(case, launch) if launch.given("gpus-per-node", "gres", "gpus") else have
     if per_node != 1 or launch.doubtful or not program:

@@ -375,7 +375,7 @@ def not_understood(case: Case) -> Iterator[Hit]:
         name = text.lstrip("#").split()[0]
         yield Hit(line, f"directives of {name} are not supported: what they ask for was not checked")
     for each in case.script.directives:
-        if each.kind in ("sge", "cobalt") and each.state != "disabled":
-            name = {"sge": "Grid Engine", "cobalt": "Cobalt"}[each.kind]
-            yield Hit(each.line, f"directives of {name} are not supported; only the body was checked")
+        scheduler = {"sge": "Grid Engine", "cobalt": "Cobalt", "nqsv": "NQSV"}.get(each.kind)
+        if scheduler and each.state != "disabled":
+            yield Hit(each.line, f"directives of {scheduler} are not supported; only the body was checked")
             return

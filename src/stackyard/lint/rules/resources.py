@@ -152,6 +152,8 @@ def threads_over_cores(case: Case) -> Iterator[Hit]:
     for environment, launch in (*starts, *plain):
         value = environment.get("OMP_NUM_THREADS")
         have = case.step(launch).cpus or cpus if launch and launch.kind == "srun" else cpus
+        if slurm and launch is None:  # all cores of the job on its node
+            have *= case.script.request.node_tasks or case.script.request.tasks or 1
         if value and value.text.isdecimal() and int(value.text) > have and (launch or value.exported):
             text = f"{value.text} threads on {counted(have, 'core')}"
             remedy = f"export OMP_NUM_THREADS={have}" if said else f"#SBATCH --cpus-per-task={value.text}"
