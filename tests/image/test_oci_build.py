@@ -61,11 +61,34 @@ def test_files_are_looked_through_in_pieces(tmp_path: Path, monkeypatch: pytest.
             (Path(made.prefix) / "share" / f"{kind}-{number}").write_text("." * number + name)
     monkeypatch.setattr(relocate, "_PIECE", 64)
     moved = []
-    monkeypatch.setattr(Relocation, "_moved", lambda self, name, *_: moved.append(Path(name).name) or b"")
+    monkeypatch.setattr(Relocation, "_move", lambda self, name, *_: moved.append(Path(name).name))
     bed.oci(made, tmp_path / "pieces", None)
     assert {name for name in moved if name.startswith(("moves", "longer", "dotted"))} == {
         f"moves-{number}" for number in range(70)
     }
+
+
+def test_a_library_of_any_size_is_not_read_into_memory(tmp_path: Path) -> None:
+    """One that names the prefix, which is changed, and one that names the yard: in less memory than either has."""
+    made, size = bed.revision(tmp_path), 192 << 20
+    for name, text in (("moves", f"{made.prefix}/share"), ("names", f"{tmp_path}/yard/cache")):
+        with (Path(made.prefix) / "share" / name).open("wb") as stream:
+            stream.write(b"\0" + text.encode() + b"\0")
+            stream.truncate(size)
+    code = (
+        "import resource, sys; from pathlib import Path; from stackyard.image.oci.paths import Moves\n"
+        "from stackyard.image.oci.relocate import Relocation\n"
+        "tree, work, yard, size = *map(Path, sys.argv[1:4]), int(sys.argv[4])\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (size, size))\n"
+        "found = Relocation(tree, '/opt/x', Moves.of([(str(tree), '/opt/x')]), work, yard).relocate(None)\n"
+        "print(found.traces, Path(found.entries['share/moves'].source).open('rb').read(20))"
+    )
+    (tmp_path / "work").mkdir()
+    words = [sys.executable, "-c", code, made.prefix, tmp_path / "work", tmp_path / "yard", str(size)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "share/names" in done.stdout and r"b'\x00/opt/x/" in done.stdout
 
 
 def test_its_programs_run_where_a_container_puts_them(tmp_path: Path, base: Reference) -> None:

@@ -1,4 +1,7 @@
-"""An OCI image layout on disk: blobs by their digest, a manifest, an index. Source: the OCI image specification 1.1."""
+"""Writing an OCI image layout: blobs by their digest, a manifest, an index; `oci.layout` reads them.
+
+Source: the OCI image specification 1.1.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,10 @@ from typing import IO, Any
 
 from stackyard.errors import InputError, StackyardError, cause
 from stackyard.image.bases.model import Layer
+from stackyard.image.oci.layout import CONFIG, MANIFEST, MOST_JSON, blob, read
 
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-CONFIG = "application/vnd.oci.image.config.v1+json"
 TAR = "application/vnd.oci.image.layer.v1.tar"
 EPOCH = "1970-01-01T00:00:00Z"
-MOST_JSON = 16 << 20
-"""Bytes of a manifest or a configuration; real ones have some thousand."""
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _BLOCK = 1 << 20
 
@@ -47,7 +47,7 @@ class Layout:
         """
         if not _DIGEST.fullmatch(digest):
             raise StackyardError(f"unsupported digest in {self.folder}: {digest:.80}", hint="only sha256 is supported")
-        return self.folder / "blobs" / "sha256" / digest.removeprefix("sha256:")
+        return blob(self.folder, digest)
 
     def add(self, stream: IO[bytes], *, expected: str = "", size: int = -1) -> Blob:
         """Copy a stream to a blob, which has its name once it is complete.
@@ -87,9 +87,7 @@ class Layout:
         Raises:
             StackyardError: it cannot be read, or differs.
         """
-        data = read_small(self.path(digest))
-        _compare(Blob("sha256:" + hashlib.sha256(data).hexdigest(), len(data)), digest, -1)
-        return parsed(data, str(self.path(digest)))
+        return parsed(read(self.folder, digest), str(self.path(digest)))
 
     def finish(self, manifest: Blob, tag: str) -> None:
         """Write what names the one image of this layout."""

@@ -21,11 +21,11 @@ from stackyard.host.hashing import sha256_file
 from stackyard.host.scratch import scratch
 from stackyard.host.secrets import redacted
 from stackyard.image import sif
-from stackyard.image.bases.blobs import EPOCH, MANIFEST, TAR, Blob, Layout, manifest_of, parsed, read_small
+from stackyard.image.bases.blobs import EPOCH, TAR, Blob, Layout, manifest_of, parsed, read_small
 from stackyard.image.bases.folder import write_layer
 from stackyard.image.bases.model import ARCHITECTURES, Layer
 from stackyard.image.bases.unpack import LIMIT_HINT, MOST_BYTES, CheckedHeader
-from stackyard.image.oci.layout import Reference, image
+from stackyard.image.oci.layout import MANIFEST, Reference, image, read
 from stackyard.image.oci.transfer import failure
 
 PULL_TIMEOUT_S = 6 * 3600.0
@@ -103,8 +103,7 @@ def fetch(source: Source, layout: Layout, platform: str, most_bytes: int = MOST_
 
 def _from_oci(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
     origin = Layout(Path(source.place))
-    digest = digest_in_layout(source, platform)
-    data = read_small(origin.path(digest))
+    data = read(origin.folder, digest_in_layout(source, platform))
     return _copied(parsed(data, str(source)), data, lambda each: _opened(origin.path(each)), layout)
 
 

@@ -6,7 +6,6 @@ dynamic section (gABI: DT_RPATH 15, DT_RUNPATH 29), so nothing of the file moves
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import struct
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stackyard.errors import StackyardError
+from stackyard.host.hashing import sha256_file
 from stackyard.image.bindings.opened import opened
 from stackyard.spec.bindings import Bind, HostBindings
 
@@ -36,7 +36,7 @@ def repaired(image: Path, paths: Iterable[str], folder: Path, bindings: HostBind
             found = files.tree.find(path)
             if found is None:
                 raise StackyardError(f"cannot repair {path}: not found in {image}")
-            digest = hashlib.sha256(found.outside.read_bytes()).hexdigest()
+            digest = sha256_file(found.outside)
             copy = folder.absolute() / f"{found.outside.name}.{digest[:12]}"
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(found.outside, copy)

@@ -29,8 +29,8 @@ _INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
 _MANIFESTS = (MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
 _DIGEST = re.compile("sha256:([0-9a-f]{64})")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_LARGEST = 4 << 20
-"""Bytes of a manifest or a configuration, as registries limit them."""
+MOST_JSON = 4 << 20
+"""Bytes of a manifest or a configuration, as registries limit them; real ones have some thousand."""
 SCHEME = "oci:"
 
 
@@ -160,7 +160,7 @@ def index(folder: Path) -> tuple[Descriptor, ...]:
     """
     try:
         with (folder / "index.json").open("rb") as stream:
-            value = json.loads(stream.read(_LARGEST))
+            value = json.loads(stream.read(MOST_JSON))
         return tuple(map(_descriptor, value["manifests"]))
     except OSError as error:
         hint = "make one: `stackyard image build REV --format oci -o DIR`, or `stackyard image pull SOURCE -o DIR`"
@@ -217,21 +217,32 @@ def content(folder: Path, wanted: Descriptor) -> Any:
     Raises:
         StackyardError: it is missing, damaged, or too large to be one.
     """
+    try:
+        return json.loads(read(folder, wanted.digest))
+    except (ValueError, RecursionError) as error:
+        raise StackyardError(f"cannot read {blob(folder, wanted.digest)}: {error}") from error
+
+
+def read(folder: Path, digest: str) -> bytes:
+    """A manifest or a configuration as it is, compared with its digest.
+
+    Raises:
+        StackyardError: it is missing, damaged, or too large to be one.
+    """
     import hashlib
 
-    path = blob(folder, wanted.digest)
+    path = blob(folder, digest)
     try:
         with path.open("rb") as stream:
-            data = stream.read(_LARGEST + 1)
+            data = stream.read(MOST_JSON + 1)
     except OSError as error:
         raise StackyardError(f"cannot read {path}: {cause(error)}", hint="pull or build the image again") from error
-    if len(data) > _LARGEST or f"sha256:{hashlib.sha256(data).hexdigest()}" != wanted.digest:
+    if len(data) > MOST_JSON:
+        raise StackyardError(f"{path} is too large for a manifest or a configuration: more than {MOST_JSON >> 20} MiB")
+    if f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
         raise StackyardError(f"{path} is damaged: its bytes do not have its digest",
                              hint="pull or build the image again")  # fmt: skip
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise StackyardError(f"cannot read {path}: {error}") from error
+    return data
 
 
 def size_of(path: Path) -> int:

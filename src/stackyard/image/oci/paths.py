@@ -6,12 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from mmap import mmap
 
 from stackyard.errors import InputError
 
 _LONG = re.compile(rb"""\A#!/bin/sh\n'''exec' "?(/[^\s"]+)"? ?"\$0" "\$@"(?:\n' '''| \#''')\n""")
 """How installers write the first line of a script whose interpreter's path is too long for the kernel."""
 _KERNELS_LIMIT = 127
+
+
+Buffer = bytearray | mmap
+"""The bytes of a binary file, which are changed in their place: a library may have gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +62,14 @@ class Moves:
         """One path, or a list of them."""
         return self.in_text(path.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
-    def in_strings(self, data: bytes) -> bytes:
+    def in_strings(self, data: Buffer) -> None:
         """A binary file that conda prepares for any prefix: its strings end with null characters, and are followed by
         room that conda has left. The result is what conda itself would install at the new path."""
         for pattern, new in self._patterns:
-            whole = re.compile(pattern.pattern + rb"[^\0]*\0")
-            data = whole.sub(lambda found, pattern=pattern, new=new: _padded(found[0], pattern, new), data)  # type: ignore[misc]
-        return data
+            for found in re.finditer(pattern.pattern + rb"[^\0]*\0", data):
+                data[found.start() : found.end()] = _padded(found[0], pattern, new)
 
-    def in_binary(self, data: bytes, name: str) -> bytes:
+    def in_binary(self, data: Buffer, name: str) -> None:
         """Any other binary file: the same number of bytes, since a path may be longer by slashes at its end.
 
         Raises:
@@ -74,8 +78,8 @@ class Moves:
         for (old, new), (pattern, _) in self._each():
             if len(new) > len(old) and pattern.search(data):
                 raise too_long(name, old, new)
-            data = pattern.sub(new.encode() + b"/" * (len(old) - len(new)), data)
-        return data
+            for found in pattern.finditer(data):
+                data[found.start() : found.end()] = new.encode() + b"/" * (len(old) - len(new))
 
 
 def _padded(text: bytes, pattern: re.Pattern[bytes], new: bytes) -> bytes:

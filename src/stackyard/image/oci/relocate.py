@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import base64
 import csv
-import hashlib
 import io
 import json
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from mmap import mmap
 from pathlib import Path
 
 from stackyard.build import bytecode_worker
@@ -27,6 +28,7 @@ from stackyard.build.tree import CONDA_ORIGINS
 from stackyard.errors import InputError, StackyardError, cause
 from stackyard.findings import some
 from stackyard.host.command import run
+from stackyard.host.hashing import sha256_file
 from stackyard.image.oci.layers import Entry, mode_of
 from stackyard.image.oci.paths import Moves, too_long
 from stackyard.yard.contents import Tree, scan
@@ -79,7 +81,7 @@ class Relocation:
         """
         self._tree, self._root, self._moves, self._work = tree, root.lstrip("/"), moves, work
         self._yard = f"{yard}/".encode()
-        self._changed: dict[str, bytes] = {}
+        self._changed: dict[str, Path] = {}
         self._dropped: set[str] = set()
 
     def relocate(self, python: Path | None) -> Relocated:
@@ -100,7 +102,7 @@ class Relocation:
         room = self._made_for_any_prefix()
         for name in files:
             if seen[name].moves:
-                self._changed[name] = self._moved(name, seen[name], name in room)
+                self._move(name, seen[name], name in room)
         self._neutral(files)
         self._compile([name for name in files if name.endswith(".pyc")], python)
         self._note_hashes(files)
@@ -118,8 +120,9 @@ class Relocation:
         """Read in pieces, each with the end of the one before: a library may have gigabytes."""
         moves = yard = elf = binary = False
         kept = self._moves.reach + len(self._yard)
+        place = self._changed.get(name, self._tree / name)
         try:
-            with (self._tree / name).open("rb") as stream:
+            with place.open("rb") as stream:
                 data = stream.read(_PIECE)
                 elf = data.startswith(b"\x7fELF")
                 while data:
@@ -128,14 +131,20 @@ class Relocation:
                     yard, binary = yard or self._yard in data, binary or b"\0" in data
                     data = data[-kept:] + more if more else b""
         except OSError as error:
-            raise StackyardError(f"cannot read {self._tree / name}: {cause(error)}") from error
+            raise StackyardError(f"cannot read {place}: {cause(error)}") from error
         return _Seen(moves, yard, elf, binary)
 
     def _read(self, name: str) -> bytes:
+        """A file as it is so far: texts and notes only, never a library."""
+        place = self._changed.get(name, self._tree / name)
         try:
-            return (self._tree / name).read_bytes()
+            return place.read_bytes()
         except OSError as error:
-            raise StackyardError(f"cannot read {self._tree / name}: {cause(error)}") from error
+            raise StackyardError(f"cannot read {place}: {cause(error)}") from error
+
+    def _place(self, name: str) -> Path:
+        """Where a changed file is made."""
+        return self._changed.setdefault(name, self._work / f"changed-{len(self._changed)}")
 
     # ------------------------------------------------------------------- what changes
 
@@ -152,30 +161,35 @@ class Relocation:
         folder = self._tree / "conda-meta"
         return sorted(f"conda-meta/{path.name}" for path in folder.glob("*.json")) if folder.is_dir() else []
 
-    def _moved(self, name: str, seen: _Seen, has_room: bool) -> bytes:
-        data = self._read(name)
+    def _move(self, name: str, seen: _Seen, has_room: bool) -> None:
         if not seen.binary:
-            return self._moves.in_text(data)
-        if not has_room:
-            return self._moves.in_binary(data, name)
-        for old, new in self._moves.pairs:
+            data = self._moves.in_text(self._read(name))
+            self._place(name).write_bytes(data)
+            return
+        for old, new in self._moves.pairs if has_room else ():
             if len(new) > len(old):
                 raise too_long(name, old, new)
-        return self._moves.in_strings(data)
+        made = self._place(name)
+        shutil.copyfile(self._tree / name, made)
+        with made.open("r+b") as stream, mmap(stream.fileno(), 0) as mapped:
+            if has_room:
+                self._moves.in_strings(mapped)
+            else:
+                self._moves.in_binary(mapped, name)
 
     def _neutral(self, files: Iterable[str]) -> None:
         """Take out when, from where and how it was installed."""
         for name in self._conda_files():
-            value = json.loads(self._changed.get(name) or self._read(name))
+            value = json.loads(self._read(name))
             kept = {key: each for key, each in value.items() if key not in CONDA_ORIGINS}
             for path in kept.get("paths_data", {}).get("paths", ()):
-                if (data := self._changed.get(str(path["_path"]))) is not None:
-                    digest = hashlib.sha256(data).hexdigest()
+                if (made := self._changed.get(str(path["_path"]))) is not None:
+                    digest = sha256_file(made)
                     own = {"sha256": digest} if path.get("path_type") == "unix_python_entry_point" else {}
-                    path |= {"sha256_in_prefix": digest, "size_in_bytes": len(data), **own}
-            self._changed[name] = (json.dumps(kept, indent=2, sort_keys=True) + "\n").encode()
+                    path |= {"sha256_in_prefix": digest, "size_in_bytes": made.stat().st_size, **own}
+            self._place(name).write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         if (self._tree / "conda-meta" / "history").exists():
-            self._changed["conda-meta/history"] = b""
+            self._place("conda-meta/history").write_bytes(b"")
         self._dropped |= {name for name in files if _NOTES.search(name) and self._names_a_file(name)}
 
     def _names_a_file(self, name: str) -> bool:
@@ -190,13 +204,13 @@ class Relocation:
         tasks, made = [], {}
         for number, (name, source) in enumerate(sorted(sources.items())):
             text, made[name] = self._work / f"{number}.py", self._work / f"{number}.pyc"
-            text.write_bytes(self._changed[source])
+            text.write_bytes(self._read(source))
             tasks.append((str(made[name]), str(text), source))
         order = json.dumps({"workers": min(cores(), 1 + len(tasks) // 64), "tasks": tasks})
         run([python, "-I", "-S", "-B", bytecode_worker.__file__], stdin=order, timeout_s=COMPILE_S)
         for name, file in made.items():
             if file.exists():
-                self._changed[name] = file.read_bytes()
+                self._changed[name] = file
                 self._dropped.discard(name)
 
     def _note_hashes(self, files: Iterable[str]) -> None:
@@ -204,10 +218,10 @@ class Relocation:
         for name in files:
             if name.endswith(".dist-info/RECORD"):
                 base = os.path.dirname(os.path.dirname(name))  # noqa: PTH120 - a relative path in the prefix
-                text = (self._changed.get(name) or self._read(name)).decode("utf-8", "surrogateescape")
+                text = self._read(name).decode("utf-8", "surrogateescape")
                 made = self._record(text, base)
                 if made != text:
-                    self._changed[name] = made.encode("utf-8", "surrogateescape")
+                    self._place(name).write_bytes(made.encode("utf-8", "surrogateescape"))
 
     def _record(self, text: str, base: str) -> str:
         out = io.StringIO()
@@ -226,30 +240,30 @@ class Relocation:
     def _result(self, tree: Tree, seen: Mapping[str, _Seen]) -> Relocated:
         found = Relocated(programs=[name for name, each in seen.items() if each.elf])
         full = {name.rstrip("/").rpartition("/")[0] for name in tree}
-        for number, (name, status) in enumerate(sorted(tree.items())):
+        for name, status in sorted(tree.items()):
             if name in self._dropped or (name.endswith("/") and name[:-1] in full):
                 continue
-            found.entries[name.rstrip("/")] = self._entry(name.rstrip("/"), status, number)
+            found.entries[name.rstrip("/")] = self._entry(name.rstrip("/"), status)
         found.outside = {name: entry.target for name, entry in found.entries.items() if self._leads_out(entry)}
-        found.traces = [name for name, each in seen.items() if each.yard and self._yard in self._bytes(name)]
+        found.traces = [name for name, each in seen.items() if each.yard and self._names_the_yard(name)]
         return found
 
-    def _bytes(self, name: str) -> bytes:
+    def _names_the_yard(self, name: str) -> bool:
+        """Whether a file that named it still does."""
         if name in self._dropped:
-            return b""
-        return self._changed[name] if name in self._changed else self._read(name)
+            return False
+        return name not in self._changed or self._look(name).yard
 
-    def _entry(self, name: str, status: os.stat_result, number: int) -> Entry:
+    def _entry(self, name: str, status: os.stat_result) -> Entry:
         inside = f"{self._root}/{name}"
         if stat.S_ISLNK(status.st_mode):
             return Entry(inside, target=self._moves.path(str((self._tree / name).readlink())))
         if stat.S_ISDIR(status.st_mode):
             return Entry(inside, mode=0o755, folder=True)
-        if name not in self._changed:
+        made = self._changed.get(name)
+        if made is None:
             return Entry(inside, str(self._tree / name), size=status.st_size, mode=mode_of(status))
-        made = self._work / f"changed-{number}"
-        made.write_bytes(self._changed[name])
-        return Entry(inside, str(made), size=len(self._changed[name]), mode=mode_of(status))
+        return Entry(inside, str(made), size=made.stat().st_size, mode=mode_of(status))
 
     def _leads_out(self, entry: Entry) -> bool:
         if not entry.target:
@@ -258,7 +272,7 @@ class Relocation:
         return not any(target == new or target.startswith(f"{new}/") for _, new in self._moves.pairs)
 
 
-def _hashed(data: bytes) -> tuple[str, str]:
+def _hashed(file: Path) -> tuple[str, str]:
     """Hash and size as RECORD has them."""
-    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
-    return f"sha256={digest.decode()}", str(len(data))
+    digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_file(file))).rstrip(b"=")
+    return f"sha256={digest.decode()}", str(file.stat().st_size)
