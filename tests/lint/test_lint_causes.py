@@ -260,3 +260,64 @@ def test_one_rank_with_several_gpus_in_a_container(line: str) -> None:
     text = f"#!/bin/bash\n#SBATCH -t 10 -N 1 --gpus-per-node=8 --exclusive\n{line}\n"
     assert "gpus-without-ranks" in rules(text)
     assert "gpus-without-ranks" not in rules(text.replace("--gpus-per-node=8", "--gpus-per-node=8 -n 8"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "at_home"),
+    [
+        ("module load x\n/bin/a", True),
+        ("cd sub\n/bin/a", True),
+        ("/bin/a\ncd /work", True),
+        ("cd /work\n/bin/a", False),
+        ("[ -d $PBS_O_WORKDIR ] && cd $PBS_O_WORKDIR\n/bin/a", False),
+    ],
+)
+def test_a_pbs_script_without_cd_runs_in_the_home_directory(lines: str, at_home: bool) -> None:
+    text = f"#!/bin/bash\n#PBS -l select=1:ncpus=4:mpiprocs=4 -l walltime=1:00:00\n{lines}\n"
+    assert ("the script runs in the home directory" in fixed(text)[1]) is at_home
+    assert "home directory" not in fixed(text.replace("-l walltime", "-l wd -l walltime"))[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("java -jar /opt/x.jar -R index/genome.fasta", True),
+        ("/opt/solve data/in.txt", True),
+        ("/opt/solve /data/in.txt", False),
+        ("module load a/1.2.x", False),
+        ("singularity pull docker://a/b.c", False),
+        ("sed -i s/a.b/c.d/ /etc/x", False),
+        ("/opt/solve $X/in.txt", False),
+    ],
+)
+def test_relative_files_of_a_program_in_the_home_directory(line: str, found: bool) -> None:
+    text = f"#!/bin/bash\n#PBS -l select=1:ncpus=4 -l walltime=1:00:00\n{line}\n/bin/b\n"
+    assert ("pbs-working-folder" in rules(text)) is found
+
+
+def test_whole_nodes_and_threads() -> None:
+    text = "#!/bin/bash\n#SBATCH -t 10 -N 11 -n 11\nexport OMP_NUM_THREADS=24\nibrun ./a\n"
+    assert "threads-over-cores" not in rules(text)
+    assert "threads-over-cores" not in rules(text.replace("ibrun", "mpirun"))
+
+
+def test_a_sleep_after_a_controller_of_any_name() -> None:
+    text = "#!/bin/bash\n#SBATCH -t 10 -n 4\nsrun -n 1 ./ipcontroller_new.sh &\necho x\nsleep 60\nsrun -n 2 ./a\n"
+    assert "sleep-as-synchronisation" in rules(text)
+
+
+def test_directives_that_are_all_late() -> None:
+    text = "#!/bin/bash\nmodule load a\n#SBATCH -n 4\n##SBATCH --mail-type=ALL\nsrun ./a\n"
+    (hit,) = [each for each in lint_text(text).findings if each.rule == "no-directive-read"]
+    assert hit.message.startswith("this directive is not read: Slurm stops at the first command")
+
+
+def test_a_script_that_submits_itself_says_the_time_there() -> None:
+    text = '#!/bin/bash\n#SBATCH -n 1\nif [ -z "$ID" ]; then\n  sbatch --time=1:00:00 "$0" "$@"\n  exit\nfi\n./a\n'
+    assert "time-missing" not in rules(text) and "time-missing" in rules(text.replace('"$0"', "other.sh"))
+
+
+def test_directives_that_a_comment_says_to_switch_on() -> None:
+    text = "#!/bin/bash\n{}\n#PBS -l select=1:ncpus=1 -l walltime=1:00:00\n# PBS -N job\ncd $PBS_O_WORKDIR\n./a\n"
+    assert "directive-spaced" in rules(text.format("# hello"))
+    assert "directive-spaced" not in rules(text.format("# To activate an option, remove the whitespace behind #"))

@@ -21,7 +21,7 @@ from stackyard.lint.launches import AGENTS, Launch, python_program, unwrapped
 from stackyard.lint.making import Making
 from stackyard.lint.prologue import OWN_VARIABLES, lines_before, place_of
 from stackyard.lint.rules.base import Case
-from stackyard.lint.rules.head import pbs_working_folder
+from stackyard.lint.rules.pbs import runs_at_home
 from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script, parse_script
 from stackyard.lint.smallcommands import is_no_program
@@ -62,8 +62,9 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
     making.values["prologue"] = tuple(before.lines) or None
     making.values["cwd"] = before.folder or None
     left_out(case, making, started, main, place)
-    for hit in pbs_working_folder(case):
-        making.note(hit.line, "the script runs in the home directory, the job file where it is submitted")
+    if runs_at_home(case, place):
+        line = started.line if started else 1
+        making.note(line, "the script runs in the home directory, the job file where it is submitted")
     _image_of_head(making)
     for number, text in script.foreign:
         making.note(number, f"a directive that is not supported, {text}")

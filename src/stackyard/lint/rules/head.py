@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from stackyard.lint.directives import TAGS, Directive, split_directive
-from stackyard.lint.launches import python_program
 from stackyard.lint.options import Option, read_options
 from stackyard.lint.request import mebibytes, minutes
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
-from stackyard.lint.scope import Resolved
 from stackyard.lint.tables import HEADS
 
 _SIZES = {
@@ -94,7 +92,7 @@ def directive_late(case: Case) -> Iterator[Hit]:
 def directive_spaced(case: Case) -> Iterator[Hit]:
     """A directive with a space before or after ``#``, which makes it a comment; a note if that may be intended."""
     script = case.script
-    if not any(each.state == "read" for each in script.directives):
+    if not any(each.state == "read" for each in script.directives) or _SWITCHED_ON.search(script.text):
         return  # no-directive-read says so once
     active = {option.name for each in script.directives if each.state == "read" for option in each.options}
     off = sum(each.state == "disabled" for each in script.directives)
@@ -113,6 +111,10 @@ def directive_spaced(case: Case) -> Iterator[Hit]:
             remedy,
             None if meant else "note",
         )
+
+
+_SWITCHED_ON = re.compile(r"^#.*\b(?:remove|delete)\b.*\b(?:white)?spaces?\b", re.M | re.I)
+"""A comment that says how to switch a directive of the script on."""
 
 
 def is_prose(directive: Directive) -> bool:
@@ -257,9 +259,13 @@ def time_missing(case: Case) -> Iterator[Hit]:
         and values
         and name not in values
         and not case.script.is_filled_in
-        and not ("l.cput" in values or "We" in values)
+        and not ("l.cput" in values or "We" in values or _SUBMITS_ITSELF.search(case.script.code))
     ):
         yield Hit(read_by_scheduler(case)[0].line, "no wall time is requested")
+
+
+_SUBMITS_ITSELF = re.compile(r"\b(?:sbatch|qsub|bsub)\b[^\n]*\$\{?(?:0\b|BASH_SOURCE)")
+"""A script that submits itself, with the options that its head has not."""
 
 
 @rule(
@@ -302,64 +308,6 @@ def _says_megabytes(case: Case, line: int) -> bool:
     """Whether the comment after a directive names the unit."""
     row = case.script.text.splitlines()[line - 1]
     return bool(re.search(r"#.*\s#.*\b(?:mb|mib|mega)", row, re.I))
-
-
-@rule(
-    "pbs-name-length",
-    "note",
-    why="PBS before 2020 and Torque accept job names of at most 15 characters",
-    example="#PBS -N resnet50-training-on-imagenet",
-    instead="#PBS -N resnet50-train",
-)
-def pbs_name_length(case: Case) -> Iterator[Hit]:
-    """A PBS job name of more than 15 characters."""
-    name = case.script.request.name
-    if case.script.scheduler == "pbs" and len(name) > 15 and not is_template(name):
-        yield Hit(
-            case.script.request.line("N"), f"the job name {name!r} has {len(name)} characters", f"#PBS -N {name[:15]}"
-        )
-
-
-@rule(
-    "pbs-working-folder",
-    "note",
-    why="A PBS job starts in the home directory, not in the directory of qsub",
-    example="mpiexec -n 8 ./a.out",
-    instead="cd $PBS_O_WORKDIR\nmpiexec -n 8 ./a.out",
-)
-def pbs_working_folder(case: Case) -> Iterator[Hit]:
-    """Relative paths in a PBS script without a cd; a note, since some sites start jobs in the directory of qsub."""
-    script = case.script
-    if script.scheduler != "pbs" or "PBS_O_WORKDIR" in script.code or script.request.values.keys() & _DIRECTORY:
-        return
-    for resolved in script.commands:
-        to = resolved.argv[1:2] or ("~",)
-        moves = resolved.argv[:1] in (("cd",), ("pushd",), ("chdir",))
-        if moves and not _is_relative(to[0]):
-            return
-        found = to[0] if moves else next(_relative_paths(case, resolved), "")
-        if found:
-            yield Hit(resolved.line, f"{found} is looked up in the home directory", "cd $PBS_O_WORKDIR")
-            return
-
-
-_DIRECTORY = {"d", "w", "l.wd"}
-"""Options that say where the job starts. NCI: -l wd."""
-
-
-def _is_relative(path: str) -> bool:
-    return bool(path) and not is_template(path) and not path.startswith(("/", "~", "-"))
-
-
-def _relative_paths(case: Case, resolved: Resolved) -> Iterator[str]:
-    """The paths in what a command runs or sources that are relative to where it runs."""
-    programs = [each.program for each in case.launches if each.command is resolved]
-    if len(resolved.argv) > 1 and resolved.argv[0] in ("source", ".") and "/" in resolved.argv[1]:
-        programs.append((f"./{resolved.argv[1]}" if _is_relative(resolved.argv[1]) else "",))
-    for program in (*programs, resolved.argv[:1], python_program(resolved.argv) or ()):
-        for at, word in enumerate(program):
-            if _is_relative(word) and (word.startswith("./") or (at < 2 and word.endswith(".py"))):
-                yield word
 
 
 @rule(

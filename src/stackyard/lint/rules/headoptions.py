@@ -146,11 +146,12 @@ def no_directive_read(case: Case) -> Iterator[Hit]:
         return
     lines = [each for each in would_be_directives(text, case.script.inner_lines) if not is_template(each.text)]
     lines = [each for each in lines if any(o.name for o in each.options) and all(o.name for o in each.options)]
+    late = {each.line for each in case.script.directives if each.state == "late"}
+    lines = [each for each in lines if each.line in late] or lines
     if lines:
         first = lines[0]
         count = "this directive" if len(lines) == 1 else f"none of {len(lines)} directives"
         verb = "is not read" if len(lines) == 1 else "is read"
-        late = {each.line for each in case.script.directives if each.state == "late"}
         why, remedy = f"reads lines that start with {TAGS[first.kind]} and a blank", f"{TAGS[first.kind]} {first.text}"
         if all(each.line in late for each in lines):
             why, remedy = "stops at the first command", "move the directives above the first command"

@@ -166,7 +166,8 @@ def _default_cores(case: Case) -> int | None:
     request = case.script.request
     tasks = request.values.keys() & {"ntasks", "ntasks-per-node"}
     unsure = request.values.keys() & OTHER_CORES or case.shares_nodes is False or case.script.is_filled_in
-    return 1 if tasks and not unsure and "cpus-per-task" not in request.values else None
+    several = (request.nodes or 1) > 1  # which are mostly whole ones
+    return 1 if tasks and not unsure and not several and "cpus-per-task" not in request.values else None
 
 
 def _threads_of_node(case: Case) -> Iterator[Hit]:

@@ -16,7 +16,7 @@ _RAY = re.compile(
 _SERVER = re.compile(
     r"(?:start|run)[-_](?:head|worker|server)|\bray start|redis|mongod|postgres|tensorboard|jupyter|vllm|http\.server"
     r"|dask[- ](?:scheduler|worker)|monitor|nvidia-smi|dcgm|telemetry|logger|server|daemon"
-    r"|\S*(?:controller|coordinator|broker)(?:\.py|\.sh)?(?= |$)|ipcluster|/i-pi\b"
+    r"|\S*(?:controller|coordinator|broker)(?:[-_]\w+)?(?:\.py|\.sh)?(?= |$)|ipcluster|/i-pi\b"
 )
 _QUIET_WORDS = (
     "echo date exit printf set trap true : module export unset cd kill sacct seff sleep rm rmdir [ test local let "

@@ -1,0 +1,86 @@
+"""Rules on what only PBS has: short names of jobs, and a script that begins in the home directory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stackyard.lint.launches import python_program
+from stackyard.lint.rules.base import Case, Hit, is_template, rule
+from stackyard.lint.scope import Resolved
+
+
+@rule(
+    "pbs-name-length",
+    "note",
+    why="PBS before 2020 and Torque accept job names of at most 15 characters",
+    example="#PBS -N resnet50-training-on-imagenet",
+    instead="#PBS -N resnet50-train",
+)
+def pbs_name_length(case: Case) -> Iterator[Hit]:
+    """A PBS job name of more than 15 characters."""
+    name = case.script.request.name
+    if case.script.scheduler == "pbs" and len(name) > 15 and not is_template(name):
+        yield Hit(
+            case.script.request.line("N"), f"the job name {name!r} has {len(name)} characters", f"#PBS -N {name[:15]}"
+        )
+
+
+@rule(
+    "pbs-working-folder",
+    "note",
+    why="A PBS job starts in the home directory, not in the directory of qsub",
+    example="mpiexec -n 8 ./a.out",
+    instead="cd $PBS_O_WORKDIR\nmpiexec -n 8 ./a.out",
+)
+def pbs_working_folder(case: Case) -> Iterator[Hit]:
+    """Relative paths in a PBS script without a cd; a note, since some sites start jobs in the directory of qsub."""
+    if "PBS_O_WORKDIR" in case.script.code:
+        return
+    for at, resolved in enumerate(case.script.commands, 1):
+        if not runs_at_home(case, at):
+            return
+        found = _target(resolved) or next(_relative_paths(case, resolved), "")
+        if found:
+            yield Hit(resolved.line, f"{found} is looked up in the home directory", "cd $PBS_O_WORKDIR")
+            return
+
+
+def runs_at_home(case: Case, place: int) -> bool:
+    """Whether the first `place` commands of a script run in the home directory, where PBS starts it."""
+    script = case.script
+    if script.scheduler != "pbs" or script.request.values.keys() & _DIRECTORY:
+        return False
+    targets = (_target(each) for each in script.commands[:place])
+    return all(target is None or _is_relative(target) for target in targets)
+
+
+def _target(resolved: Resolved) -> str | None:
+    """Where a ``cd`` goes; None for other commands."""
+    moves = resolved.argv[:1] in (("cd",), ("pushd",), ("chdir",))
+    return (*resolved.argv[1:2], "~")[0] if moves else None
+
+
+_DIRECTORY = {"d", "w", "l.wd"}
+"""Options that say where the job starts. NCI: -l wd."""
+
+
+def _is_relative(path: str) -> bool:
+    return bool(path) and not is_template(path) and not path.startswith(("/", "~", "-"))
+
+
+def _relative_paths(case: Case, resolved: Resolved) -> Iterator[str]:
+    """The paths in what a command runs or sources that are relative to where it runs."""
+    programs = [each.program for each in case.launches if each.command is resolved]
+    if len(resolved.argv) > 1 and resolved.argv[0] in ("source", ".") and "/" in resolved.argv[1]:
+        programs.append((f"./{resolved.argv[1]}" if _is_relative(resolved.argv[1]) else "",))
+    for program in (*programs, resolved.argv[:1], python_program(resolved.argv) or ()):
+        for at, word in enumerate(program):
+            if _is_relative(word) and (word.startswith("./") or (at < 2 and word.endswith(".py"))):
+                yield word
+    if resolved.argv and resolved.argv[0].startswith(("/", "java")):
+        yield from (word for word in resolved.argv[1:] if _RELATIVE_FILE.fullmatch(word))
+
+
+_RELATIVE_FILE = re.compile(r"(?:[\w.-]*\w/)+[\w.-]+\.[A-Za-z]\w{0,7}")
+"""A file below a directory, ``index/genome.fasta``."""
