@@ -321,3 +321,38 @@ def test_directives_that_a_comment_says_to_switch_on() -> None:
     text = "#!/bin/bash\n{}\n#PBS -l select=1:ncpus=1 -l walltime=1:00:00\n# PBS -N job\ncd $PBS_O_WORKDIR\n./a\n"
     assert "directive-spaced" in rules(text.format("# hello"))
     assert "directive-spaced" not in rules(text.format("# To activate an option, remove the whitespace behind #"))
+
+
+def test_tasks_of_srun_that_are_not_known() -> None:
+    intent, notes = fixed("#!/bin/bash\n#SBATCH -t 10 -N 8 --overcommit --exclusive\nsrun ./a\n")
+    assert intent.nodes == 8 and "check ranks_per_node" in notes and "this launch uses 1" not in notes
+    intent, notes = fixed("#!/bin/bash\n#SBATCH -t 10\nsrun ./a\n")
+    assert (intent.nodes, intent.ranks_per_node) == (1, 1) and "check ranks_per_node" not in notes
+
+
+def test_a_conditional_cd_to_where_the_job_was_submitted_is_said() -> None:
+    lines = 'if [ -n "$A" ]; then\n  cd $PBS_O_WORKDIR\nfi\ncp a b\n'
+    intent, notes = fixed(PBS.format("1:ncpus=4:mpiprocs=4").replace("cd $PBS_O_WORKDIR\n", lines) + "mpiexec ./a\n")
+    assert "conditional: cd $PBS_O_WORKDIR" in notes, (intent.prologue, notes)
+
+
+@pytest.mark.parametrize(
+    ("sets", "threads", "found"),
+    [
+        ("-n1 -a1 -c1 -g1 -bpacked:1", 7, True),
+        ("-n6 -a1 -c7 -g1 -bpacked:7", 7, False),
+        ("-n6 -a1 -c7 -g1 -bpacked:7", 28, False),
+        ("-n6 -a1 -c7 -g1 -bpacked:7", 29, True),
+        ("-n1 -a4 -c40 -g4 -bnone", 40, False),
+        ("-n1 -a4 -cALL_CPUS -g4", 40, False),
+        ("-n1 -a1 -g1", 4, False),
+    ],
+)
+def test_threads_on_the_cores_of_a_resource_set(sets: str, threads: int, found: bool) -> None:
+    text = f"#!/bin/bash\n#BSUB -nnodes 1 -W 10\nexport OMP_NUM_THREADS={threads}\njsrun {sets} ./a\n"
+    assert ("threads-over-cores" in rules(text)) is found
+
+
+def test_a_sleep_after_dask() -> None:
+    text = "#!/bin/bash\n#SBATCH -t 10 -N 2\ndask-ssh --nprocs 24 $HOSTS &\nsleep 10\npython a.py\n"
+    assert "sleep-as-synchronisation" in rules(text)

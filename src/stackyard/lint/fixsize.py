@@ -159,6 +159,7 @@ def _all_ranks(case: Case, launch: Launch | None) -> int | None:
         return each * case.nodes if each and case.nodes else None
     own = _step_tasks(case, launch) or request.all_tasks
     unsaid = request.values.keys() & TASK_OPTIONS or launch.kind in ("mpirun", "ibrun")  # as many as it has slots
+    unsaid = unsaid or (launch.kind == "srun" and "nodes" in request.values and not launch.given("nodes"))
     return own or (None if unsaid else 1)
 
 

@@ -303,6 +303,8 @@ def _folder(before: Before, resolved: Resolved, nested: bool) -> None:
         before.pushed.append(before.folder)
     if path in (".", "./") or _FOLDERS.fullmatch(shown(path)):
         _to_submission(before, line, stays=path in (".", "./"))
+        if before.at_home and resolved.command.blocks and nested:
+            before.notes.append(f"line {resolved.line}: conditional: {line}, which the job file does once")
         return
     if is_known(path) or not nested:
         before.lines.append(line)

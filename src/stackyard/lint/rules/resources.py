@@ -9,6 +9,7 @@ from stackyard.findings import counted
 from stackyard.lint.launches import Launch
 from stackyard.lint.request import OTHER_CORES, gpus_of, number
 from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.rules.jsrun import sets_of
 from stackyard.lint.scope import Resolved
 from stackyard.lint.words import is_known, shown
 
@@ -143,6 +144,7 @@ def threads_over_cores(case: Case) -> Iterator[Hit]:
     slurm = case.script.scheduler == "slurm"
     if slurm and not case.script.request.exclusive:
         yield from _threads_of_node(case)
+    yield from _threads_of_sets(case)
     cpus = (case.script.request.cpus_per_task or _default_cores(case)) if slurm else case.slots
     if not cpus or case.script.request.exclusive:
         return
@@ -158,6 +160,18 @@ def threads_over_cores(case: Case) -> Iterator[Hit]:
             text = f"{value.text} threads on {counted(have, 'core')}"
             remedy = f"export OMP_NUM_THREADS={have}" if said else f"#SBATCH --cpus-per-task={value.text}"
             yield Hit(value.line, text, remedy, None if said else "note")
+            return
+
+
+def _threads_of_sets(case: Case) -> Iterator[Hit]:
+    """More threads of a rank of jsrun than hardware threads that its set has for it, four on each core (smt4)."""
+    smt = re.search(r"\bsmt([124])\b", case.script.request.values.get("alloc_flags") or "smt4")
+    for launch in case.steps:
+        sets, value = sets_of(launch), launch.environment.get("OMP_NUM_THREADS")
+        free = launch.get("bind") in ("none", "rs")  # each rank may use all cores of its set
+        have = (sets.cores // (1 if free else sets.ranks)) if sets and sets.cores else 0
+        if have and value and value.text.isdecimal() and int(value.text) > have * int(smt[1] if smt else 4):
+            yield Hit(value.line, f"{value.text} threads on {counted(have, 'core')}", f"export OMP_NUM_THREADS={have}")
             return
 
 

@@ -15,7 +15,7 @@ _RAY = re.compile(
 )
 _SERVER = re.compile(
     r"(?:start|run)[-_](?:head|worker|server)|\bray start|redis|mongod|postgres|tensorboard|jupyter|vllm|http\.server"
-    r"|dask[- ](?:scheduler|worker)|monitor|nvidia-smi|dcgm|telemetry|logger|server|daemon"
+    r"|dask[- ](?:scheduler|worker|ssh|mpi)|monitor|nvidia-smi|dcgm|telemetry|logger|server|daemon"
     r"|\S*(?:controller|coordinator|broker)(?:[-_]\w+)?(?:\.py|\.sh)?(?= |$)|ipcluster|/i-pi\b"
 )
 _QUIET_WORDS = (
