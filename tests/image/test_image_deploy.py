@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -582,7 +583,9 @@ def test_a_disk_that_is_full_while_it_is_packed(small_disk: Bed, free: str) -> N
     done = bed.stackyard("deploy", file, expect=1)
     said = done.out + done.err
     assert "no space left" in said, said
-    assert str(bed.paths.root) in said and "hint: free some space" in said, said
+    packing = r"cannot write \S+/image.sqsh: no space left on device: \d+ MiB to pack, .*; \d MiB are free"
+    assert re.search(rf"error: ({packing}|no space left while building demo/1-py3-1 \()", said), said
+    assert "hint: free some space" in said, said
     assert "published revisions are unchanged, finished work is in the cache" in said
     left = {path.name for path in bed.paths.root.iterdir()}
     assert not left & {"image.sqsh", "record.json", "prefix", "launch", ".work"}, left
@@ -592,3 +595,11 @@ def test_a_disk_that_is_full_while_it_is_packed(small_disk: Bed, free: str) -> N
     assert bed.stackyard("run", "demo", "--", "python", "-c", CODE).out.startswith("xn--nda.de")
     assert [path.name for path in (bed.yard / "stacks/demo").iterdir()] == ["1-py3-1"]
     assert not {".work", "building"} & {path.name for path in bed.paths.root.iterdir()}
+
+
+def test_a_disk_that_is_full_before_anything_is_packed(small_disk: Bed) -> None:
+    """The step is named that had no room, and not that of an image."""
+    bed = small_disk
+    (bed.folder / "full").write_text("8K")
+    done = bed.stackyard("deploy", bed.write("post: post.sh"), expect=1)
+    assert "error: no space left while " in done.err and "image.sqsh" not in done.err, done.err

@@ -14,6 +14,7 @@ import pytest
 
 from stackyard.errors import StackyardError
 from stackyard.image import squashfs
+from stackyard.yard import disk
 from support import programs
 
 pytestmark = pytest.mark.real
@@ -139,3 +140,18 @@ def test_a_damaged_image_is_recognised(tree: Path, tmp_path: Path, change: objec
         squashfs.superblock(file)
     with pytest.raises(StackyardError, match=r"cannot read .*: No such file"):
         squashfs.superblock(tmp_path / "none")
+
+
+def test_a_quota_that_is_used_up_is_a_full_disk(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a build left is removed then, as with a full disk; how much is free is not known."""
+    program = tmp_path / "bin" / "mksquashfs"
+    program.parent.mkdir()
+    program.write_text(
+        "#!/bin/sh\ncase $1 in -help | -version) echo zstd; exit ;; esac\n"
+        'touch "$2"; echo "Write on output file failed because Disk quota exceeded"; exit 1\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    with pytest.raises(disk.DiskFull, match=r"disk quota exceeded: 0 MiB to pack, [^;]*$"):
+        squashfs.pack(tree, tmp_path / "a.sqsh")
+    assert not (tmp_path / "a.sqsh").exists()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from stackyard.errors import MissingError, StackyardError, cause
 from stackyard.findings import some
+from stackyard.host import space
 from stackyard.host.command import CommandError, run, which
 from stackyard.host.hashing import sha256_file
 from stackyard.host.scratch import scratch
@@ -92,7 +93,8 @@ def pack(tree: Path, file: Path, *, order: Sequence[str] = (), processors: int =
 
     Raises:
         MissingError: mksquashfs is missing, or cannot compress with zstd.
-        StackyardError: the tree has set-user-ID programs or special files, or a file cannot be read; the disk is full.
+        StackyardError: the tree has set-user-ID programs or special files, or a file cannot be read.
+        DiskFull: the disk or this user's part of it is full; what was written is removed.
     """
     program = _program()
     _refuse(tree)
@@ -106,7 +108,7 @@ def pack(tree: Path, file: Path, *, order: Sequence[str] = (), processors: int =
             run(words, env=_environment(as_it_is), timeout_s=PACK_TIMEOUT_S)
         except CommandError as error:
             file.unlink(missing_ok=True)
-            raise failure(error, file) from error
+            raise failure(error, file, tree) from error
     _sync(file)
     return Packed(sha256_file(file), file.stat().st_size, superblock(file).entries, version_of(program))
 
@@ -169,11 +171,20 @@ def _sorted(tree: Path, order: Sequence[str]) -> str:
     return "".join(f"{name} {max(last, _FIRST_PRIORITY - place)}\n" for place, name in enumerate(names))
 
 
-def failure(error: CommandError, file: Path) -> StackyardError:
-    """The error for a file that mksquashfs could not write."""
-    if "No space left on device" in error.result.output:
-        return disk.DiskFull(f"cannot write {file}: no space left on device", hint="free some space, and do it again")
-    return StackyardError(f"cannot pack {file}: {error.message}", detail=error.detail, hint=error.hint)
+def failure(error: CommandError, file: Path, tree: Path | None = None) -> StackyardError:
+    """The error for a file that mksquashfs could not write. `tree`: what was to be packed."""
+    if not space.says_full(error.result.output):
+        return StackyardError(f"cannot pack {file}: {error.message}", detail=error.detail, hint=error.hint)
+    is_quota = "quota exceeded" in error.result.output.lower()
+    why = "disk quota exceeded" if is_quota else "no space left on device"
+    if tree is not None:
+        entries = (os.lstat(os.path.join(folder, name)) for folder, _, names in os.walk(tree) for name in names)  # noqa: PTH118
+        why += f": {sum({each.st_ino: each.st_size for each in entries}.values()) >> 20:,} MiB to pack"
+        why += ", of which an image keeps a third to a half"
+    if not is_quota:
+        room = os.statvfs(file.parent)
+        why += f"; {room.f_bavail * room.f_frsize >> 20:,} MiB are free"
+    return disk.DiskFull(f"cannot write {file}: {why}", hint=disk.MAKE_ROOM)
 
 
 def _sync(file: Path) -> None:

@@ -279,9 +279,7 @@ def ensure_built(task: Task, request: Request, progress: Progress, held: Held) -
         if not disk.is_there(task.paths.record):
             for left in (task.paths.prefix, task.paths.work, task.paths.image, task.paths.launcher):
                 disk.remove_tree(left)
-        if isinstance(error, disk.DiskFull):
-            raise disk.no_space(f"packing {task.module}", str(task.paths.image)) from error
-        raise disk.failure(error, f"building {task.module}") from error
+        raise error if isinstance(error, disk.DiskFull) else disk.failure(error, f"building {task.module}") from error
     progress.phase(task.module, "built")
     return replace(task, record=record)
 

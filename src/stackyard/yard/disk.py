@@ -343,6 +343,13 @@ def _allow_removal(folder: Path) -> None:
                 Path(name).chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
 
 
+MAKE_ROOM = (
+    "free some space (`stackyard gc --now` deletes what is in the trash) and type the same again: "
+    "published revisions are unchanged, finished work is in the cache"
+)
+"""What to do about a full disk while something is built."""
+
+
 class DiskFull(StackyardError):
     """The file system, or this user's part of it, has no room left."""
 
@@ -362,11 +369,7 @@ def failure(error: OSError, step: str, hint: str = "") -> StackyardError:
 
 def no_space(step: str, place: str = "", hint: str = "") -> DiskFull:
     """The error for a full file system. `step` is what was being done: "compiling horovod 0.28.1"."""
-    again = (
-        "free some space (`stackyard gc --now` deletes what is in the trash) and type the same again: "
-        "published revisions are unchanged, finished work is in the cache"
-    )
-    return DiskFull(f"no space left while {step}" + (f" ({place})" if place else ""), hint=hint or again)
+    return DiskFull(f"no space left while {step}" + (f" ({place})" if place else ""), hint=hint or MAKE_ROOM)
 
 
 def require_mounted_for_writing(place: Path, what: str) -> None:
