@@ -172,6 +172,10 @@ class Yard:
         """Room that a removal has where the file system is full (`yard.reserve`)."""
         return self.root / "reserve"
 
+    def reserved(self, number: int) -> Path:
+        """One file of it."""
+        return self.reserve / str(number)
+
     def child(self, root: Path) -> Path:
         """The note of the yard at `root` that it extends revisions of this one."""
         return self.children / f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"

@@ -20,12 +20,12 @@ _PLENTY = 8
 def keep(yard: Yard) -> None:
     """Make what is missing of it. That there is no room for it, or that another account made it, is no error."""
     with suppress(OSError):
-        there = set(disk.names(yard.reserve))
-        missing = [name for name in map(str, range(FILES)) if name not in there]
+        there = set(disk.entries(yard.reserve))
+        missing = [path for path in map(yard.reserved, range(FILES)) if path not in there]
         if missing and _has_room(yard):
             yard.reserve.mkdir(exist_ok=True)
-            for name in missing:
-                (yard.reserve / name).write_bytes(os.urandom(BYTES))  # no file system can store these as less
+            for path in missing:
+                path.write_bytes(os.urandom(BYTES))  # no file system can store these as less
 
 
 def _has_room(yard: Yard) -> bool:
