@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stackyard.errors import StackyardError
+from stackyard.expose import generation as generation_of
 from stackyard.publish import generation
 from stackyard.publish.generation import Step
 from stackyard.publish.rollback import only_from, publish, step_to, target
@@ -151,6 +153,25 @@ def test_damaged_operations_stop_nothing_about_other_revisions(yard: Yard) -> No
     RevisionPaths.of(two.folder).module.write_text("{")
     assert generation.is_as_the_site_wants(yard, SITE, manifest)
     assert publish(yard, SITE, lambda base: Step(base.entries, "deploy")).files == manifest.files
+
+
+def test_what_was_looked_at_is_not_rendered_again(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a yard with many revisions a deploy renders the modulefiles of all; once, for the look and for the draft."""
+    entries = tuple(stackrecords.entry(built(yard, n)) for n in (1, 2, 3))
+    manifest = publish(yard, SITE, lambda _: Step(entries, "deploy"))
+    rendered, plain = [], generation_of.modulefiles
+
+    def counted(record: BuildRecord, *others: Any) -> dict[str, str]:
+        rendered.append(record.revision)
+        return plain(record, *others)
+
+    monkeypatch.setattr(generation_of, "modulefiles", counted)
+    texts: generation_of.Texts = {}
+    assert generation.is_as_the_site_wants(yard, SITE, manifest, texts)
+    with generation.draft(yard, SITE) as draft:
+        draft.texts = texts
+        draft.write([*entries[:2], replace(entries[2], state="withdrawn"), stackrecords.entry(built(yard, 4))])
+    assert sorted(rendered) == [1, 2, 3, 3, 4]
 
 
 def test_looking_freezes_nothing_and_a_lost_freeze_is_a_reason_to_write_again(yard: Yard) -> None:

@@ -30,8 +30,17 @@ if TYPE_CHECKING:
     from stackyard.spec.models import Site
 
 
+Texts = dict[tuple[Entry, str], dict[str, str]]
+"""The modulefiles of entries that were rendered before, each with why it may not be loaded."""
+
+
 def write_modules(
-    folder: Path, entries: Sequence[Entry], records: Mapping[str, BuildRecord], site: Site, yard: Yard
+    folder: Path,
+    entries: Sequence[Entry],
+    records: Mapping[str, BuildRecord],
+    site: Site,
+    yard: Yard,
+    done: Texts | None = None,
 ) -> None:
     """Write the modules of one generation into `folder`, which is not yet visible to users.
 
@@ -42,13 +51,14 @@ def write_modules(
         entries: all revisions whose files still exist, with their short names already assigned.
         records: their build records by module name, as far as they can be read.
         yard: where users will see the directory, as ``<yard>/modules`` or the site's ``modules.root``.
+        done: as for `module_texts`.
 
     The operations of new revisions are frozen before.
 
     Raises:
         StackyardError: as `module_texts`; or a command that a module offers does not exist.
     """
-    texts = module_texts(entries, records, site, yard)
+    texts = module_texts(entries, records, site, yard, done)
     for entry in entries:
         if entry.module in records and entry.state != "removed":
             freeze(records[entry.module], site)
@@ -71,7 +81,11 @@ def _show_to_root(folder: Path) -> None:
 
 
 def module_texts(
-    entries: Sequence[Entry], records: Mapping[str, BuildRecord], site: Site, yard: Yard
+    entries: Sequence[Entry],
+    records: Mapping[str, BuildRecord],
+    site: Site,
+    yard: Yard,
+    done: Texts | None = None,
 ) -> dict[str, str]:
     """The files of a generation by their path in ``modules/``. Writes nothing.
 
@@ -79,17 +93,24 @@ def module_texts(
     so it is decided here. A revision whose record or frozen operations cannot be read keeps the modulefiles that it
     has: it works as before, and the damage of one revision stops nothing about the others.
 
+    Args:
+        done: what this process rendered of the same revisions for the same site, and does not render again; gets more.
+
     Raises:
         StackyardError: such a revision has no modulefiles either.
     """
     texts: dict[str, str] = {}
+    done = {} if done is None else done
     refused = refusals(entries, records, yard)
     places = trash.removed(yard) if any(entry.state == "removed" for entry in entries) else {}
     for entry in entries:
+        key = (entry, refused.get(entry.module, ""))
         try:
-            record = _record(entry, records)
-            change = change_of(record, site, places.get(place_of(entry.folder)))
-            texts |= modulefiles(record, entry, change, site, refused.get(entry.module, ""))
+            if key not in done:
+                record = _record(entry, records)
+                change = change_of(record, site, places.get(place_of(entry.folder)))
+                done[key] = modulefiles(record, entry, change, site, key[1])
+            texts |= done[key]
         except StackyardError:
             kept = _kept(entry, yard)
             if not kept:

@@ -132,10 +132,15 @@ def render_page(content: Page) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+_ESCAPED = {
+    **{number: f"\\{number:03d}" for number in range(ord(" "))},
+    **str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}),
+}
+
+
 def quote(text: str) -> str:
     """A Lua string literal for exactly `text`."""
-    special = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
-    return '"' + "".join(special.get(c, c if c >= " " else f"\\{ord(c):03d}") for c in text) + '"'
+    return f'"{text.translate(_ESCAPED)}"'
 
 
 def block(text: str) -> str:

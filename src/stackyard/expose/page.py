@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from stackyard.change import EnvironmentChange
@@ -63,13 +65,14 @@ def page(
     settings = record.settings
     family = settings.get("family", site.modules.family)
     change = change_of(record, site) if change is None else change
-    text = help_text(record, entry.state if entry else "published", entry.help if entry else "")
+    top = roots(record.packages)
+    text = _help(record, top, entry.state if entry else "published", entry.help if entry else "")
     deprecated = entry.deprecated if entry else str(settings.get("deprecated") or "")
     return Page(
         module=record.module,
         stack=record.stack,
         help="\n\n".join([text, *licence_lines(record, change)]),
-        whatis=_whatis(record),
+        whatis=_whatis(record, top),
         family=str(family or ""),
         conflict=tuple(settings.get("conflict") or ()),
         depends_on=tuple(settings.get("depends_on") or ()),
@@ -98,17 +101,17 @@ def _retired(entry: Entry) -> tuple[str, str]:
 
 def roots(packages: tuple[PackageRecord, ...]) -> list[PackageRecord]:
     """The packages that no other package requires: what the stack is for, judged by its packages."""
-    needed = {_requirement_name(text) for p in packages for text in p.requires}
+    needed = set(map(_requirement_name, chain.from_iterable(p.requires for p in packages)))
     return sorted((p for p in packages if canonical(p.name) not in needed), key=lambda p: p.name.lower())
 
 
-def help_text(record: BuildRecord, state: str = "published", more: str = "") -> str:
+def _help(record: BuildRecord, shown: Sequence[PackageRecord], state: str, more: str) -> str:
     """What ``module help`` prints: the contents, how to list them, how to build an environment of your own on top.
 
     Args:
+        shown: its `roots`.
         more: what the stack's file adds.
     """
-    shown = roots(record.packages)
     names = ", ".join(f"{p.name} {p.version}" for p in shown[:_LISTED])
     rest = f", and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
     parts = [record.summary.strip() or f"The software stack {record.stack}, version {record.version}."]
@@ -154,8 +157,8 @@ def _has_python(record: BuildRecord) -> bool:
     return bool(record.interpreter) or any(p.kind == "pip" or p.name == "python" for p in record.packages)
 
 
-def _whatis(record: BuildRecord) -> tuple[tuple[str, str], ...]:
-    top = " ".join(p.name for p in roots(record.packages)[:_LISTED])
+def _whatis(record: BuildRecord, shown: Sequence[PackageRecord]) -> tuple[tuple[str, str], ...]:
+    top = " ".join(p.name for p in shown[:_LISTED])
     fields: Mapping[str, str] = {
         "Name": record.stack,
         "Version": record.module.partition("/")[2] or record.version,
@@ -166,6 +169,7 @@ def _whatis(record: BuildRecord) -> tuple[tuple[str, str], ...]:
     return tuple((key, value) for key, value in fields.items() if value)
 
 
+@lru_cache(maxsize=4096)  # packages of one yard name the same few hundred, in each of its revisions
 def _requirement_name(text: str) -> str:
     """The canonical package name in a MatchSpec or a pip requirement."""
     head = text.rpartition("::")[2].strip()

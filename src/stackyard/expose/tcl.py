@@ -188,10 +188,15 @@ def _procedures(body: str) -> list[str]:
     return [text for name, text in _PROCEDURES.items() if f"proc {name} " in wanted]
 
 
+_ESCAPED = {
+    **{number: f"\\u{number:04x}" for number in range(ord(" "))},
+    **str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0", **{c: "\\" + c for c in '\\"$[]{}'}}),
+}
+
+
 def quote(text: str) -> str:
     """A Tcl word for exactly `text`: in double quotes, with everything that Tcl would substitute escaped."""
-    special = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0", **{c: "\\" + c for c in '\\"$[]{}'}}
-    return '"' + "".join(special.get(c, c if c >= " " else f"\\u{ord(c):04x}") for c in text) + '"'
+    return f'"{text.translate(_ESCAPED)}"'
 
 
 def _help(content: Page) -> str:

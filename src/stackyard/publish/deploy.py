@@ -196,9 +196,8 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
     locks = lock_all(request, progress)
     held.check()
     result.locks = [place for locked in locks if (place := write_lock(locked, request.yard, progress))]
-    made_by = request.origin()
     tasks = plan(request, locks)
-    carry_out(tasks, request, made_by, progress, result, held)
+    carry_out(tasks, request, request.origin(), progress, result, held)
     return result
 
 
@@ -334,6 +333,7 @@ def _publish(
     if not candidates and not status and not policy:
         return
     with generation.draft(request.yard, request.site, made_by) as draft:
+        draft.texts = expected.texts
         draft.write(after(now, candidates))
         visible = {e.module for e in now if e.is_visible}
         outcomes = [_verify(task, draft.modules, request, progress) for task in candidates]

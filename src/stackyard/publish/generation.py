@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stackyard.expose import spider
-from stackyard.expose.generation import module_texts, write_modules
+from stackyard.expose.generation import Texts, module_texts, write_modules
 from stackyard.expose.root import check_root, make_root
 from stackyard.late import dataclass
 from stackyard.publish import share
@@ -47,6 +47,7 @@ class Draft:
     origin: Origin
     entries: tuple[Entry, ...] | None = None
     records: Mapping[str, BuildRecord] = field(default_factory=dict)
+    texts: Texts = field(default_factory=dict)
 
     @property
     def modules(self) -> Path:
@@ -59,7 +60,7 @@ class Draft:
         shutil.rmtree(self.modules, ignore_errors=True)
         shown, self.records = _with_records(self.entries, self.yard, self.records)
         with atomic.together():
-            write_modules(self.modules, shown, self.records, self.site, self.yard)
+            write_modules(self.modules, shown, self.records, self.site, self.yard, self.texts)
 
     def publish(self, step: Callable[[Base], Step], may: Callable[[], object] = lambda: None) -> Manifest:
         """Make it the current generation, in one step.
@@ -87,12 +88,15 @@ class Draft:
         shutil.rmtree(self.paths.root, ignore_errors=True)
 
 
-def is_as_the_site_wants(yard: Yard, site: Site, manifest: Manifest) -> bool:
+def is_as_the_site_wants(yard: Yard, site: Site, manifest: Manifest, done: Texts | None = None) -> bool:
     """Whether writing the modules of a generation again would give the same files.
 
     They differ after a change of the site's policy for all modules, such as its aliases and formats, and where the
     operations of a revision are to be frozen again. A generation that has no hashes, as those of former versions, or
     that has revisions without a record that can be read, counts as equal.
+
+    Args:
+        done: gets the modulefiles, so that a draft does not render them again.
     """
     written = {path: digest for path, digest in manifest.files.items() if not path.startswith(f"{spider.FOLDER}/")}
     entries, records = _with_records(manifest.entries, yard)
@@ -100,7 +104,7 @@ def is_as_the_site_wants(yard: Yard, site: Site, manifest: Manifest) -> bool:
         return True
     if not all(disk.is_there(RevisionPaths.of(e.folder).module) for e in entries if e.state != "removed"):
         return False
-    texts = module_texts(entries, records, site, yard)
+    texts = module_texts(entries, records, site, yard, done)
     return written == {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()}
 
 

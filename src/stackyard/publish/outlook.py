@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from stackyard.expose.generation import Texts
 from stackyard.late import dataclass
 from stackyard.publish import generation
 from stackyard.publish.entries import entries_after, kept_status
@@ -22,12 +23,14 @@ class Outlook:
     """What a deploy would change about published revisions without a build.
 
     `status` is what `kept_status` says of them, `changes` what users would see, `policy` whether all modules would be
-    written again because they differ from what this program and the site now give.
+    written again because they differ from what this program and the site now give. `texts` are the modulefiles that
+    were rendered for that: the next generation has most of them too.
     """
 
     status: Mapping[str, str]
     changes: Changes
     policy: bool
+    texts: Texts
 
 
 def outlook(request: Request, tasks: Sequence[Task]) -> Outlook:
@@ -38,6 +41,6 @@ def outlook(request: Request, tasks: Sequence[Task]) -> Outlook:
 def looked_at(request: Request, kept: Sequence[Task], manifest: Manifest | None) -> Outlook:
     """The same for the tasks of published revisions, and one generation."""
     now = manifest.entries if manifest else ()
-    after = entries_after(now, request.site, kept)
-    same = manifest is None or generation.is_as_the_site_wants(request.yard, request.site, manifest)
-    return Outlook(kept_status(now, after), compare(now, after), not same)
+    after, texts = entries_after(now, request.site, kept), Texts()
+    same = manifest is None or generation.is_as_the_site_wants(request.yard, request.site, manifest, texts)
+    return Outlook(kept_status(now, after), compare(now, after), not same, texts)

@@ -141,11 +141,13 @@ class _Job:
         """All checks of the requested kinds; of an adopted prefix that does not exist only that."""
         if self.record.adopted and not self.record.payload.root.is_dir():
             return check_adopted(self.record)
-        tree = look(self.record)
-        checks = self._files(tree)
-        own = [RevisionPaths.of(self.record.path).yard, *adopted_folders(self.record)]
-        view, no_view = view_of([*own, *self.yards], [self.work])
-        checks += self._load()
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            systems = beside.submit(_systems)  # each prints its version meanwhile
+            tree = look(self.record)
+            checks = self._files(tree)
+            own = [RevisionPaths.of(self.record.path).yard, *adopted_folders(self.record)]
+            view, no_view = view_of([*own, *self.yards], [self.work])
+        checks += self._load(*systems.result())
         context = Context(
             record=self.record,
             site=self.site,
@@ -210,10 +212,13 @@ class _Job:
             environ = change.apply(stack_change(self.record, self.site).apply(environ))
         return environ
 
-    def _load(self) -> list[CheckResult]:
-        """Load with each working module system that the site writes modulefiles for."""
+    def _load(self, systems: list[ModuleSystem], results: list[CheckResult]) -> list[CheckResult]:
+        """Load with each working module system that the site writes modulefiles for.
+
+        Args:
+            results: what was found about those that do not work.
+        """
         self.progress.phase(self.record.module, "verify", "load and unload")
-        systems, results = _systems()
         change = change_of(self.record, self.site)
         for system in systems:
             if not set(_FORMATS[system.kind]) & set(self.site.modules.formats):

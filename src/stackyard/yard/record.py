@@ -382,9 +382,9 @@ def read_record(path: Path) -> BuildRecord:
     return _record_in(formats.bytes_of(path, RECORD), str(path))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def _record_in(raw: bytes, path: str) -> BuildRecord:
-    """The same bytes are the same record, which a build on a base asks for many times."""
+    """The same bytes are the same record, which a build on a base and each step of a deploy ask for again."""
     return formats.parsed(raw, path, RECORD)
 
 
@@ -394,4 +394,10 @@ def read_manifest(path: Path) -> Manifest:
         raw = manifestfile.text(path)
     except (OSError, ValueError) as error:
         raise formats.unreadable(str(manifestfile.place(path)), MANIFEST, error) from error
-    return formats.parsed(raw, str(manifestfile.place(path)), MANIFEST)
+    return _manifest_in(raw, str(manifestfile.place(path)))
+
+
+@lru_cache(maxsize=4)
+def _manifest_in(raw: bytes, path: str) -> Manifest:
+    """The same for a manifest: the steps of a deploy ask a dozen times for what is published."""
+    return formats.parsed(raw, path, MANIFEST)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -297,11 +297,11 @@ def require(record: BuildRecord, what: What, yard: Yard | None = None) -> None:
 
 def refusals(entries: Iterable[Entry], records: Mapping[str, BuildRecord], yard: Yard) -> dict[str, str]:
     """Why revisions may not be loaded, by module: what their modulefiles say in place of loading them."""
-    found = {}
+    found, below = {}, cache(revisions.readable)  # most extensions of a yard have one base
     for entry in entries:
         if entry.module in records and entry.state != "removed":
             record = records[entry.module]
-            for _, each, why in _problems(_with_bases(record), "load", yard):
+            for _, each, why in _problems(_with_bases(record, below), "load", yard):
                 found[entry.module] = f"{entry.module} may not be loaded: {_of(each, record)}{why}"
                 break
     return found
@@ -317,12 +317,14 @@ def _of(each: BuildRecord, record: BuildRecord) -> str:
     return "" if each is record else f"{each.module}, its base: "
 
 
-def _with_bases(record: BuildRecord) -> Iterator[BuildRecord]:
+def _with_bases(
+    record: BuildRecord, readable: Callable[[RevisionPaths], BuildRecord | None] = revisions.readable
+) -> Iterator[BuildRecord]:
     """A revision and those that it extends, as far as they are there."""
     yield record
-    below = revisions.readable(record.base.paths) if record.base is not None else None
+    below = readable(record.base.paths) if record.base is not None else None
     if below is not None:
-        yield from _with_bases(below)
+        yield from _with_bases(below, readable)
 
 
 def _problems(chain: Iterable[BuildRecord], what: What, yard: Yard | None) -> Iterator[tuple[Path, BuildRecord, str]]:
