@@ -18,13 +18,13 @@ quickstart: install  ## deploy a small stack, load it, run two MPI ranks in it (
 test: .venv/.installed-dev  ## lint, types and all tests but the long ones, with the real programs
 	@scripts/test-programs.sh
 	$(MAKE) lint
-	@$(BIN)/python -m compileall -q src  # once, also where PYTHONDONTWRITEBYTECODE is set: the tests start it a thousand times
+	@$(BIN)/python -m compileall -q src tests/standins  # once, also where PYTHONDONTWRITEBYTECODE is set: they are started a thousand times
 	@PYTHONPATH=tests $(BIN)/python -m support.prepare
 	$(BIN)/pytest -n $(JOBS) --dist worksteal --timeout 400 -m "not long and not bare and not rare"
 
 test-long: .venv/.installed-dev  ## tests that compile Horovod, start Ray, wait for timeouts, try every combination (twenty-five minutes)
 	@scripts/test-programs.sh
-	@$(BIN)/python -m compileall -q src
+	@$(BIN)/python -m compileall -q src tests/standins
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m long
 
 test-rare: .venv/.installed-dev  ## Horovod compiled on a base, before a release (ten minutes; test-long does it in a prefix)

@@ -15,7 +15,7 @@ from sitebed import POWER, Example, versions
 from support import modules
 from support.sitechannels import open_ce_channels
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.long]
 MODULES = ("open-ce/0.1-0", "open-ce/1.1.3-py36-0", "open-ce/1.1.3-py37-0", "open-ce/1.1.3-py38-0")
 DEFAULT = MODULES[-1]
 SWAP = {"lmod": "swap", "em": "switch"}

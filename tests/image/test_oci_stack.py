@@ -21,7 +21,7 @@ from stackyard.image.oci.layout import Reference, image
 from support import images, programs, testbed, usernsroot
 from support.cli import Done, inside, stackyard
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real, pytest.mark.long]
 CODE = (
     "import idna, sys, sysconfig; print(idna.encode('ö.de').decode(), sys.prefix, sysconfig.get_config_var('LIBDIR'))"
 )
@@ -96,7 +96,6 @@ def test_it_runs_at_its_new_path_and_has_its_environment(stack: Bed, tmp_path: P
     assert subprocess.run(words, capture_output=True, check=False, env={**os.environ, "USER": "root"}).returncode == 0
 
 
-@pytest.mark.long
 def test_both_forms_of_a_revision_give_the_same_layers(stack: Bed) -> None:
     programs.need("mksquashfs", "squashfuse")
     stack.build("demo/1-py311-1", "layout")
@@ -121,7 +120,6 @@ def test_a_dry_run_and_what_is_asked_wrongly(stack: Bed, tmp_path: Path) -> None
 # --------------------------------------------------------------------------- each runtime
 
 
-@pytest.mark.long
 def test_apptainer_runs_it(stack: Bed, tmp_path: Path) -> None:
     try:
         environ = images.environ(TMPDIR=str(tmp_path))
@@ -139,7 +137,6 @@ def test_apptainer_runs_it(stack: Bed, tmp_path: Path) -> None:
     assert done.stdout.split() == SAYS
 
 
-@pytest.mark.long
 def test_podman_runs_it(stack: Bed) -> None:
     programs.need("podman", "runc")
     stack.build("demo/1-py311-1", "for-podman", "--compression", "zstd")
@@ -177,7 +174,6 @@ def test_a_recipe_names_each_package_by_its_hash(stack: Bed, tmp_path: Path) -> 
     assert "not a base that others can name" in other.err
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["containerfile", "def"])
 def test_a_recipe_gives_the_same_files_elsewhere(stack: Bed, tmp_path: Path, kind: str) -> None:
     """Built by buildah, or Apptainer, which know nothing of the yard: every file but notes and bytecode is the same.

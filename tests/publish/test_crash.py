@@ -161,10 +161,8 @@ def test_every_fault_point_of_the_program_is_tried() -> None:
         assert f'"{point}' in (Path(__file__).parents[1] / f"{file}.py").read_text(), f"{point} is not tried"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "chain", [CHAINS[0], *(pytest.param(c, marks=pytest.mark.long) for c in CHAINS[1:])], ids=" ".join
-)
+@pytest.mark.long
+@pytest.mark.parametrize("chain", CHAINS, ids=" ".join)
 def test_killed_at(scene: Scene, undisturbed: str, chain: tuple[str, ...]) -> None:
     """Killed, killed again in the deploy that resumes, and so on; then finished."""
     scene.restore()
@@ -182,7 +180,7 @@ def test_the_disk_is_full_at(scene: Scene, undisturbed: str) -> None:
     check_finished(scene, undisturbed)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_disk_that_really_is_full(scene: Scene, undisturbed: str) -> None:
     """The yard on a small file system of its own, with little left, then with enough."""
     shutil.rmtree(scene.yard)

@@ -144,7 +144,7 @@ def test_all_that_is_published_is_there_under_its_name(built: Bed) -> None:
 
 KILLED = [
     ("move-noted:1", "marker-after:2", "after-flip:1"),
-    pytest.param(("carry:1", "write:6", "marker-before:1", "move-verified:1", "before-flip:1"), marks=pytest.mark.long),
+    ("carry:1", "write:6", "marker-before:1", "move-verified:1", "before-flip:1"),
 ]
 
 
@@ -153,6 +153,7 @@ def _runs(bed: Bed, yard: Path) -> bool:
     return str(yard) in done.out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chain", KILLED, ids=" ".join)
 def test_killed_at_any_point_it_continues(fresh: Bed, chain: tuple[str, ...]) -> None:
     new = fresh.folder / "new"
