@@ -356,3 +356,20 @@ def test_threads_on_the_cores_of_a_resource_set(sets: str, threads: int, found: 
 def test_a_sleep_after_dask() -> None:
     text = "#!/bin/bash\n#SBATCH -t 10 -N 2\ndask-ssh --nprocs 24 $HOSTS &\nsleep 10\npython a.py\n"
     assert "sleep-as-synchronisation" in rules(text)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("if [ $A ]; then\n  cd $FOLDER\nelse\n  cd $SLURM_SUBMIT_DIR\nfi\n", ["cd $FOLDER"]),
+        ("cd /x\nif [ $A ]; then\n  cd $SLURM_SUBMIT_DIR\nfi\n", ["conditional: cd $SLURM_"]),
+        ("cd $FOLDER\nif [ $A ]; then\n  cd /x\nfi\n", ["cd $FOLDER", "conditional: cd /x"]),
+        ("[ -d /x ] && cd /x\n", ["conditional: cd /x"]),
+        ("mkdir -p /x && cd /x\n", []),
+        ('if [ -n "$SLURM_SUBMIT_DIR" ]; then\n  cd $SLURM_SUBMIT_DIR\nfi\n', []),
+    ],
+)
+def test_a_conditional_cd_does_not_undo_the_note_of_an_earlier_one(lines: str, said: list[str]) -> None:
+    _, notes = fixed(f"#!/bin/bash\n#SBATCH -N 1 -n 4 -t 10\n{lines}srun ./a\n")
+    assert all(each in notes for each in said), notes
+    assert said or " cd " not in notes

@@ -213,7 +213,7 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
     elif before.in_subshell(resolved):
         before.notes.append(f"line {resolved.line}: in a subshell: {cut(shown(text), 80)}")
     elif name in ("cd", "pushd"):
-        _folder(before, resolved, nested)
+        _folder(before, resolved, nested or _is_guarded(script, resolved))
     elif nested or command.background or command.piped or command.conditional:
         why = "in the background" if command.background else "piped" if command.piped else "conditional"
         before.notes.append(f"line {resolved.line}: {why}: {cut(shown(text), 80)}")
@@ -302,8 +302,9 @@ def _folder(before: Before, resolved: Resolved, nested: bool) -> None:
     if name == "pushd":
         before.pushed.append(before.folder)
     if path in (".", "./") or _FOLDERS.fullmatch(shown(path)):
-        _to_submission(before, line, stays=path in (".", "./"))
-        if before.at_home and resolved.command.blocks and nested:
+        carried = len(before.lines)
+        _to_submission(before, line, nested, stays=path in (".", "./"))
+        if nested and carried < len(before.lines):
             before.notes.append(f"line {resolved.line}: conditional: {line}, which the job file does once")
         return
     if is_known(path) or not nested:
@@ -314,19 +315,27 @@ def _folder(before: Before, resolved: Resolved, nested: bool) -> None:
     before.folder = posixpath.normpath(posixpath.join(before.folder, path)) if known else ""
     if not known:
         before.astray.append(f"line {resolved.line}: {f'cd {shown(path)}'.strip()}: set cwd, or submit from there")
-    elif path.startswith("/"):
+    elif path.startswith("/") and not nested:
         before.astray.clear()
     if known and nested:
         before.notes.append(f"line {resolved.line}: conditional: cd {shown(path)}, which the job file does once")
 
 
-def _to_submission(before: Before, line: str, *, stays: bool) -> None:
+def _is_guarded(script: Script, resolved: Resolved) -> bool:
+    """Whether a test decides about a command: ``[ -d run ] && cd run``."""
+    row = script.rows[resolved.line - 1]
+    return resolved.command.conditional and bool(re.match(r"\s*(?:\[|test\s)", row))
+
+
+def _to_submission(before: Before, line: str, nested: bool, *, stays: bool) -> None:
     """``cd .``, or the way back to where the job was submitted, where a job file's lines begin."""
     moved = before.at_home or any(re.match(r"(?:cd|pushd)\b", each) for each in before.lines)
     if line.startswith("pushd") or (moved and not stays):
         before.lines.append(line)
-    if not stays:
-        before.folder = ""
+    if stays:
+        return
+    before.folder = ""
+    if not nested:
         before.astray.clear()
 
 
