@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from pathlib import Path
 
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
@@ -25,7 +26,16 @@ def keep(yard: Yard) -> None:
         if missing and _has_room(yard):
             yard.reserve.mkdir(exist_ok=True)
             for path in missing:
-                path.write_bytes(os.urandom(BYTES))  # no file system can store these as less
+                _write(path)
+
+
+def _write(path: Path) -> None:
+    """One file, whole or not at all: a quota may be used up where the file system has room."""
+    try:
+        path.write_bytes(os.urandom(BYTES))  # no file system can store these as less
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _has_room(yard: Yard) -> bool:
