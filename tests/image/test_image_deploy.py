@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from image_bed import confined
 
 from stackyard.image import bykernel, servers
 from stackyard.yard.folders import RevisionPaths
@@ -441,6 +442,30 @@ def test_a_user_mounts_an_image_of_the_own_yard_for_all_own_processes(accounts: 
     spaces = [word for word in before.split() if word.startswith("mnt:")]
     assert len(spaces) == 2 and spaces[0] == spaces[1], "no namespace was needed"
     assert "again 1" in before and "is mounted already" in done.stderr
+
+
+def test_a_user_sees_the_images_of_the_site(accounts: Accounts) -> None:
+    """Not only those of the own yard, which mostly has none; and cannot take away a mount of root's."""
+    anna = accounts.user("anna")
+    place = accounts.place / "site"
+    place.mkdir(mode=0o755)
+    site = Bed(place)
+    (place / "home").mkdir()
+    (place / "site.yaml").write_text(f"name: here\nyard: {site.yard}\n")
+    named = {"STACKYARD_SITE": str(place / "site.yaml")}
+    site.stackyard("deploy", site.write(), **named)
+    (row,) = json.loads(anna.stackyard("image", "list", "--json", **named).out)
+    assert row["module"] == "demo/1-py3-1"
+    assert "demo/1-py3-1  when it is used" in anna.stackyard("image", "status", expect=None, **named).out
+    assert f"{site.paths.prefix}  -fstype=stackyard" in anna.stackyard("image", "autofs", **named).out
+    env = " ".join(f"{name}={shlex.quote(value)}" for name, value in anna.environment(**named).items())
+    as_anna = f"env -i {env} setpriv --reuid {anna.uid} --regid {anna.gid} --clear-groups"
+    words = confined(f"mount -o loop {site.paths.image} {site.paths.prefix}",
+                     *shlex.split(f"{as_anna} {anna.bin}/stackyard image unmount demo"))  # fmt: skip
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=place)
+    assert done.stderr.startswith("error: cannot unmount demo/1-py3-1: root or another user has mounted it"), (
+        done.stderr
+    )
 
 
 def test_a_home_that_root_cannot_enter(accounts: Accounts) -> None:

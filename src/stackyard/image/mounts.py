@@ -29,11 +29,12 @@ _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 
 @dataclass(frozen=True)
 class Mount:
-    """One line of mountinfo: where, which type of file system, from what."""
+    """One line of mountinfo: where, which type of file system, from what, with which options of the file system."""
 
     where: Path
     kind: str
     source: str
+    options: str = ""
 
     @property
     def trouble(self) -> str:
@@ -63,8 +64,8 @@ def mounts() -> list[Mount]:
     found = []
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         before, _, after = line.partition(b" - ")
-        where, (kind, source, *_) = before.split(b" ")[4], after.split(b" ")
-        found.append(Mount(Path(_plain(where)), os.fsdecode(kind), _plain(source)))
+        where, (kind, source, *options) = before.split(b" ")[4], after.split(b" ")
+        found.append(Mount(Path(_plain(where)), os.fsdecode(kind), _plain(source), os.fsdecode(b" ".join(options))))
     return found
 
 
@@ -220,13 +221,18 @@ def unmount(record: BuildRecord) -> None:
     """Undo `mount`.
 
     Raises:
-        StackyardError: it is not mounted in this namespace, or is in use.
+        StackyardError: it is not mounted in this namespace, is another user's mount, or is in use.
     """
     here = mounted(record)
     if here is None:
         raise StackyardError(
             f"{record.module} is not mounted here",
             hint="a namespace of its commands ends by itself, some minutes after its last program",
+        )
+    if os.geteuid() != 0 and not _is_own(here):
+        raise StackyardError(
+            f"cannot unmount {record.module}: root or another user has mounted it, for all users of this node",
+            hint=f"ask root to do it: stackyard image unmount {record.module}",
         )
     words = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
     if here.trouble:  # whoever uses it cannot read it either: it is not waited for
@@ -238,6 +244,11 @@ def unmount(record: BuildRecord) -> None:
             f"cannot unmount {record.module}: {error.message}", detail=error.detail,
             hint=f"see which programs use it: fuser -vm {record.prefix}",
         ) from error  # fmt: skip
+
+
+def _is_own(mount: Mount) -> bool:
+    """Whether this user has mounted it, by fusermount3, which takes away no other mount."""
+    return mount.kind.startswith("fuse") and f"user_id={os.geteuid()}" in mount.options.split(",")
 
 
 def require_readable(paths: RevisionPaths) -> None:

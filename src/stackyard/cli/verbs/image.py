@@ -29,7 +29,7 @@ NO_IMAGES = "no images; `image: squashfs` in a stack.yaml, or `stackyard deploy 
 
 
 @click.group(cls=VerbGroup, short_help="images: how they are mounted, what they hold", examples=(
-    ("the images of this yard and how this machine mounts them", "stackyard image status"),
+    ("your images and the site's, and how this machine mounts them", "stackyard image status"),
     ("the maps by which root mounts all images at their first use", "stackyard image autofs"),
 ))  # fmt: skip
 def command() -> None:
@@ -105,14 +105,14 @@ def _said(row: Mapping[str, Any]) -> str:
 
 
 @_verb(
-    "list", "the images of this yard",
+    "list", "the images of this yard and the site's",
     ("with their sizes", "stackyard image list"),
     ("for a script", "stackyard image list --json"),
 )  # fmt: skip
 @_json
 @click.pass_obj
 def list_(context: Context, as_json: bool) -> None:
-    """List the images of this yard, and the bases in it: bytes, files, and what packed them."""
+    """List the images of this yard and the site's, and their bases: bytes, files, and what packed them."""
     from stackyard.image.bases import store
 
     rows = [{"module": record.module, **_form(record)} for record in _records(context, None)]
@@ -246,17 +246,17 @@ def unmount(context: Context, rev: str) -> None:
 @_json
 @click.pass_obj
 def autofs(context: Context, as_json: bool) -> None:
-    """Print the files by which root lets the kernel mount every image of this yard at its first use, on each node.
+    """Print the files by which root lets the kernel mount every image of this yard and the site's at its first use.
 
-    Loading a module then costs nothing more than with files, for everybody; write them again after a deploy. The last
-    one is the script by which mount(8) mounts them (mode 0755). As root it looks whether root can read each image on
-    this node. Exit status 3: one is left out, since root cannot.
+    Write them on each node, again after a deploy. Loading a module then costs nothing more than with files, for
+    everybody. The last one is the script by which mount(8) mounts them (mode 0755). As root it looks whether root can
+    read each image on this node. Exit status 3: one is left out, since root cannot.
     """
     from stackyard.image import bykernel, mounts
 
     left_out = 0
     records: list[BuildRecord] = []
-    for entry in generations.entries(context.yard()):
+    for entry in _entries(context):
         try:
             if os.geteuid() == 0:
                 mounts.require_readable(RevisionPaths.of(entry.folder))
@@ -277,12 +277,18 @@ def autofs(context: Context, as_json: bool) -> None:
 
 
 def _records(context: Context, rev: str | None) -> Iterator[BuildRecord]:
-    """One revision, or those of the current generation whose files are in an image, wrapped ones too."""
+    """One revision, or the published ones whose files are in an image, wrapped ones too."""
     if rev is not None:
         yield _one(context, rev, wrapped=True)
         return
-    for entry in generations.entries(context.yard()):
+    for entry in _entries(context):
         yield from _image_of(entry)
+
+
+def _entries(context: Context) -> Iterator[Entry]:
+    """What is published in this yard, and in those above it: the images that its user runs are mostly the site's."""
+    for each in context.yard().lineage():
+        yield from generations.entries(each)
 
 
 def _image_of(entry: Entry) -> list[BuildRecord]:
