@@ -325,6 +325,13 @@ def test_a_changed_byte_is_found(bed: Bed, tmp_path: Path) -> None:
         for damaged, said in ((whole[:5000] + b"\0" + whole[5001:], "has changed"), (whole[:-4096], "is truncated")):
             bed.paths.image.write_bytes(damaged)
             assert said in bed.stackyard("image", "check", "demo", expect=1 if said == "is truncated" else 3).err
+        told = bed.stackyard("verify", "demo", expect=3).out
+        assert "demo/1-py3-1: failed" in told and "is truncated" in told, told
+        assert "demo/1-py3-1  cannot be mounted: " in bed.stackyard("image", "status", expect=4).out
+        assert "  mounted    cannot be: " in bed.stackyard("show", "demo").out
+        bed.paths.image.unlink()
+        told = bed.stackyard("verify", "demo", expect=3).out
+        assert "demo/1-py3-1: failed" in told and "No such file" in told, told
     finally:
         bed.paths.image.write_bytes(whole)
         bed.paths.image.chmod(0o444)

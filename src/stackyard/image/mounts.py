@@ -17,6 +17,7 @@ from stackyard.host import automount
 from stackyard.host.command import CommandError, run, which
 from stackyard.host.readonly import unescaped
 from stackyard.image import bykernel
+from stackyard.image.squashfs import superblock
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
@@ -102,11 +103,22 @@ def told(record: BuildRecord) -> str:
     if here := mounted(record):
         trouble = here.trouble
         return f"{here.kind}, " + (f"{trouble}: {_unmounting(record)}" if trouble else "seen by this process")
+    if why := unusable(record):
+        return f"cannot be: {why}"
     possible = ways()[1:]
     first = next((way for way in possible if way.works), None)
     if first is not None:
         return f"when it is used, by {first.name}"
     return "not possible here: " + "; ".join(f"{way.name}: {way.detail}" for way in possible)
+
+
+def unusable(record: BuildRecord) -> str:
+    """What is wrong with the image of a revision, or that this user may not read it; empty: it can be mounted."""
+    try:
+        superblock(RevisionPaths.of(record.path).image)
+    except StackyardError as error:
+        return error.message
+    return ""
 
 
 def _unmounting(record: BuildRecord) -> str:

@@ -61,12 +61,18 @@ def superblock(file: Path) -> Superblock:
             data = stream.read(_SUPERBLOCK.size)
             present = os.fstat(stream.fileno()).st_size
     except OSError as error:
-        raise StackyardError(f"cannot read {file}: {cause(error)}") from error
+        hint = None
+        if isinstance(error, FileNotFoundError):
+            hint = "restore it from a copy, or move the revision away and deploy it again"
+        elif isinstance(error, PermissionError):
+            hint = "ask its owner for read permission"
+        raise StackyardError(f"cannot read {file}: {cause(error)}", hint=hint) from error
     if len(data) < _SUPERBLOCK.size or int.from_bytes(data[:4], "little") != _MAGIC:
         raise StackyardError(f"{file} is not a SquashFS image", hint="it may be truncated or of another format")
     _, inodes, _, block, _, kind, _, _, _, _, _, _, size = _SUPERBLOCK.unpack(data)
     if present < size:
-        raise StackyardError(f"{file} is truncated: {present} of {size} bytes", hint="copy or build it again")
+        raise StackyardError(f"{file} is truncated: {present} of {size} bytes",
+                             hint="restore it from a copy, or build it again")  # fmt: skip
     return Superblock(_COMPRESSORS.get(kind, str(kind)), block, inodes, size)
 
 

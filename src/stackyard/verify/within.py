@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.errors import StackyardError
+from stackyard.host.probe import machine
 from stackyard.host.scratch import scratch
 from stackyard.image.enter import run_within, staying_mounted
-from stackyard.verify.report import Report
-from stackyard.yard.record import BuildRecord
+from stackyard.image.squashfs import superblock
+from stackyard.verify.report import CheckResult, Report
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.record import BuildRecord, now
 
 LIMIT_S = 6 * 3600.0
 
@@ -25,10 +28,15 @@ LIMIT_S = 6 * 3600.0
 def within(record: BuildRecord, *asked: Any, **options: Any) -> Report:
     """`verify.verify` with these arguments, where the image of the record is mounted.
 
+    An image that is missing, truncated or something else is a check that failed: no machine can mount it.
+
     Raises:
         MissingError: the image cannot be mounted on this machine.
         StackyardError: the checks could not be run.
     """
+    if bad := _damage(record):
+        check = CheckResult("consistency", record.form.file, "failed", bad.message, bad.hint or "")
+        return Report(record.module, record.input_hash, now(), machine().to_json(), checks=(check,))
     with scratch("within") as work:
         (work / "asked").write_bytes(pickle.dumps((record, asked, options)))
         words = [sys.executable, "-m", __name__, str(work)]
@@ -36,6 +44,16 @@ def within(record: BuildRecord, *asked: Any, **options: Any) -> Report:
         if done.returncode:
             raise StackyardError(f"verifying {record.module} exited with status {done.returncode}", detail=done.output)
         return Report.from_json(json.loads((work / "report.json").read_text(encoding="utf-8")))
+
+
+def _damage(record: BuildRecord) -> StackyardError | None:
+    """What is wrong with the image itself; of one that the file system does not let this user read nothing is known."""
+    try:
+        superblock(RevisionPaths.of(record.path).image)
+    except StackyardError as error:
+        cause = error.__cause__
+        return None if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError) else error
+    return None
 
 
 def _main(work: Path) -> None:

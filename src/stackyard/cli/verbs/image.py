@@ -66,7 +66,7 @@ def status(context: Context, rev: str | None, as_json: bool) -> None:
 
     It also asks the file system servers of your own namespaces, and names those that do not answer within 30 s.
 
-    Exit status 4: an image is not mounted, and this machine has no way to mount it.
+    Exit status 4: an image is not mounted, and this machine has no way to mount it, or you may not read it.
     """
     from stackyard.image import mounts, servers
 
@@ -79,6 +79,7 @@ def status(context: Context, rev: str | None, as_json: bool) -> None:
         row: dict[str, Any] = {"module": record.module, "mounted": found.kind if found else "", "prefix": record.prefix}
         trouble = found.trouble if found else ""
         row |= {"stale": bool(trouble), "trouble": trouble, "silent_servers": silent[Path(record.prefix)]}
+        row["unusable"] = "" if found else mounts.unusable(record)
         rows.append(row)
     usable = any(way.works for way in ways[1:])
     if as_json:
@@ -91,12 +92,14 @@ def status(context: Context, rev: str | None, as_json: bool) -> None:
         click.echo("\nways to mount an image on this machine, in the order in which they are tried:")
         for way in ways:
             click.echo(f"  {'✔' if way.works else '✘'} {way.name}: {way.detail}")
-    if not usable and any(not row["mounted"] for row in rows):
+    if any(row["unusable"] or not (usable or row["mounted"]) for row in rows):
         sys.exit(4)
 
 
 def _said(row: Mapping[str, Any]) -> str:
     said, numbers = row["mounted"] or "when it is used", " ".join(map(str, row["silent_servers"]))
+    if row["unusable"]:
+        said = f"cannot be mounted: {row['unusable']}"
     if row["trouble"]:
         said += f", {row['trouble']}: stackyard image unmount {row['module']}"
     if numbers:
