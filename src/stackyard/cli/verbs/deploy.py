@@ -174,7 +174,8 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
     rows = [plan_row(task, expected.status.get(task.module, task.action), yard, request.site) for task in tasks]
     changed = [{"lock": str(locked.path), "because": list(locked.changed)} for locked in locks if locked.changed]
     if as_json:
-        show_json({"dry_run": True, "locks": changed, "revisions": rows, **asdict(expected)})
+        published = {"status": expected.status, "changes": asdict(expected.changes), "policy": expected.policy}
+        show_json({"dry_run": True, "locks": changed, "revisions": rows, **published})
     else:
         _show_dry_run(changed, rows, expected)
 
