@@ -176,6 +176,8 @@ def _step_tasks(case: Case, launch: Launch) -> int | None:
         return nodes * (each or 1) if nodes else (None if launch.given("nodes", "cores", "tasks-per-core") else 1)
     if launch.kind == "ibrun" and launch.count("ppn") and case.nodes and not launch.given("np"):
         return case.nodes * (launch.count("ppn") or 1)
+    if launch.kind == "aprun" and not launch.given("np", "B"):
+        return 1
     if launch.kind in ("horovodrun", "ibrun", "aprun"):
         return launch.count("np")
     return case.step(launch).tasks
@@ -185,6 +187,8 @@ def _per_node(case: Case, launch: Launch | None, nodes: int | None, total: int |
     if launch is None:
         return 1
     step, request = case.step(launch), case.script.request
+    if launch.kind == "aprun" and total == 1:
+        return 1
     own = launch.given("ntasks", "np") or launch.kind == "flux"
     ranks = _step_tasks(case, launch) if own else None
     if launch.kind in ("srun", "mpirun", "ibrun") and not launch.given(*_RANKS):

@@ -42,7 +42,8 @@ def gpus_without_ranks(case: Case) -> Iterator[Hit]:
     have = _node_gpus(case) or 0
     if have > 1 and not case.steps and not case.launches:
         yield from _plain(case, have)
-    for launch in case.steps if len(case.steps) == 1 else ():
+    alone = case.steps or [each for each in case.launches if each.kind == "container" and not each.via]
+    for launch in alone if len(alone) == 1 else ():
         yield from _set(case, launch) if launch.kind == "jsrun" else _step(case, launch, have) if have > 1 else ()
 
 
@@ -69,7 +70,7 @@ def _set(case: Case, launch: Launch) -> Iterator[Hit]:
 
 def _step(case: Case, launch: Launch, have: int) -> Iterator[Hit]:
     step, program = case.step(launch), _python(case, launch)
-    per_node = step.per_node or (1 if step.tasks == 1 else None)
+    per_node = step.per_node or (1 if step.tasks == 1 or launch.kind == "container" else None)
     own = launch_gpus(case, launch) if launch.given("gpus-per-node", "gres", "gpus") else have
     if per_node != 1 or launch.doubtful or not program:
         return
@@ -124,12 +125,17 @@ def _hit(case: Case, line: int, program: tuple[str, ...], text: str) -> Hit | No
     file, remedy = find_program(program, case.folders), "one rank per GPU, or fewer GPUs"
     options = " ".join(program[1:])
     if file is None:
-        named = program[0].endswith(".py") and not _MANY_GPUS.search(options) and not _may_hold_options(program)
+        named = program[0].endswith(".py") and not _many(options) and not _may_hold_options(program)
         return Hit(line, text.format(""), remedy, "note") if named else None
     source = file[0].read_text(errors="replace")
     joins = "init_process_group" in source and not re.search(r"\bspawn\b|multiprocessing|subprocess|Process\(", source)
-    single = _GPU_LIBRARY.search(source) and not _MANY_GPUS.search(source) and not _MANY_GPUS.search(options)
+    single = _GPU_LIBRARY.search(source) and not _MANY_GPUS.search(source) and not _many(options)
     return Hit(line, text.format(f" of {program[0]}"), remedy) if joins or single else None
+
+
+def _many(options: str) -> bool:
+    """Whether the options of a program name several GPUs or a way to use them."""
+    return bool(_MANY_GPUS.search(options) or re.search(r"n_gpu|device_ids|data[-_]?parallel", options, re.I))
 
 
 def _may_hold_options(program: tuple[str, ...]) -> bool:

@@ -82,5 +82,5 @@ def _relative_paths(case: Case, resolved: Resolved) -> Iterator[str]:
         yield from (word for word in resolved.argv[1:] if _RELATIVE_FILE.fullmatch(word))
 
 
-_RELATIVE_FILE = re.compile(r"(?:[\w.-]*\w/)+[\w.-]+\.[A-Za-z]\w{0,7}")
-"""A file below a directory, ``index/genome.fasta``."""
+_RELATIVE_FILE = re.compile(r"(?:[\w.-]*\w/)+[\w.-]+\.[A-Za-z]\w{0,7}|\w[\w.-]*\.py")
+"""A file below a directory, ``index/genome.fasta``, or a program of Python."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from stackyard.lint.launches import Launch
 from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.rules.jsrun import sets_of
 
 
 @rule(
@@ -108,7 +109,7 @@ def more_ranks_than_slots(case: Case) -> Iterator[Hit]:
     instead="srun -N 4 -n 16 ./a.out",
 )
 def idle_nodes(case: Case) -> Iterator[Hit]:
-    """Steps that use fewer nodes than the job has, if no two steps run concurrently."""
+    """Steps that use at most 90 % of the nodes of the job, if no two steps run concurrently."""
     nodes, steps = case.script.request.nodes, [*case.steps, *_horovodruns(case)]
     if not nodes or nodes == 1 or not steps or len(steps) != len([x for x in case.launches if not x.via]):
         return
@@ -127,6 +128,16 @@ def _horovodruns(case: Case) -> list[Launch]:
     return [each for each in case.launches if each.kind == "horovodrun" and not each.via and each.given("hosts")]
 
 
+def _packed(case: Case, launch: Launch) -> int | None:
+    """Sets that jsrun, which fills one node after the other, puts at least on each: the site's, or 20 cores, 4 GPUs."""
+    kind, sets = case.node_kind, sets_of(launch)
+    if sets is None or launch.doubtful:
+        return None
+    fit = [(kind.cores if kind and kind.cores else 20) // sets.cores] if sets.cores else []
+    fit += [(kind.gpu.count if kind else 4) // sets.gpus] if sets.gpus else []
+    return max(1, min(fit)) if fit and sets.cores is not None and sets.gpus is not None else None
+
+
 def _used(case: Case, launch: Launch) -> int | None:
     """An upper limit of the nodes that a launch uses; None if unknown."""
     if launch.kind == "srun":
@@ -135,13 +146,13 @@ def _used(case: Case, launch: Launch) -> int | None:
         return launch.count("ntasks") if launch.count("ntasks") and not launch.doubtful else None
     if launch.kind == "jsrun":
         sets = launch.count("nrs")
-        host = launch.count("rs_per_host")
+        host = launch.count("rs_per_host") or (None if launch.given("rs_per_host") else _packed(case, launch))
         return -(-sets // host) if sets and host else sets
     if launch.kind == "aprun":
         cores = case.script.request.node_tasks
         depth = launch.count("depth") or (0 if launch.given("depth") else 1)
         each = launch.count("ppn") or (max(1, cores // depth) if cores and depth else None)
-        ranks = launch.count("np") or (1 if not launch.given("np") else None)
+        ranks = launch.count("np") or (1 if not launch.given("np", "B") else None)
         return -(-ranks // each) if ranks and each else None
     if launch.kind == "mpirun" and launch.given("ppn") and not launch.doubtful:
         ranks, each = launch.count("np"), launch.count("ppn")

@@ -33,7 +33,7 @@ _QUIET = frozenset(_QUIET_WORDS.split())
     instead="srun -n 4 ./a.out &\nsrun -n 4 ./b.out &\nwait",
 )
 def missing_wait(case: Case) -> Iterator[Hit]:
-    """Background launches without a wait after them."""
+    """Background launches with neither a wait nor another program in the foreground after them."""
     script = case.script
     if not script.scheduler:
         return

@@ -1,0 +1,57 @@
+"""What a launch does not say: its ranks, its places, its GPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from stackyard.launch.request.intent import Intent
+from stackyard.lint import lint_text, to_intent
+
+
+def fixed(text: str) -> tuple[Intent, str]:
+    intent, notes = to_intent(lint_text(text, name="job.sh").script)
+    return intent, "\n".join(notes)
+
+
+def rules(text: str) -> set[str]:
+    return {finding.rule for finding in lint_text(text, name="job.sh").findings}
+
+
+APRUN = "#!/bin/bash\n#PBS -l nodes=8:ppn=32,walltime=1:00:00\ncd $PBS_O_WORKDIR\naprun {} ./a\n"
+
+
+def test_aprun_starts_one_process_unless_it_says_more() -> None:
+    intent, notes = fixed(APRUN.format("-q"))
+    assert (intent.nodes, intent.ranks_per_node) == (1, 1) and "this launch uses 1" in notes
+    intent, _ = fixed(APRUN.format("-n 256 -N 32"))
+    assert (intent.nodes, intent.ranks_per_node) == (8, 32)
+    assert fixed(APRUN.format("-B"))[0].nodes == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [("-n8 -g1 -c2", True), ("-n8 -g1 -c2 -r1", False), ("-n8 -g6 -c42", False), ("-n8 -gALL_GPUS", False)],
+)
+def test_jsrun_fills_one_node_after_the_other(options: str, found: bool) -> None:
+    text = f"#!/bin/bash\n#BSUB -nnodes 8 -W 10\njsrun {options} -b none ./a\n"
+    assert ("idle-nodes" in rules(text)) is found
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        ('bash -c "\n source /env.sh;\n python a.py"', True),
+        ("python a.py", True),
+        ("python a.py --num_gpus 4", False),
+        ("python a.py --dataparallel", False),
+    ],
+)
+def test_several_gpus_for_one_process_in_a_container(program: str, found: bool) -> None:
+    text = f"#!/bin/bash\n#SBATCH -t 10 -N 1 --gres=gpu:2\nsingularity exec --nv a.sif {program}\n"
+    assert ("gpus-without-ranks" in rules(text)) is found
+
+
+def test_a_python_file_behind_another_program_of_pbs() -> None:
+    head = "#!/bin/bash\n#PBS -l walltime=1:00:00\n"
+    assert "pbs-working-folder" in rules(head + "/lib/ld-2.17.so `which python` a.py 1\n")
+    assert "pbs-working-folder" not in rules(head + "/lib/ld-2.17.so `which python` /home/me/a.py 1\n")
