@@ -28,6 +28,7 @@ WRONG = {
     ("launch", "-r", "x", "a.py"): ("--ranks-per-node: 'x' is not a valid integer", "`stackyard launch --help`"),
     ("launch", "--name"): ("option '--name' requires an argument", "`stackyard launch --help`"),
     ("share", "mine"): ("missing option '--with'", "for example: stackyard share"),
+    ("recipe", "mine"): ("missing option '--as': containerfile or def", "for example: stackyard recipe"),
     ("--site", ".", "list"): ("cannot use the site file {cwd}: it is a directory", "name the file: {cwd}/site.yaml"),
     ("show", "x" * 5000): ("no such revision in {cwd}/yard: " + "x" * 160 + "...", "list the published"),
     ("deploy", "e.yml", "--name", "x" * 300): (

@@ -428,7 +428,7 @@ def test_an_import_that_is_killed_is_never_seen(yard: Yard, tmp_path: Path) -> N
         environ = {**os.environ, "STACKYARD_FAULT": point}
         assert subprocess.run([sys.executable, "-c", code], env=environ, check=False).returncode == -signal.SIGKILL
         assert list(store.everything(yard)) == []
-        with pytest.raises(InputError, match="no base base in"):
+        with pytest.raises(InputError, match=r"no such base in .*: base"):
             store.find(yard, Site(), "base")
         assert [path.name[:6] for path in yard.bases.iterdir()] == [".base~"]
     add(yard, f"docker-archive:{archive}")
@@ -489,3 +489,11 @@ def test_check_reads_every_byte(yard: Yard, what: str) -> None:
 def test_an_unknown_source(text: str) -> None:
     with pytest.raises(InputError, match="unknown source of an image"):
         source_of(text)
+
+
+@pytest.mark.parametrize("text", [b"", b"hello", b"\x1f\x8bhello"])
+def test_what_is_no_archive_is_named_in_one_line(yard: Yard, tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "x.tar").write_bytes(text)
+    with pytest.raises(StackyardError, match=r"not a tar archive|is damaged: ") as raised:
+        add(yard, f"docker-archive:{tmp_path}/x.tar")
+    assert str(tmp_path / "x.tar") in raised.value.message and "\n" not in raised.value.message

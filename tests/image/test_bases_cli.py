@@ -218,6 +218,6 @@ def test_what_does_not_run_on_a_base_is_refused(deployed: Path, tmp_path: Path) 
     words = ("--yard", deployed, "image", "build", "demo", "--format", "sif", "-o", tmp_path / "x.sif")
     done = stackyard(*words, "--base", "small", expect=2)
     assert "uses the interpreter" in done.err and "`interpreter: {source: uv}`" in done.err
-    assert "no base other in" in stackyard(*words, "--base", "other", expect=2).err
+    assert "error: no such base in " in stackyard(*words, "--base", "other", expect=2).err
     assert "are for --format oci" in stackyard(*words, "--base", "small", "--prefix", "/x", expect=2).err
     assert not (tmp_path / "x.sif").exists()

@@ -112,9 +112,12 @@ def test_a_dry_run_and_what_is_asked_wrongly(stack: Bed, tmp_path: Path) -> None
     words = ["image", "build", "demo/1-py311-1", "--format", "oci", "-o", tmp_path / "x", "--base"]
     said = stack.stackyard(*words, str(stack.base), "--dry-run").out
     assert bed.PLACE in said and not (tmp_path / "x").exists()
-    assert "no base none in" in stack.stackyard(*words, "none", expect=2).err
+    assert "error: no such base in " in stack.stackyard(*words, "none", expect=2).err
     push = stack.stackyard("image", "push", "demo/1-py311-1", f"oci:{tmp_path}/x:1", expect=2)
     assert "no base given" in push.err
+    base = "docker://debian@sha256:abc"
+    recipe = stack.stackyard("recipe", "demo/1-py311-1", "--as", "def", "--base", base, "-o", tmp_path / "r", expect=2)
+    assert "error: invalid digest: sha256:abc\n" in recipe.err
 
 
 # --------------------------------------------------------------------------- each runtime

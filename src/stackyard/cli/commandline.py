@@ -72,6 +72,8 @@ def _message(error: click.UsageError, path: str) -> str:
         return f"no such option: {error.option_name}"
     if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
         return f"missing argument {error.param.make_metavar(error.ctx) if error.ctx else error.param.name}"
+    if isinstance(error, click.MissingParameter) and error.param and isinstance(error.param.type, click.Choice):
+        return f"missing option '{_name(error.param)}': {' or '.join(map(str, error.param.type.choices))}"
     if unreadable := _UNREADABLE.match(error.message):
         return f"cannot read {unreadable[1]}: permission denied"
     if isinstance(error, click.BadParameter) and error.param is not None and error.message:

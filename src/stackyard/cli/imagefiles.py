@@ -13,6 +13,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import human_bytes, show_json
 from stackyard.errors import InputError, MissingError
+from stackyard.findings import counted
 
 if TYPE_CHECKING:
     from stackyard.image.bases.sources import Source
@@ -201,7 +202,7 @@ def show_base(kept: Kept, as_json: bool) -> None:
         "source": base.source,
         "digest": base.manifest,
         "platform": base.platform,
-        "size": f"{human_bytes(base.root.bytes)}, {base.root.entries:,} entries, {len(base.layers)} layers",
+        "size": f"{human_bytes(base.root.bytes)}, {base.root.entries:,} entries, {counted(len(base.layers), 'layer')}",
         "C library": software.libc or "none",
         "GPU": ", ".join(toolkits),
         "Python": "; ".join(pythons),

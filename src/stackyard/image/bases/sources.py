@@ -96,7 +96,9 @@ def fetch(source: Source, layout: Layout, platform: str, most_bytes: int = MOST_
     try:
         return _SOURCES[source.kind](source, layout, platform, most_bytes)
     except (tarfile.TarError, EOFError) as error:
-        raise StackyardError(f"{source.place} is damaged: {error}", hint="copy or save the image again") from error
+        said = str(error)
+        why = "cannot read {}: not a tar archive" if "\n" in said else f"{{}} is damaged: {said}"  # a line per method
+        raise StackyardError(why.format(source.place), hint="copy or save the image again") from error
     except (AttributeError, KeyError, TypeError) as error:
         raise _incomplete(source, error) from error
 

@@ -133,7 +133,7 @@ def find(yard: Yard, site: Site, name: str) -> Kept:
             return Kept(base, each.base(name))
     names = sorted({base.name for base, _ in everything(yard)})
     hint = f"its bases: {some(names, 8)}" if names else "`stackyard image from SOURCE --name NAME` imports one"
-    raise InputError(f"no base {name} in {yard.root}", hint=hint)
+    raise InputError(f"no such base in {yard.root}: {name}", hint=hint)
 
 
 def named(yard: Yard, name: str) -> Kept | None:

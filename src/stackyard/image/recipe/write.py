@@ -16,7 +16,7 @@ from pathlib import Path
 
 from stackyard.change import EnvironmentChange
 from stackyard.errors import InputError
-from stackyard.findings import some
+from stackyard.findings import counted, some
 from stackyard.host.hashing import local_path
 from stackyard.image.oci.paths import Moves
 from stackyard.image.oci.settings import COMPRESSOR, environment, labels
@@ -97,12 +97,15 @@ def _check(recipe: Recipe) -> list[str]:
                              hint="send the image itself: `stackyard image push`")  # fmt: skip
     if not recipe.base.startswith(_AGENTS):
         raise InputError(f"not a base that others can name: {recipe.base}", hint="docker://NAME@sha256:..., oci:DIR")
+    digest = recipe.base.partition("@")[2]
+    if digest and not re.fullmatch("sha256:[0-9a-f]{64}", digest):
+        raise InputError(f"invalid digest: {digest}", hint="write sha256: and 64 hexadecimal digits")
     compiled = [package.name for package in locked.pip if package.kind in ("sdist", "vcs")]
     here = sorted({package.url for package in locked.packages if local_path(package.url)})
     return [
         *([f"compiled again where it is built, so other bytes: {some(compiled, 5)}"] if compiled else []),
         *(
-            [f"{len(here)} archives are files of this machine, which must be there too: {some(here, 1)}"]
+            [f"{counted(len(here), 'archive')} of this machine must be at the same path elsewhere: {some(here, 1)}"]
             if here
             else []
         ),
