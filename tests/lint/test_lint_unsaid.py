@@ -55,3 +55,18 @@ def test_a_python_file_behind_another_program_of_pbs() -> None:
     head = "#!/bin/bash\n#PBS -l walltime=1:00:00\n"
     assert "pbs-working-folder" in rules(head + "/lib/ld-2.17.so `which python` a.py 1\n")
     assert "pbs-working-folder" not in rules(head + "/lib/ld-2.17.so `which python` /home/me/a.py 1\n")
+
+
+def test_a_job_that_submits_the_next_one_by_name() -> None:
+    head = "#!/bin/bash\n#BSUB -W 10 -nnodes 1\njsrun -n1 ./a\n"
+    assert "bsub-without-input" in rules(head + "bsub job.sh\n")
+    assert "bsub-without-input" not in rules(head + "bsub < job.sh\n")
+    assert "bsub-without-input" not in rules(head + "bsub -W 10 -nnodes 1 job.sh\n")
+
+
+def test_variables_that_a_sourced_script_may_have_exported() -> None:
+    head = "#!/bin/bash\n#SBATCH -t 10 -N 1 -n 4\n"
+    intent, _ = fixed(head + "source $SUITE/setup.sh\nSUBJECTS_DIR=/data\nsrun ./a\n")
+    assert "SUBJECTS_DIR=/data" in intent.prologue
+    intent, _ = fixed(head + "source venv/bin/activate\nSUBJECTS_DIR=/data\nsrun ./a\n")
+    assert "SUBJECTS_DIR=/data" not in intent.prologue

@@ -51,8 +51,8 @@ class Before:
     unsure: list[tuple[str, str]] = field(default_factory=list)
     quiet: list[str] = field(default_factory=list)
     around: tuple[tuple[int, str], ...] = ()
-    sourced: int = 0
-    """How many lines stand before the last ``source`` of a script that may use any variable of theirs."""
+    sourced: int = -1
+    """How many lines stand before the last ``source`` of a script that may use and export any variable; -1: none."""
     astray: list[str] = field(default_factory=list)
     """Notes on directories that are known only in the run, for as long as no later ``cd`` leaves them."""
 
@@ -266,7 +266,8 @@ def _assignments(before: Before, resolved: Resolved, nested: bool) -> None:
             else:
                 before.unsure.append((assignment.name, note))
         else:
-            if not _is_of_the_environment(resolved, assignment.name):
+            exported = before.sourced >= 0 and assignment.name.isupper()  # perhaps, by what was sourced
+            if not (exported or _is_of_the_environment(resolved, assignment.name)):
                 before.names[len(before.lines)] = assignment.name
             if assignment.name == "IFS":
                 before.notes.append(f"line {resolved.line}: {_setting(assignment)}: words may be split otherwise")

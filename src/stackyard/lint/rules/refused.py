@@ -119,7 +119,12 @@ def bsub_without_input(case: Case) -> Iterator[Hit]:
 
 
 def _is_batch_file(case: Case, word: str, raw: str) -> bool:
-    """Whether a word names a batch script of LSF: by its suffix, or since this script writes #BSUB lines into it."""
+    """Whether a word names a batch script of LSF: by its suffix, or since this script writes #BSUB lines into it.
+
+    A job without any option needs its #BSUB lines, also where a job submits a next one by the name of a shell script.
+    """
+    if case.script.scheduler == "lsf" and word.endswith(".sh"):
+        return True
     written = (
         target.raw
         for each in case.script.commands
