@@ -70,3 +70,17 @@ def test_variables_that_a_sourced_script_may_have_exported() -> None:
     assert "SUBJECTS_DIR=/data" in intent.prologue
     intent, _ = fixed(head + "source venv/bin/activate\nSUBJECTS_DIR=/data\nsrun ./a\n")
     assert "SUBJECTS_DIR=/data" not in intent.prologue
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('lr="${lr:-0.1}"\nsrun ./a --lr $lr', "lr has its default, 0.1"),
+        ("srun -n ${N:-4} ./a", "N has its default, 4"),
+        ("N=2\nsrun -n ${N:-4} ./a", ""),
+        ("srun -n ${SLURM_NTASKS:-4} ./a", ""),
+    ],
+)
+def test_defaults_that_the_environment_of_a_submission_may_replace(lines: str, said: str) -> None:
+    _, notes = fixed(f"#!/bin/bash\n#SBATCH -t 10 -N 1 -n 4\n{lines}\n")
+    assert said in notes and ("has its default" in notes) is bool(said), notes

@@ -54,6 +54,7 @@ def left_out(case: Case, making: Making, started: Resolved | None, main: Launch 
         _after(case, making, None, place)
         return
     _around(making, started)
+    _defaults(making, started)
     for hit in (*horovodrun_hosts(case), *launcher_in_launcher(case)):
         making.note(hit.line, f"{hit.message}: the job file starts its ranks once, on all nodes")
     _evaluated(making, started, main)
@@ -85,6 +86,20 @@ def _head_line(making: Making) -> None:
 _ARGUMENT = re.compile(r"'[^']*'|\\.|(\$(?:[@*1-9]|\{[@*1-9][^}]*\}))")
 """An argument of the script, as ``$1``; what single quotes or a backslash keep from the shell comes first."""
 _BURST_BUFFER = re.compile(r"#(?:DW|BB)\s+\S")
+
+
+_DEFAULT = re.compile(r"\$\{(?!SLURM_|PBS_|LSB_|FLUX_)([A-Za-z_]\w*):?[-=]([^${}]+)\}")
+
+
+def _defaults(making: Making, started: Resolved) -> None:
+    """Variables of the launch that have their default, which the environment of a submission may replace."""
+    line = " ".join(word.raw for word in started.command.words)
+    made = [each for other in making.script.commands for each in other.command.assignments]
+    own = [each.raw for each in made if re.search(rf"\$\{{?{each.name}\b", line)]
+    settled = {each.name for each in made if not re.search(rf"\$\{{{each.name}:?[-=]", each.raw)}
+    for name, value in dict.fromkeys(_DEFAULT.findall(" ".join([line, *own]))):
+        if name not in settled:
+            making.note(started.line, f"{name} has its default, {value}, whatever is set where you submit")
 
 
 def _arguments(making: Making) -> None:

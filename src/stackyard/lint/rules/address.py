@@ -275,7 +275,7 @@ def address_lsf_first_host(case: Case) -> Iterator[Hit]:
     instead="export MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))",
 )
 def fixed_port(case: Case) -> Iterator[Hit]:
-    """A hard-coded port: a warning on shared nodes, otherwise a note."""
+    """A hard-coded port for the rendezvous of ranks: a warning on shared nodes, otherwise a note."""
     if not case.script.scheduler:
         return
     request = case.script.request
