@@ -243,3 +243,10 @@ def test_verbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bindings.yaml").write_text("format: 1\nbinds:\n  - {path: /none/x, why: y}\n")
     gone = inside("bindings", "show", expect=4)
     assert "/none/x does not exist on this machine" in gone.err
+
+
+def test_where_bindings_cannot_be_written_the_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    words = ("bindings", "detect", "--profile", "lumi-ai", "-o", tmp_path / "file" / "b.yaml")
+    said = stackyard(*words, expect=2).err
+    assert f"error: cannot write {tmp_path}/file/b.yaml: " in said and "hint: -o names another file" in said

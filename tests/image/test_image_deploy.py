@@ -159,6 +159,10 @@ def test_where_it_cannot_be_mounted_nothing_passes(bed: Bed) -> None:
         assert done.returncode == (3 if words[0] == "verify" else 4), done.stdout + done.stderr
         assert "cannot mount" in done.stdout + done.stderr or "/dev/fuse" in done.stdout
         assert "passed" not in done.stdout
+    stack = [*argv, "sh", str(STACKYARD), "--yard", str(bed.yard), "shell", "demo"]
+    done = subprocess.run(stack, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+                          env={**os.environ, "STACKYARD_TMP": str(bed.folder), "SHELL": "/bin/sh"})  # fmt: skip
+    assert done.returncode == 4 and done.stderr.startswith("error: cannot mount "), "and not first that it is mounted"
 
 
 def test_an_interactive_shell_says_what_does_not_work_in_it(bed: Bed) -> None:

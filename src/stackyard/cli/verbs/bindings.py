@@ -14,7 +14,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.findings import show_finding
 from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import show_json
-from stackyard.errors import InputError
+from stackyard.errors import InputError, cause
 from stackyard.findings import counted
 
 if TYPE_CHECKING:
@@ -97,7 +97,6 @@ def _detected(mpi: str, profile: str) -> tuple[HostBindings, tuple[str, ...]]:
 
 def _write(context: Context, bindings: HostBindings, output: Path | None, replace: bool) -> None:
     from stackyard.image.bindings.written import bindings_text
-    from stackyard.yard import atomic
 
     text = bindings_text(bindings, (f"{bindings.summary}. Review it; each path has its reason.",))
     if output is None:
@@ -105,7 +104,7 @@ def _write(context: Context, bindings: HostBindings, output: Path | None, replac
         return
     if output.exists() and not replace:
         raise InputError(f"cannot write {output}: it exists", hint="--replace writes over it, -o names another file")
-    atomic.write_text(output, text)
+    _write_text(output, text)
     paths = len(bindings.libraries) + len(bindings.binds)
     click.echo(f"wrote {output}: {bindings.summary}, {paths} paths")
     click.echo(f"    in site.yaml: launch: {{container: {{bindings: {output}}}}}")
@@ -258,12 +257,11 @@ def _repair(
 
     from stackyard.image.bindings.repair import repaired
     from stackyard.image.bindings.written import bindings_text
-    from stackyard.yard import atomic
 
     bindings = repaired(image, done.rpaths, folder, asked.bindings)
     target = _file(context, file)
     comments = [line[2:] for line in target.read_text(encoding="utf-8").splitlines() if line.startswith("# ")]
-    atomic.write_text(target, bindings_text(bindings, comments))
+    _write_text(target, bindings_text(bindings, comments))
     click.echo(f"repaired {', '.join(done.rpaths)}: copies in {folder}, bound by {target}", err=True)
     return replace(asked, bindings=bindings)
 
@@ -297,3 +295,12 @@ def _file(context: Context, file: Path | None) -> Path:
     if not named and not Path(FILE).exists():
         raise InputError("no bindings: site.yaml names none", hint="write a file: stackyard bindings detect")
     return Path(named or FILE)
+
+
+def _write_text(file: Path, text: str) -> None:
+    from stackyard.yard import atomic
+
+    try:
+        atomic.write_text(file, text)
+    except OSError as error:
+        raise InputError(f"cannot write {file}: {cause(error)}", hint="-o names another file") from error

@@ -15,6 +15,9 @@ from stackyard.host.command import which
 from stackyard.yard import catalogue, signatures, usage, uses
 from stackyard.yard.record import BuildRecord
 
+MOUNT_S = 120.0
+"""Until an image is mounted that another process may be mounting too."""
+
 EXAMPLES = (
     ("a shell with the programs of a revision", "stackyard shell pytorch/2.13"),
     ("look at the files of an image", "stackyard shell pytorch/2.13 -- -c 'ls $CONDA_PREFIX/lib'"),
@@ -46,6 +49,10 @@ def command(context: Context, rev: str, argv: tuple[str, ...]) -> None:
     if record.form.kind != "container" and which(shell, environ) is None:
         raise MissingError(f"{shell} not found", hint="set SHELL")
     if not words and not record.payload.is_visible:
+        if record.form.kind != "container":
+            from stackyard.image.enter import run_within
+
+            run_within(record.payload, ["true"], timeout_s=MOUNT_S, environ=environ)  # before it is said to be mounted
         show_notice(
             f"{record.module} is mounted in a user namespace for this shell: su, sudo, newgrp and chgrp to another "
             "group do not work in it; `exit` leaves it"

@@ -424,7 +424,7 @@ static void add_to_note(int note, int server) {
 }
 
 #define STALE "start it in a new shell; if it is so there too: stackyard image unmount (see stackyard image status)"
-#define RESTORE "restore it from a copy, or move the revision away and deploy it again"
+#define RESTORE "restore it from a copy, or move the revision away and deploy it again; if it is not yours, tell its owner"
 #define UNREADABLE "ask its owner to let you read it: ls -l IMAGE, getfacl IMAGE"
 
 static void not_mounted(const char *why, const char *log) {

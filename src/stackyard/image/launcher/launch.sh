@@ -99,7 +99,7 @@ sy_mount() {
   trap - XFSZ
 }
 
-sy_restore='restore it from a copy, or move the revision away and deploy it again'
+sy_restore='restore it from a copy, or move the revision away and deploy it again; if it is not yours, tell its owner'
 sy_damaged() {
   sy_why='it cannot be read, is not a SquashFS image, or is truncated'
   [ -e "$sy_image" ] || sy_why='not found'
