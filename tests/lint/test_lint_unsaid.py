@@ -84,3 +84,9 @@ def test_variables_that_a_sourced_script_may_have_exported() -> None:
 def test_defaults_that_the_environment_of_a_submission_may_replace(lines: str, said: str) -> None:
     _, notes = fixed(f"#!/bin/bash\n#SBATCH -t 10 -N 1 -n 4\n{lines}\n")
     assert said in notes and ("has its default" in notes) is bool(said), notes
+
+
+@pytest.mark.parametrize(("before", "found"), [("", True), ("cd /data\n", False)])
+def test_a_relative_program_in_the_shell_of_a_task(before: str, found: bool) -> None:
+    text = f'#!/bin/bash\n#PBS -l select=1:ncpus=4,walltime=1:00:00\nmpiexec bash -c "\n{before}python main.py"\n'
+    assert ("pbs-working-folder" in rules(text)) is found

@@ -74,6 +74,9 @@ def _relative_paths(case: Case, resolved: Resolved) -> Iterator[str]:
     programs = [each.program for each in case.launches if each.command is resolved]
     if len(resolved.argv) > 1 and resolved.argv[0] in ("source", ".") and "/" in resolved.argv[1]:
         programs.append((f"./{resolved.argv[1]}" if _is_relative(resolved.argv[1]) else "",))
+    inside = [each.resolved for each in case.script.inner if each.launch.command is resolved]
+    if all(_target(each) is None for each in inside):
+        programs += [python_program(each.argv) or each.argv[:1] for each in inside]
     for program in (*programs, resolved.argv[:1], python_program(resolved.argv) or ()):
         for at, word in enumerate(program):
             if _is_relative(word) and (word.startswith("./") or (at < 2 and word.endswith(".py"))):
