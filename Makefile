@@ -23,7 +23,7 @@ test: .venv/.installed-dev  ## lint, types and all tests but the long ones, with
 	$(BIN)/pytest -n $(JOBS) --dist worksteal --timeout 400 -m "not long and not bare and not rare"
 
 test-long: .venv/.installed-dev  ## tests that compile Horovod, start Ray, wait for timeouts, try every combination (twenty-five minutes)
-	@scripts/test-programs.sh
+	@scripts/test-programs.sh long
 	@$(BIN)/python -m compileall -q src tests/standins
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m long
 

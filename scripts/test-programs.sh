@@ -20,10 +20,12 @@ all_there() { # every one of a list with commas
     done
 }
 
+long=${1:-} # "long": also what only the long tests run
 look() { # set what is missing and its packages
     missing= packages=
-    while read -r name package found _; do
+    while read -r name package found why; do
         case $name in '' | '#'*) continue ;; esac
+        case $why in *'(make test-long)') [ "$long" = long ] || continue ;; esac
         all_there "$found" && continue
         missing="$missing $name"
         case " $packages " in *" $package "*) ;; *) packages="$packages $package" ;; esac

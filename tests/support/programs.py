@@ -63,7 +63,7 @@ def require(*names: str) -> None:
         MissingError: one of these is missing.
     """
     if why := missing(*names):
-        raise MissingError(why, hint="run scripts/test-programs.sh")
+        raise MissingError(why, hint="run scripts/test-programs.sh long")
 
 
 def need(*names: str) -> str:
