@@ -90,3 +90,16 @@ def test_defaults_that_the_environment_of_a_submission_may_replace(lines: str, s
 def test_a_relative_program_in_the_shell_of_a_task(before: str, found: bool) -> None:
     text = f'#!/bin/bash\n#PBS -l select=1:ncpus=4,walltime=1:00:00\nmpiexec bash -c "\n{before}python main.py"\n'
     assert ("pbs-working-folder" in rules(text)) is found
+
+
+def test_a_launcher_behind_a_profiler() -> None:
+    head = "#!/bin/bash\n#SBATCH -t 10 -n 4 -c 8\n"
+    assert "srun-cpus-not-inherited" in rules(head + "map --profile --cuda-kernel-analysis srun ./a\n")
+    assert "srun-cpus-not-inherited" in rules(head + "perf-report -o a.txt srun ./a\n")
+    assert fixed(head + "map --profile reads.fq\n")[0].program == ("map", "--profile", "reads.fq")
+
+
+def test_a_head_with_blocks_that_a_program_fills_in() -> None:
+    head = "#!/bin/bash\n#BSUB -n 4\n{}#BSUB -W {{{{ t }}}}\n"
+    assert "time-missing" not in rules(head.format("{% if t %}") + "./a\n")
+    assert "time-missing" in rules("#!/bin/bash\n#BSUB -n 4\n./a\n")

@@ -106,7 +106,8 @@ def filled_in(text: str) -> set[int]:
 
 def head_is_filled_in(text: str, first: int) -> bool:
     """Whether lines above or on that of the first command are filled in, so that the head may have any option."""
-    return any(number <= first for number in filled_in(text))
+    blocks = (number for number, row in enumerate(text.splitlines(), 1) if row.lstrip().startswith("{%"))
+    return any(number <= first for number in (*filled_in(text), *blocks))
 
 
 def _directive(match: re.Match[str], number: int, begun: bool) -> Directive:

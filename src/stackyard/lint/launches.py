@@ -73,6 +73,7 @@ _VALUED = {  # wrappers: options that take a value, and how many words of their 
     "strace": ("-o -e", 0),
     "dlprof": ("", 0),
 }
+_PROFILERS = ("map", "perf-report", "ddt")  # of Linaro Forge, before a launcher only
 _ENVIRONMENTS = {  # NAME run: options that take a value
     **dict.fromkeys(("conda", "mamba", "micromamba"), "-n --name -p --prefix --cwd"),
     **dict.fromkeys(("poetry", "pipenv"), "-C --directory -P --project"),
@@ -297,6 +298,8 @@ def unwrapped(words: list[str]) -> Iterator[str]:
             at = _after_options(words, at + 2, _ENVIRONMENTS[name].split())
         elif name == "nsys" and words[at + 1 : at + 2] == ["profile"]:
             at = _after_options(words, at + 2, ())
+        elif name in _PROFILERS and any(starter([word]) for word in words[at + 1 :]):
+            at = _after_options(words, at + 1, ())
         else:
             break
     yield from words[at:]
