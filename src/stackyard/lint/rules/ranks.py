@@ -102,7 +102,7 @@ def _options(case: Case, done: set[int]) -> Iterator[Hit]:
     instead="conda activate torch\nsrun python train.py",
 )
 def activate_per_rank(case: Case) -> Iterator[Hit]:
-    """conda activate, source activate or module load in the shell of every task; a note with one task per node."""
+    """conda activate or module load in the shell of every task, not in a container; a note with one task per node."""
     yield from _conda_run(case)
     for inner in case.script.inner:
         argv, launch = inner.resolved.argv, inner.launch
