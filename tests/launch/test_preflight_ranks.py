@@ -20,6 +20,7 @@ import pytest
 from stackyard.errors import MissingError
 from stackyard.launch.preflight import PreflightOptions, trial
 from stackyard.launch.preflight.node import probe
+from stackyard.launch.preflight.node.connections import Connections
 from support import torchstack
 from support.processes import wait_for
 
@@ -257,3 +258,24 @@ def test_too_few_open_files_are_said_before_anything_waits() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "1000 ranks need 1256 on the node of rank 0, where the hard limit is 500" in done.stderr
+
+
+def test_rank_0_gets_its_command_last(tmp_path: Path) -> None:
+    """It starts MPI in the coordinator's own process, which can send nothing then: MPI_Init keeps Python's lock."""
+    order: list[int] = []
+
+    class Told:
+        waiting = False
+
+        def __init__(self, rank: int) -> None:
+            self.rank = rank
+
+        def send(self, command: dict[str, Any]) -> None:
+            order.append(self.rank)
+
+    made = Connections("127.0.0.1", 0, "secret", tmp_path / "stop", 3)
+    made.by_rank = {rank: Told(rank) for rank in (1, 0, 2)}
+    answers = made.ask({0: {}, 1: {}, 2: {}}, limit_s=0)
+    assert order[-1] == 0 and sorted(order) == [0, 1, 2] and answers.waiting == {0, 1, 2}
+    for one in made.listening:
+        one.close()

@@ -73,10 +73,14 @@ class Connections:
         self.waited_s = time.monotonic() - began
 
     def ask(self, commands: dict[int, dict[str, Any]], limit_s: float) -> Answers:
-        """Send each rank its command and wait for all answers, or until the time is up."""
+        """Send each rank its command and wait for all answers, or until the time is up.
+
+        Rank 0 gets its command last: it is in the process of this coordinator, whose thread does not run while that
+        one starts MPI (mpi4py keeps Python's lock in MPI_Init), and MPI starts only when all ranks have their command.
+        """
         answers = Answers(commands)
-        for rank, command in commands.items():
-            self.by_rank[rank].send(command)
+        for rank in sorted(commands, reverse=True):
+            self.by_rank[rank].send(commands[rank])
         end = time.monotonic() + limit_s
         while time.monotonic() < end:
             lost = answers.waiting & self.gone
