@@ -29,6 +29,7 @@ def mounted(image: Path, place: Path) -> Iterator[Path]:
     try:
         yield place
     finally:
+        subprocess.run(["sync", "-f", place], check=True)  # mount namespaces of other tests may keep it mounted
         subprocess.run(["umount", "-l", place], check=True)
 
 
