@@ -146,6 +146,25 @@ def test_threads_that_take_it_while_it_is_removed_hold_it_alone(yard: Yard, monk
     assert failures == [] and most == [1] and any(removals)
 
 
+@pytest.mark.parametrize("error", [FileNotFoundError, FileExistsError])
+def test_a_directory_that_is_removed_while_it_is_made_is_made_again(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, error: type[OSError]
+) -> None:
+    """Path.mkdir says that it exists where it is gone again when it is looked at."""
+    mkdir, raised = Path.mkdir, [error()]
+
+    def once(path: Path, *words: object, **options: object) -> None:
+        if raised:
+            raise raised.pop()
+        mkdir(path, *words, **options)  # type: ignore[arg-type]
+
+    yard.leases.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setattr(Path, "mkdir", once)
+    with lease(yard.lease("stack it"), "it", pace=QUICK) as held:
+        held.check()
+    assert not raised
+
+
 @pytest.mark.parametrize("point", ["lease-taken", "lease-aside"])
 def test_killed_while_it_is_removed(yard: Yard, point: str) -> None:
     folder = aged(used(yard, "stack it"))

@@ -245,8 +245,8 @@ def take(folder: Path, name: str, after: Claim, about: Mapping[str, Any] | None 
         if latest(folder) != after or not claim(made, folder / str(number)):
             return None
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and disk.is_there(folder.parent):
-            return None  # the whole directory was removed meanwhile
+        if isinstance(error, (FileNotFoundError, FileExistsError)) and disk.is_there(folder.parent):
+            return None  # the whole directory was removed meanwhile: before mkdir, or while mkdir looked again
         raise disk.failure(error, f"taking the lease of {name}") from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
