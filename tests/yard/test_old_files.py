@@ -177,7 +177,7 @@ def test_a_manifest_of_format_1(old: Path) -> None:
 
 def test_a_manifest_of_format_2(old: Path) -> None:
     manifest = read_manifest(old / "manifest-2.json")
-    assert (manifest.number, manifest.previous, manifest.origin.who) == (4, 3, "root (alice)")
+    assert (manifest.number, manifest.previous, manifest.origin.who) == (4, 3, "alice, as root")
     assert [Path(f.path).name for f in manifest.origin.files] == ["stack.yaml", "stack.yaml.lock"]
     assert {e.module: e.superseded for e in manifest.entries} == {"demo/1.0-1": False, "demo/1.0-2": True}
     value = json.loads((old / "manifest-2.json").read_text())

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from stackyard import __version__
+from stackyard.cli import entry
 from stackyard.cli.commandline import SuggestingGroup, as_error
 from stackyard.cli.context import Context
 from stackyard.errors import StackyardError, Stopped
@@ -122,6 +123,7 @@ def _stop(number: int, _: object) -> None:
 
 def main() -> None:
     """The program. Exit status: 0 done, 1 failed, 2 bad input, 3 a check did not pass, 4 a dependency is missing."""
+    entry.begin()
     try:
         try:
             _hear()

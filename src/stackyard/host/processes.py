@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,12 @@ class Found:
 
     def __str__(self) -> str:
         return f"process {self.pid} of {self.user} ({self.name})"
+
+
+def of_yard(roots: Iterable[bytes]) -> re.Pattern[bytes]:
+    """What names a revision of a yard, or something in its trash, given the paths by which the yard is named."""
+    places = b"|".join(map(re.escape, roots))
+    return re.compile(b"(?:" + places + rb")/(?:stacks/[^/\0\n:]+/[^/\0\n:]+|trash/[^/\0\n:]+)(?=[/\0\n:\s]|$)")
 
 
 def naming(pattern: re.Pattern[bytes]) -> tuple[list[Found], int]:

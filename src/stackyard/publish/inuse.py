@@ -10,7 +10,6 @@ A process of another host that left no note is not seen, as one is that only loa
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -20,7 +19,7 @@ from pathlib import Path
 
 from stackyard.errors import StackyardError
 from stackyard.findings import counted
-from stackyard.host import clock, processes
+from stackyard.host import clock, supervised
 from stackyard.spec.models import Site
 from stackyard.spec.siteyard import is_sites
 from stackyard.yard import children, disk, generations, trash, uses
@@ -100,9 +99,7 @@ class Watch:
                 found.unseen.append(f"cannot read {each.uses}: {error.strerror}")
 
     def _processes(self, found: Evidence) -> None:
-        places = b"|".join(re.escape(os.fsencode(root)) for root in self._spellings())
-        inner = rb"/(?:stacks/[^/\0\n:]+/[^/\0\n:]+|trash/[^/\0\n:]+)(?=[/\0\n:\s]|$)"
-        seen, hidden = processes.naming(re.compile(b"(?:" + places + b")" + inner))
+        seen, hidden = supervised.processes(self._spellings())
         removed = {place_of(item.folder): place_of(item.origin) for item in trash.items(self.yard)}
         for process in seen:
             named = {place_of(os.fsdecode(path)) for path in process.paths}

@@ -110,20 +110,28 @@ class Settings:
 
     def yard_as_named(self) -> Yard:
         """The same, wherever it was built."""
-        site_yard, user_yard = self._site_paths()
+        root = self.yard_root()
+        if os.geteuid() == 0:
+            from stackyard.host import supervised
+
+            supervised.require_rights(root)
+        parent = siteyard.expanded(self._site_paths()[0])
+        if parent is not None and self._readable(parent) and parent.resolve() != root.resolve():
+            return own_part(Yard(root, Yard(parent)))
+        return own_part(Yard(root))
+
+    def yard_root(self) -> Path:
+        """Its directory, which may not exist."""
         if self.yard_option is not None:
             root = self.yard_option
         elif os.environ.get("STACKYARD_HOME"):
             root = default_yard_root()
         else:
-            root = siteyard.expanded(user_yard) or default_yard_root()
+            root = siteyard.expanded(self._site_paths()[1]) or default_yard_root()
         _require_no_variable(root)
         root = root.absolute()
         _require_directory(root)
-        parent = siteyard.expanded(site_yard)
-        if parent is not None and self._readable(parent) and parent.resolve() != root.resolve():
-            return own_part(Yard(root, Yard(parent)))
-        return own_part(Yard(root))
+        return root
 
     def notice(self, text: str) -> None:
         """One sentence that the user should know: a warning of Python, unless a caller has a better place."""

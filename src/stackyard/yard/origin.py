@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stackyard import __version__
-from stackyard.host.identity import account_name, hostname, whoami
+from stackyard.host import supervised
+from stackyard.host.identity import hostname, whoami
 from stackyard.late import dataclass
 
 
@@ -30,7 +31,7 @@ class Origin:
     Attributes:
         user: the name of the account; its number where the system has no name for it.
         uid: the account's number; -1 where it was not recorded.
-        sudo: the account that called sudo, where one did.
+        sudo: who went on as this account: ``root``, ``alice`` by sudo, ``alice, as root``; empty: nobody else.
         host: the name of the machine.
         program: the version of this program.
         command: the command line, without secrets.
@@ -47,8 +48,8 @@ class Origin:
 
     @property
     def who(self) -> str:
-        """The account for display: ``alice``, or ``root (alice)`` where alice used sudo."""
-        return f"{self.user} ({self.sudo})" if self.sudo else self.user
+        """The account for display: ``alice``, or ``alice, as root`` where she used sudo; ``root, as stacks``."""
+        return f"{self.sudo}, as {self.user}" if self.sudo else self.user
 
 
 def origin(command: Iterable[str] = (), files: Iterable[str | Path] = ()) -> Origin:
@@ -61,17 +62,12 @@ def origin(command: Iterable[str] = (), files: Iterable[str | Path] = ()) -> Ori
     return Origin(
         user=whoami(),
         uid=uid,
-        sudo=_sudo(uid),
+        sudo=supervised.caller(),
         host=hostname(),
         program=__version__,
         command=tuple(command),
         files=tuple(UsedFile(str(path), _sha256(Path(path))) for path in files),
     )
-
-
-def _sudo(uid: int) -> str:
-    caller = os.environ.get("SUDO_UID", "") if uid == 0 else ""
-    return account_name(int(caller)) if caller.isdecimal() and caller != "0" else ""
 
 
 def _sha256(path: Path) -> str:

@@ -1,0 +1,85 @@
+"""Where the program begins: as root, whose the yard is decides which account goes on (`host.supervisor`)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+_OF_THE_MACHINE = ("mount", "unmount", "autofs")
+"""Commands of `image` that root runs for all users of a node: they mount, and change nothing in a yard."""
+_WITH_VALUE = ("--yard", "--site")
+_begun: list[bool] = []
+
+
+def main() -> None:
+    """Run the command line."""
+    begin()
+    from stackyard.cli.main import main as run
+
+    run()
+
+
+def begin() -> None:
+    """Go on as the owner of the yard that the command line names; once."""
+    if _begun:
+        return
+    _begun.append(True)
+    if "STACKYARD_SUPERVISOR" in os.environ:
+        from stackyard.host import supervised
+
+        supervised.connect()
+    elif os.geteuid() == 0:
+        _begin_as_root(sys.argv[1:])
+
+
+def _begin_as_root(words: list[str]) -> None:
+    from stackyard.host import supervisor
+
+    options, rest = _options(words)
+    if rest[:1] == ["image"] and rest[1:2] and rest[1] in _OF_THE_MACHINE:
+        supervisor.FOR_THE_MACHINE.append(True)
+    elif rest and not rest[0].startswith("-"):
+        yard = _named(options)
+        if yard is None:
+            _default(options.get("--site"))
+        else:
+            supervisor.supervise(yard, giving=rest[0] == "fsck" and "--repair" in rest)
+
+
+def _named(options: dict[str, str]) -> Path | None:
+    """The yard of a command line, if it or the environment names one."""
+    found = options.get("--yard") or os.environ.get("STACKYARD_HOME")
+    return Path(os.path.expanduser(found)) if found else None  # noqa: PTH111
+
+
+def _options(words: list[str]) -> tuple[dict[str, str], list[str]]:
+    """The options before the verb, the last of each kind, and the rest: as click reads them."""
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(words) and words[at].startswith("--"):
+        name, equals, value = words[at].partition("=")
+        if name in _WITH_VALUE and not equals and at + 1 < len(words):
+            at, value = at + 1, words[at + 1]
+        if name in _WITH_VALUE:
+            found[name] = value
+        elif name != "--debug":
+            break
+        at += 1
+    return found, words[at:]
+
+
+def _default(site: str | None) -> None:
+    """Begin anew with the yard that a site's file names for root, where it belongs to another account."""
+    from stackyard.errors import StackyardError
+    from stackyard.host import supervisor
+    from stackyard.spec.settings import Settings
+
+    try:
+        found = Settings(site_option=Path(site) if site else None).yard_root()
+        account = supervisor.owner(found)
+    except (StackyardError, OSError):
+        return  # the command says what is wrong
+    if account != 0:
+        os.environ["STACKYARD_HOME"] = str(found)
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

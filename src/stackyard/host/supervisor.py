@@ -1,0 +1,279 @@
+"""Root's commands on a yard of another account: this process forks, and what works on the yard is that account.
+
+Nobody's tree is touched with more rights than its owner has. Before anything else of this program is imported, a
+process of root's looks at whose the yard is. If it is another account's, a child becomes that account for good and
+starts the command line anew; this process only waits for it, and forks again for these requests:
+
+    read       a child that *is* the account of a user reads that user's yard (`host.reading`)
+    processes  a child looks for processes of this host that name a revision of the yard (`host.processes`)
+    empty      a child that *is* the owner of a thing in the trash empties it; then the one empty directory is removed
+
+What the first two say can only keep a revision.
+
+In a yard of root's own, `host.at` alone protects. `host.supervised` is the worker's side. Standard library only.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pwd
+import select
+import signal
+import socket
+import stat
+import sys
+import threading
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from stackyard.host import asaccount, at
+
+VARIABLE = "STACKYARD_SUPERVISOR"
+"""The number of the descriptor by which the worker asks."""
+FOR_THE_MACHINE: list[bool] = []
+"""Not empty where root's command changes nothing in a yard, and is root's whoever owns that."""
+LOOK_S = 10.0
+_SHOWN = 4
+_MOST_REQUEST = 1 << 22
+_KEPT = ("PATH", "LANG", "LANGUAGE", "TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "TZ", "SHELL", "MODULEPATH",
+         "MODULESHOME", "BASH_ENV", "SLURM_CONF", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
+         "CURL_CA_BUNDLE", "SUDO_UID", "SUDO_USER", "LD_LIBRARY_PATH")  # fmt: skip
+_KEPT_BEGIN = ("LC_", "LMOD_", "STACKYARD_", "PYTHON", "PIP_", "UV_")
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
+_DROPPED = ("TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL", "KEY", "USER", "CONFIG", "CACHE")
+"""Words in names of variables that hold a login, or a path of root's own."""
+
+
+def supervise(yard: Path, *, giving: bool = False) -> None:
+    """Return in the process that is to work on a yard: the same one if it is root's, else never.
+
+    Args:
+        yard: its directory, which may not exist yet: then it belongs to whom the directory above it does.
+        giving: first give the owner what an older version left there as root.
+    """
+    try:
+        account = owner(yard)
+    except TimeoutError as error:
+        _say(f"error: {yard} does not answer: {error.strerror}\n  hint: its file system hangs (`df` would too): "
+             "try again later, or ask its administrators")  # fmt: skip
+        os._exit(1)
+    if account != 0:
+        if giving:
+            _give(yard, account)
+        sys.exit(_started(yard, account))
+
+
+def _give(yard: Path, uid: int) -> None:
+    try:
+        with at.folder(yard, yard) as folder:
+            given = asaccount.give(folder, uid)
+    except OSError as error:
+        _say(f"note: cannot look for what root left in {yard}: {error.strerror}")
+        return
+    if given:
+        more = f" and {len(given) - _SHOWN} more" if len(given) > _SHOWN else ""
+        shown = ", ".join(ascii(each)[1:-1] for each in given[:_SHOWN])
+        _say(f"note: given to {name_of(uid)}, left by root: {shown}{more}")
+
+
+def owner(yard: Path) -> int:
+    """Whose a yard is: of the first of its directory and those above that can be looked at.
+
+    Root may not look into a home on a file system that takes root for nobody; the home's owner is known all the same.
+    Accounts that a user namespace does not map are taken for one's own: root of such a namespace has no rights there.
+
+    Raises:
+        TimeoutError: its file system does not answer.
+    """
+    found: list[int] = []
+    look = threading.Thread(target=lambda: found.append(_owner(yard)), daemon=True)
+    look.start()
+    look.join(LOOK_S)
+    if not found:
+        raise TimeoutError(errno.ETIMEDOUT, f"timed out after {LOOK_S:g} s", str(yard))
+    return os.geteuid() if found[0] == _unmapped() else found[0]
+
+
+def _owner(yard: Path) -> int:
+    for place in (yard, *yard.absolute().parents):
+        try:
+            return place.stat().st_uid
+        except OSError:
+            continue
+    return os.geteuid()
+
+
+def _unmapped() -> int:
+    """The number by which accounts are shown that this user namespace does not map; -1 where it maps all."""
+    try:
+        if Path("/proc/self/uid_map").read_text(encoding="ascii").split() == ["0", "0", "4294967295"]:
+            return -1
+        return int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="ascii"))
+    except OSError:
+        return -1
+
+
+# --------------------------------------------------------------------------- the worker
+
+
+def _started(yard: Path, uid: int) -> int:
+    """Start the worker, and answer it until it ends; its exit status."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        _work(yard, uid, theirs)
+    theirs.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the worker too
+    signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+    for number in asaccount.FORWARDED:
+        signal.signal(number, lambda number, _: _send(pid, number))
+    status = _Server(ours, pid, yard, uid).serve()
+    if os.WIFSIGNALED(status):  # end as it ended
+        with suppress(OSError):  # SIGKILL has no other way
+            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _work(yard: Path, uid: int, asking: socket.socket) -> NoReturn:
+    """Become the owner of a yard and start the command line anew: nothing of root's is left in memory or open."""
+    try:
+        mode, program = _mode(yard), _program()
+        home = asaccount.become(uid)
+        os.umask(0o002 if mode & stat.S_ISGID and mode & stat.S_IWGRP else 0o022)
+        unreadable = next((each for each in program if not os.access(each, os.R_OK)), None)
+        if unreadable:
+            _refuse(uid, unreadable)
+        fd = asking.fileno()
+        os.closerange(3, fd)
+        os.closerange(fd + 1, 1 << 16)
+        os.set_inheritable(fd, True)
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], _environment(uid, home, fd))
+    except BaseException as error:  # whatever it is: this child must not go on as root
+        _say(f"error: cannot continue as {name_of(uid)}, who owns the yard: {error!r}")
+    finally:
+        os._exit(4)
+
+
+def _mode(yard: Path) -> int:
+    try:
+        return yard.stat().st_mode
+    except OSError:
+        return 0
+
+
+def _program() -> list[str]:
+    """What the worker reads first: the interpreter, its library, this package, and the program that was started."""
+    script = sys.argv[0] if os.path.isfile(sys.argv[0]) else __file__  # noqa: PTH113
+    return [os.path.realpath(sys.executable), os.__file__, __file__, script]
+
+
+def _refuse(uid: int, unreadable: str) -> NoReturn:
+    name = name_of(uid)
+    _say(
+        f"error: cannot continue as {name}, who owns the yard: permission denied: {unreadable}\n"
+        f"  hint: install stackyard where {name} can read it (scripts/install-site.sh), and run that"
+    )
+    os._exit(4)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def name_of(uid: int) -> str:
+    """The name of an account; its number where the system has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _environment(uid: int, home: str, fd: int) -> dict[str, str]:
+    """What the worker gets of root's environment: how to show and find things, and no secret."""
+    kept = {name: value for name, value in os.environ.items() if _is_kept(name, value)}
+    mine = {"HOME": home, "USER": name_of(uid), "LOGNAME": name_of(uid)} if home else {}
+    return {**kept, **mine, VARIABLE: str(fd)}
+
+
+def _is_kept(name: str, value: str) -> bool:
+    if name in _KEPT:
+        return True
+    is_known = name.lower() in _PROXIES or name.startswith(_KEPT_BEGIN)
+    return is_known and "@" not in value and not any(word in name.upper() for word in _DROPPED)
+
+
+# --------------------------------------------------------------------------- its requests
+
+
+class _Server:
+    """Answers one worker: a line of JSON for each line of JSON."""
+
+    def __init__(self, asking: socket.socket, pid: int, yard: Path, uid: int) -> None:
+        self.asking, self.pid, self.yard, self.uid = asking, pid, yard, uid
+        self.waking, wake = os.pipe()
+        os.set_blocking(wake, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
+    def serve(self) -> int:
+        """The status of the worker, once it has ended."""
+        listening, text = True, b""
+        while True:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            if ended:
+                return status
+            wanted: list[Any] = [self.waking, *([self.asking] if listening else [])]
+            ready, _, _ = select.select(wanted, [], [])
+            if self.waking in ready:
+                os.read(self.waking, 4096)
+            if self.asking in ready:
+                more = self.asking.recv(1 << 16)
+                text += more
+                listening = bool(more) and len(text) <= _MOST_REQUEST
+            while listening and b"\n" in text:
+                line, _, text = text.partition(b"\n")
+                listening = self._answer(line)
+
+    def _answer(self, line: bytes) -> bool:
+        """Answer one request; False where the worker does not listen any more, or asks for what is not there."""
+        try:
+            verb, value = json.loads(line)
+            answer = self._done(verb, value)
+            self.asking.sendall(json.dumps(answer).encode() + b"\n")
+        except (ValueError, KeyError, TypeError, RecursionError, BrokenPipeError, ConnectionError):
+            return False
+        return True
+
+    def _done(self, verb: str, value: Any) -> Any:
+        if verb == "read":
+            return asaccount.read_as([(int(uid), str(root)) for uid, root in value])
+        if verb == "processes":
+            return asaccount.one_child(0, partial(asaccount.tell_processes, [bytes.fromhex(each) for each in value]))
+        if verb == "empty":
+            return self._empty(str(value))
+        raise ValueError(verb)
+
+    def _empty(self, name: str) -> str:
+        """Empty one thing in the trash of the yard as its owner; why that failed, or nothing."""
+        try:
+            at.component(name)
+            with at.folder(self.yard, self.yard / "trash" / name) as entry:
+                asaccount.empty_in(entry)
+                os.rmdir("doomed", dir_fd=entry)
+        except (OSError, ValueError) as error:
+            return str(error.strerror if isinstance(error, OSError) else error)
+        return ""
