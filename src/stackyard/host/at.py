@@ -134,7 +134,7 @@ def read_bounded(top: int, name: str, most: int, owner: int | None = None) -> tu
         Refused: it is not a regular file, too large, or another account's.
         OSError: it cannot be opened, e.g. it is a symbolic link.
     """
-    with os.fdopen(os.open(name, READ, dir_fd=top), "rb", buffering=0) as stream:
+    with open(name, "rb", buffering=0, opener=lambda path, _: os.open(path, READ, dir_fd=top)) as stream:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise Refused(errno.EINVAL, "not a regular file", name)
