@@ -160,7 +160,7 @@ def test_root_that_is_nobody_on_a_file_system_works_as_the_owner(accounts: Accou
     anna.run("mkdir", "below", "home")
     device = Path("/dev/fuse").stat().st_mode
     Path("/dev/fuse").chmod(0o666)
-    server = anna.popen("bindfs", "-f", anna.home / "below", anna.home / "home")
+    server = anna.popen("bindfs", "-f", "--no-allow-other", anna.home / "below", anna.home / "home")
     try:
         until = time.monotonic() + 20
         while "home fuse" not in Path("/proc/mounts").read_text() and time.monotonic() < until:
@@ -218,6 +218,7 @@ def test_what_an_older_root_left_is_given_to_the_owner(accounts: Accounts, yard:
     (made.locks / "link").symlink_to("/etc/shadow")
     (made.locks / "folder").mkdir()
     (made.locks / "folder" / "file").write_text("left")
+    (made.locks / "folder" / "twin").hardlink_to(made.locks / "folder" / "file")
     before = {path: path.lstat().st_uid for path in (Path("/etc/shadow"), secret)}
     words = ("--site", site, "--yard", made.root, "fsck")
     found = as_root(accounts, *words, expect=3)

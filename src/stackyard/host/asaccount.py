@@ -14,7 +14,8 @@ import select
 import signal
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -75,7 +76,7 @@ def read_as(asked: Sequence[tuple[int, str]]) -> list[Any]:
     """
     answers: list[Any] = []
     for start in range(0, len(asked), _AT_ONCE):
-        answers += _answers([_Child(uid, partial(_told, uid, root)) for uid, root in asked[start : start + _AT_ONCE]])
+        answers += _answers([_Child(uid, partial(_told, root)) for uid, root in asked[start : start + _AT_ONCE]])
     return answers
 
 
@@ -138,11 +139,11 @@ class _Child:
             return [[], "the process that reads it failed"]
 
 
-def _told(uid: int, root: str, into: int) -> None:
+def _told(root: str, into: int) -> None:
     from stackyard.host.reading import read_yard
 
     _limit()
-    found = read_yard(Path(root), uid)
+    found = read_yard(Path(root))
     _tell(into, [found.items, found.problem])
 
 
@@ -194,33 +195,47 @@ def _emptied(folder: int) -> None:
             at.remove_tree(folder, name)
 
 
-def give(folder: int, uid: int, path: str = "") -> list[str]:
+def give(top: int, uid: int) -> list[str]:
     """Give an account what root left in its yard, by descriptors; the paths of what was given.
 
-    A file with other names stays root's, since these may be anywhere; so does what runs with root's rights, and what
-    is behind a mount or nested too deeply.
+    A file that has a name elsewhere stays root's, and so does what runs with root's rights, is behind a mount, or is
+    nested too deeply. Making names meanwhile could mislead the count of names: so a file with several is given only where
+    the kernel lets no account make a name for root's files (fs.protected_hardlinks).
     """
+    names = Counter(_inode(status) for _, status, _ in _left(top, ""))
+    most = 1 << 30 if _protected() else 1
     given: list[str] = []
-    for name in os.listdir(folder) if path.count("/") < _DEEPEST else ():
-        with suppress(OSError):
-            given += [path + name] if _given(folder, name, uid) else []
-            below = at.open_folder(folder, name)
-            try:
-                given += give(below, uid, f"{path}{name}/")
-            finally:
-                os.close(below)
+    for path, status, fd in _left(top, ""):
+        is_whole = stat.S_ISDIR(status.st_mode) or status.st_nlink == min(names[_inode(status)], most)
+        if is_whole and not (stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_ISUID | stat.S_ISGID)):
+            os.chown(f"/proc/self/fd/{fd}", uid, os.fstat(top).st_gid)
+            given.append(path)
     return given
 
 
-def _given(folder: int, name: str, uid: int) -> bool:
-    fd = os.open(name, at.PEEK, dir_fd=folder)
-    try:
-        status = os.fstat(fd)
-        mode, is_file = status.st_mode, stat.S_ISREG(status.st_mode)
-        one_name = stat.S_ISDIR(mode) or ((is_file or stat.S_ISLNK(mode)) and status.st_nlink == 1)
-        if status.st_uid or not one_name or (is_file and mode & (stat.S_ISUID | stat.S_ISGID)):
-            return False
-        os.chown(f"/proc/self/fd/{fd}", uid, os.fstat(folder).st_gid)
-        return True
-    finally:
-        os.close(fd)
+def _left(folder: int, path: str) -> Iterator[tuple[str, os.stat_result, int]]:
+    """The files, directories and links of root's below an open directory, each open while it is looked at."""
+    for name in os.listdir(folder) if path.count("/") < _DEEPEST else ():
+        try:
+            fd = os.open(name, at.PEEK, dir_fd=folder)
+        except OSError:
+            continue
+        try:
+            status = os.fstat(fd)
+            if status.st_uid == 0 and stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
+                yield path + name, status, fd
+            if stat.S_ISDIR(status.st_mode):
+                with suppress(OSError), at.opened(folder, name) as below:
+                    yield from _left(below, f"{path}{name}/")
+        finally:
+            os.close(fd)
+
+
+def _inode(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _protected() -> bool:
+    with suppress(OSError):
+        return Path("/proc/sys/fs/protected_hardlinks").read_text(encoding="ascii").strip() == "1"
+    return False

@@ -89,6 +89,16 @@ def _open_same_mount(top: int, name: str) -> int | None:
 
 
 @contextmanager
+def opened(top: int, name: str) -> Iterator[int]:
+    """`open_folder`, closed at the end."""
+    fd = open_folder(top, name)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
 def folder(top: Path, path: Path) -> Iterator[int]:
     """An open directory at or below a trusted one: links are followed to `top`, and none is below it.
 

@@ -72,12 +72,12 @@ def _entries_of(report: Report | None) -> frozenset[Path]:
 
 def _rights(yard: Yard, site: Site) -> Rights:
     """Who may own and write what: root, and the accounts of this yard and of those that it takes packages from."""
-    umask = policy(yard, site).umask
+    umask, left = policy(yard, site).umask, yard.root.stat().st_uid != 0
     if not umask & 0o020:
-        return Rights(umask)
+        return Rights(umask, left=left)
     folders = [each.root for each in yard.lineage()] + [yard.stacks, *(part.cache for part in parts(yard))]
     known = {folder.stat().st_uid for folder in folders if disk.is_there(folder)}
-    return Rights(umask, frozenset({0, *known}))
+    return Rights(umask, frozenset({0, *known}), left)
 
 
 def _all(yard: Yard) -> dict[str, RevisionPaths]:

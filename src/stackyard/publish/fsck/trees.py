@@ -98,10 +98,12 @@ class Rights:
     Attributes:
         umask: the bits for others that nothing may have.
         owners: numbers of accounts; empty where a group writes: any member of it.
+        left: what is root's was left by an older root's run: the yard is another account's, as which root works now.
     """
 
     umask: int
     owners: frozenset[int] = frozenset()
+    left: bool = False
 
     def faults(self, root: Path, tree: Tree, sealed: Callable[[str], bool]) -> Iterator[tuple[str, Fault]]:
         """What others may write to, or own, by its path in the tree.
@@ -111,9 +113,10 @@ class Rights:
         """
         for name, status in tree.items():
             mode, inode = stat.S_IMODE(status.st_mode), inode_of(status)
-            if self.owners and status.st_uid not in self.owners:
-                text = f"belongs to {account_name(status.st_uid)}"
-                yield name, Fault(root / name, "owner", text, remedy=_CHOWN, inode=inode)
+            is_left = self.left and status.st_uid == 0
+            if is_left or (self.owners and status.st_uid not in self.owners):
+                text, remedy = f"belongs to {account_name(status.st_uid)}", _GIVE if is_left else _CHOWN
+                yield name, Fault(root / name, "owner", text, remedy=remedy, inode=inode)
             if not stat.S_ISLNK(status.st_mode) and (bits := mode & self.closed(sealed(name))):
                 text = f"mode {mode:04o}: {_who(bits)} may write to it"
                 yield name, Fault(root / name, "permissions", text, inode=inode)
@@ -123,6 +126,7 @@ class Rights:
         return 0o222 if is_sealed else self.umask & 0o022
 
 
+_GIVE = "an older version left it when root ran it: `stackyard fsck --repair` as root gives it to the yard's owner"
 _CHOWN = "see what that account changed, then give it back: `chown`, as root"
 
 
