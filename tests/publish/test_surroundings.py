@@ -12,6 +12,7 @@ from stackyard.errors import InputError, StackyardError
 from stackyard.publish import surroundings
 from stackyard.spec.models import Site
 from stackyard.yard.layout import Yard
+from support.accounts import Accounts
 from support.cli import STACKYARD, stackyard
 
 
@@ -85,3 +86,14 @@ def test_an_output_that_takes_no_more(tmp_path: Path) -> None:
         ["sh", "-c", '"$0" --yard "$1" list >&-', STACKYARD, tmp_path], capture_output=True, check=False
     )
     assert closed.returncode in (0, 1) and b"Traceback" not in closed.stderr
+
+
+def test_a_link_to_the_modules_that_only_root_can_make(accounts: Accounts, common: Path) -> None:
+    service = accounts.user("stacks")
+    site = common / "site.yaml"
+    site.write_text(f"yard: {service.home}/yard\nmodules: {{root: {common}/modules}}\n")
+    (service.home / "requirements.txt").write_text("six\n")
+    words = ("--site", site, "--yard", service.home / "yard", "deploy", service.home / "requirements.txt")
+    refused = service.stackyard(*words, expect=2)
+    assert f"cannot create the symlink {common}/modules: permission denied: {common}" in refused.err
+    assert f"let root create it once: ln -s {service.home}/yard/modules {common}/modules" in refused.err

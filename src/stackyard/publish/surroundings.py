@@ -23,7 +23,7 @@ def require(yard: Yard, site: Site) -> None:
     """
     for path in dict.fromkeys((yard.root, users_path(yard, site))):
         _require_usable(path)
-    check_root(yard, site)
+    _require_link(check_root(yard, site), yard)
     if not Path("/proc/self").exists():
         raise MissingError("/proc is not mounted", hint="mount it: mount -t proc proc /proc")
     place = next(each for each in (yard.root, *yard.root.parents) if disk.is_there(each))
@@ -32,6 +32,14 @@ def require(yard: Yard, site: Site) -> None:
             f"cannot use the yard {yard.root}: its file system is mounted noexec, so no program in it can run",
             hint="choose another directory with --yard or $STACKYARD_HOME",
         )
+
+
+def _require_link(link: Path | None, yard: Yard) -> None:
+    """Raise InputError where the path of users to the modules is to be created and this account cannot."""
+    above = next((each for each in link.parents if disk.is_there(each)), None) if link else None
+    if above is not None and not os.access(above, os.W_OK | os.X_OK):
+        raise InputError(f"cannot create the symlink {link}: permission denied: {above}",
+                         hint=f"let root create it once: ln -s {yard.modules} {link}")  # fmt: skip
 
 
 def _require_usable(path: Path) -> None:
