@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import time
@@ -68,6 +69,16 @@ def test_root_works_as_the_owner_of_the_yard(accounts: Accounts, yard: tuple[Acc
     assert f"root, as {service.name}" in as_root(accounts, *words, "history").out
 
 
+def test_who_used_sudo_is_in_the_history(accounts: Accounts, yard: tuple[Account, Yard, Path]) -> None:
+    service, made, site = yard
+    anna = accounts.user("anna")
+    words = ("--site", site, "--yard", made.root)
+    service.stackyard(*words, "default", "tool/1.0", SUDO_UID=str(anna.uid))
+    assert next(generations.readable(made)).origin.who == f"{anna.name}, as {service.name}"
+    as_root(accounts, *words, "default", "tool/2.0", SUDO_UID=str(anna.uid))
+    assert next(generations.readable(made)).origin.who == f"{anna.name}, as root, as {service.name}"
+
+
 def test_the_worker_has_nothing_of_roots(accounts: Accounts, yard: tuple[Account, Yard, Path]) -> None:
     service, made, _ = yard
     secret = {
@@ -97,6 +108,51 @@ def test_a_program_of_the_worker_has_neither_roots_files_nor_its_ear(
     _, made, _ = yard
     done = as_root(accounts, "--yard", made.root, "run", "tool/2.0", "--", "ls", "-l", "/proc/self/fd")
     assert "socket" not in done.out and "/etc/shadow" not in done.out
+
+
+TYPES = """
+import fcntl, termios
+for at in ("ctty", "stdin"):
+    try:
+        fcntl.ioctl(open("/dev/tty") if at == "ctty" else 0, termios.TIOCSTI, b"x")
+        print(at, "typed")
+    except OSError as error:
+        print(at, "refused", flush=True)
+import time
+time.sleep(60)
+"""
+
+
+def test_the_worker_cannot_type_into_roots_terminal_and_hears_its_interrupt(
+    accounts: Accounts, yard: tuple[Account, Yard, Path]
+) -> None:
+    _, made, _ = yard
+    words = ["--yard", made.root, "run", "tool/2.0", "--", accounts.bin / "python", "-c", TYPES]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(accounts.bin / "stackyard", ["stackyard", *map(str, words)])
+    said = b""
+    while said.count(b"refused") + said.count(b"typed") < 2:
+        said += os.read(terminal, 4096)
+    os.write(terminal, b"\x03")
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert said.split() == [b"ctty", b"refused", b"stdin", b"refused"]
+    assert status == signal.SIGINT
+
+
+def test_a_yard_of_roots_in_a_directory_of_another_account(accounts: Accounts, common: Path) -> None:
+    anna = accounts.user("anna")
+    made = smallyard.make(anna.home / "yard", "1.0")
+    done = as_root(accounts, "--yard", made.root, "list", expect=2)
+    assert f"as root: {anna.name} may write to {anna.home}, and could exchange it" in done.err
+    assert f"chown -hR {anna.name} {made.root}" in done.err
+    (common / "open").mkdir()
+    (common / "open").chmod(0o777)
+    done = as_root(accounts, "--yard", common / "open" / "yard", "list", expect=2)
+    assert "every account may write to" in done.err and f"chmod o-w {common}/open" in done.err
+    (common / "open").chmod(0o1777)
+    as_root(accounts, "--yard", common / "open" / "yard", "list")
 
 
 @pytest.mark.parametrize("code", [0, 2])

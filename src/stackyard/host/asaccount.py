@@ -199,8 +199,8 @@ def give(top: int, uid: int) -> list[str]:
     """Give an account what root left in its yard, by descriptors; the paths of what was given.
 
     A file that has a name elsewhere stays root's, and so does what runs with root's rights, is behind a mount, or is
-    nested too deeply. Making names meanwhile could mislead the count of names: so a file with several is given only where
-    the kernel lets no account make a name for root's files (fs.protected_hardlinks).
+    nested too deeply. Making names meanwhile could mislead the count of names, so a file with several is given only
+    where the kernel lets no account make a name for root's files (fs.protected_hardlinks).
     """
     names = Counter(_inode(status) for _, status, _ in _left(top, ""))
     most = 1 << 30 if _protected() else 1

@@ -38,6 +38,8 @@ FOR_THE_MACHINE: list[bool] = []
 """Not empty where root's command changes nothing in a yard, and is root's whoever owns that."""
 LOOK_S = 10.0
 _SHOWN = 4
+_OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+"""What a terminal sends to all processes of the group in its foreground, of which the worker is none."""
 _MOST_REQUEST = 1 << 22
 _KEPT = ("PATH", "LANG", "LANGUAGE", "TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "TZ", "SHELL", "MODULEPATH",
          "MODULESHOME", "BASH_ENV", "SLURM_CONF", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
@@ -61,10 +63,26 @@ def supervise(yard: Path, *, giving: bool = False) -> None:
         _say(f"error: {yard} does not answer: {error.strerror}\n  hint: its file system hangs (`df` would too): "
              "try again later, or ask its administrators")  # fmt: skip
         os._exit(1)
-    if account != 0:
+    if account == 0:
+        _require_alone(yard)
+    else:
         if giving:
             _give(yard, account)
         sys.exit(_started(yard, account))
+
+
+def _require_alone(yard: Path) -> None:
+    """End where another account can put another directory in the place of a yard of root's."""
+    for place in yard.resolve().parents:
+        status = _status(place)
+        sticky, account = status.st_mode & stat.S_ISVTX, status.st_uid
+        if account in (0, _unmapped()) and (sticky or not status.st_mode & stat.S_IWOTH):
+            continue
+        who = name_of(account) if account not in (0, _unmapped()) else "every account"
+        hint = f"give it to {name_of(account)}, as whom root then works: chown -hR {name_of(account)} {yard}"
+        _say(f"error: cannot work on {yard} as root: {who} may write to {place}, and could exchange it\n"
+             f"  hint: {hint if account else f'chmod o-w {place}'}")  # fmt: skip
+        sys.exit(2)
 
 
 def _give(yard: Path, uid: int) -> None:
@@ -128,10 +146,11 @@ def _started(yard: Path, uid: int) -> int:
         ours.close()
         _work(yard, uid, theirs)
     theirs.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the worker too
-    signal.signal(signal.SIGQUIT, signal.SIG_IGN)
     for number in asaccount.FORWARDED:
         signal.signal(number, lambda number, _: _send(pid, number))
+    for number in _OF_TERMINAL:
+        signal.signal(number, lambda number, _: _send(-pid, number))
+    signal.signal(signal.SIGTSTP, lambda *_: _stop(pid))
     status = _Server(ours, pid, yard, uid).serve()
     if os.WIFSIGNALED(status):  # end as it ended
         with suppress(OSError):  # SIGKILL has no other way
@@ -141,16 +160,25 @@ def _started(yard: Path, uid: int) -> int:
 
 
 def _send(pid: int, number: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        return
+
+
+def _stop(pid: int) -> None:
+    """What Ctrl-Z does: the worker stops, then this process, until it is to go on."""
+    _send(-pid, signal.SIGSTOP)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    _send(-pid, signal.SIGCONT)
 
 
 def _work(yard: Path, uid: int, asking: socket.socket) -> NoReturn:
-    """Become the owner of a yard and start the command line anew: nothing of root's is left in memory or open."""
+    """Become the owner of a yard and start the command line anew: nothing of root's is left in memory or open.
+
+    In a session of its own, since what shares a terminal's can type into it (ioctl TIOCSTI).
+    """
     try:
-        mode, program = _mode(yard), _program()
+        os.setsid()
+        mode, program = _status(yard).st_mode, _program()
         home = asaccount.become(uid)
         os.umask(0o002 if mode & stat.S_ISGID and mode & stat.S_IWGRP else 0o022)
         unreadable = next((each for each in program if not os.access(each, os.R_OK)), None)
@@ -167,11 +195,12 @@ def _work(yard: Path, uid: int, asking: socket.socket) -> NoReturn:
         os._exit(4)
 
 
-def _mode(yard: Path) -> int:
+def _status(place: Path) -> os.stat_result:
+    """The status of a directory; zeros where it cannot be looked at."""
     try:
-        return yard.stat().st_mode
+        return place.stat()
     except OSError:
-        return 0
+        return os.stat_result((0,) * 10)
 
 
 def _program() -> list[str]:
