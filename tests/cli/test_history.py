@@ -273,7 +273,7 @@ def test_a_second_person_verifies_and_rolls_back_and_history_tells(
         (anna.name, anna.uid, f"deploy {TWO}"),
         ("root", 0, f"deploy {ONE}"),
     ]
-    assert rows[0]["origin"]["sudo"] == "", "only root can have been called by sudo"
+    assert rows[0]["origin"]["sudo"] == anna.name, "who called sudo -u"
 
 
 def test_a_failed_build_is_listed_as_failed_with_the_place_of_the_reason(desk: Desk) -> None:
