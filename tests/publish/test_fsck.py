@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from stackyard.yard import trash
 from stackyard.yard.contents import Item
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
+from stackyard.yard.payload import Form
 from support import smallyard, stackrecords
 from support.accounts import Accounts
 from support.cli import STACKYARD
@@ -286,7 +288,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
     record = stackrecords.record(Yard(tmp_path), "demo", "1")
     launcher = RevisionPaths.of(record.path).launcher
     os.mkfifo(launcher, 0o555)
-    fault = launcher_fault(record)
+    fault = launcher_fault(replace(record, form=Form("squashfs")))
     assert fault is not None and fault.text == "is not a file"
     assert not repair._holds(launcher, Item()) and not image._is_copy(launcher, Item())
 

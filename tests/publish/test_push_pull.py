@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -22,15 +23,17 @@ from stackyard.build.tree import tree_hash
 from stackyard.errors import ChecksFailed, InputError, MissingError, StackyardError
 from stackyard.host.hashing import sha256_file
 from stackyard.host.probe import machine
-from stackyard.image import artefact
+from stackyard.image import artefact, launcher
 from stackyard.image.artefact import Fit
 from stackyard.image.oci.layout import MANIFEST, Reference, blob, image
 from stackyard.image.oci.writer import writer
 from stackyard.publish import arrival, licences
 from stackyard.publish.arrival import require_fit
 from stackyard.spec.models import Site
+from stackyard.yard import disk
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
+from stackyard.yard.record import read_record
 from stackyard.yard.signatures import Demand, keep_demand
 from support import programs, stackrecords, testbed
 from support.accounts import Accounts
@@ -133,6 +136,7 @@ def test_another_yard_at_the_same_path_has_the_same_revision(bed: Bed, form: str
         assert tree_hash(here.prefix) == tree_hash(there.prefix)
     else:
         assert here.image.read_bytes() == there.image.read_bytes()
+        assert here.launcher.read_bytes() == there.launcher.read_bytes() and os.access(here.launcher, os.X_OK)
     assert bed.stackyard("run", form, "--", "python", "-c", CODE).out == "xn--nda.de\n"
     assert bed.entry(form, "yard") == bed.entry(form, "away"), "with its labels"
     assert "passed" in bed.stackyard("verify", form, "--deep").out
@@ -339,6 +343,70 @@ def harmed(bed: Bed, folder: Path, harm: Callable[[Path], None]) -> str:
         made = [artefact._layer(into, 0, artefact.BESIDE, whole, "gzip")]
         artefact._publish(into, "x", found.record, found.entry, made, found.image.annotations)
     return f"oci:{folder}/layout:x"
+
+
+def with_launcher(bed: Bed, folder: Path, program: bytes, recorded: str | None = None) -> str:
+    """An artefact of the image whose launcher is this program, with its hash in the record, or another one there."""
+    from stackyard.image.oci import layers
+    from stackyard.yard import contents
+
+    found = artefact.read(Reference(bed.folder / "layout", "squashfs"))
+    (folder / "tree").mkdir(parents=True)
+    artefact.unpack(found, folder / "tree")
+    tree = folder / "tree" / artefact.BESIDE
+    (tree / artefact.LAUNCHER).unlink()
+    if program:
+        (tree / artefact.LAUNCHER).write_bytes(program)
+    digest = hashlib.sha256(program).hexdigest() if recorded is None else recorded
+    record = replace(found.record, form=replace(found.record.form, launcher=digest))
+    with writer(folder / "layout") as into:
+        whole = layers.Layer("all", tuple(artefact._entries(tree, contents.scan(tree))))
+        made = [artefact._layer(into, 0, artefact.BESIDE, whole, "gzip")]
+        made.append(artefact._image(into, bed.paths("squashfs", "away"), record))
+        artefact._publish(into, "x", record, found.entry, made, found.image.annotations)
+    return f"oci:{folder}/layout:x"
+
+
+def test_a_launcher_that_does_not_run_here_is_made_here_and_recorded(bed: Bed, tmp_path: Path) -> None:
+    """As one that is linked with a newer C library than this machine has."""
+    bed.stackyard("pull", with_launcher(bed, tmp_path, b"#!/no/such/interpreter\n"))
+    assert launcher.works(bed.paths("squashfs").launcher)
+    record = read_record(bed.paths("squashfs").record)
+    assert record.form.launcher == sha256_file(bed.paths("squashfs").launcher)
+    assert record == replace(read_record(bed.paths("squashfs", "away").record), form=record.form)
+    assert bed.stackyard("fsck").code == 0
+
+
+def test_a_launcher_of_an_earlier_version_is_made_here_and_not_recorded(bed: Bed, tmp_path: Path) -> None:
+    bed.stackyard("pull", with_launcher(bed, tmp_path, b"", recorded=""))
+    assert read_record(bed.paths("squashfs").record).form.launcher == ""
+    assert "launcher not recorded" in bed.stackyard("fsck").err
+
+
+@pytest.mark.parametrize(
+    ("program", "recorded", "said"),
+    [
+        (b"#!/bin/true\n", "0" * 64, "it is another program"),
+        (b"", "0" * 64, "launch is missing"),
+        (b"#!/bin/true\n", "", "it has launch"),
+    ],
+)
+def test_a_launcher_that_is_not_that_of_the_record_is_refused(
+    bed: Bed, tmp_path: Path, program: bytes, recorded: str, said: str
+) -> None:
+    assert said in bed.stackyard("pull", with_launcher(bed, tmp_path, program, recorded), expect=1).err
+    assert not disk.entries(bed.paths("squashfs").root)
+
+
+def test_a_signed_launcher_that_does_not_run_here_is_refused(bed: Bed, tmp_path: Path) -> None:
+    bed.stackyard("pull", with_launcher(bed, tmp_path, b"#!/no/such/interpreter\n"))
+    found = artefact.read(Reference(tmp_path / "layout", "x"))
+    signed = replace(found, signed=artefact.Signed("", "", ()))
+    paths = bed.paths("squashfs")
+    paths.launcher.chmod(0o755)
+    paths.launcher.write_bytes(b"#!/no/such/interpreter\n")
+    with pytest.raises(MissingError, match="was signed with does not run on this machine"):
+        arrival._with_launcher(signed, paths)
 
 
 def test_a_damaged_blob_of_a_layout(bed: Bed, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_record_of_format_1(old: Path) -> None:
     value["activation"]["change"][0]["op"] = "set_restorable"
     value["packages"] = [{**package, "of_base": False} for package in value["packages"]]
     new = {
-        "format": 7, "form": {"kind": "prefix"}, "files_sha256": "", "hash_format": 1, "base": None, "adopted": None,
+        "format": 8, "form": {"kind": "prefix"}, "files_sha256": "", "hash_format": 1, "base": None, "adopted": None,
     }  # fmt: skip
     assert again == {**value, **new}
     assert read_record(old / "record-2.json") == record
@@ -124,6 +124,13 @@ def test_a_record_of_format_7_may_be_of_an_adopted_prefix(old: Path) -> None:
     record = read_record(old / "record-7.json")
     assert record.adopted == Adopted("venv", "/sw/venvs/tools", "7" * 64)
     assert isinstance(record.payload, AdoptedPrefix) and record.payload.root == Path("/sw/venvs/tools")
+
+
+def test_a_record_of_format_8_has_the_hash_of_the_launcher_of_an_image(old: Path) -> None:
+    former, record = read_record(old / "record-5.json"), read_record(old / "record-8.json")
+    assert (former.form.launcher, record.form.launcher) == ("", "9" * 64)
+    assert record == replace(former, form=replace(former.form, launcher="9" * 64))
+    assert BuildRecord.from_json(json.loads(json.dumps(former.to_json()))) == former
 
 
 def test_a_record_of_a_wrapped_image_is_whole_or_refused(old: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from stackyard.image import needs, overlay
 from stackyard.image.bases.model import ARCHITECTURES
 from stackyard.image.bases.model import Layer as Applied
 from stackyard.image.bases.unpack import Unpacked
+from stackyard.image.launcher import compare
 from stackyard.image.oci import layers
 from stackyard.image.oci.layers import Compression, Entry, Layer, Made
 from stackyard.image.oci.layout import MANIFEST, TITLE, Descriptor, Image, Reference, blob, image
@@ -42,6 +43,8 @@ ABOUT = "io.stackyard.revision-format"
 BESIDE, INTERPRETER, IMAGE_FILE = "beside", "interpreter", "image"
 FOLDERS = PARTS[1:]
 FILES = ("files.json", "module.json", "report.json", "report.xml", "build.log")
+LAUNCHER = "launch"
+"""That of an image, where the record has its hash: then the record of each yard is the same, and so are signatures."""
 LEFT_OUT = ("condarc", "commands", "checks.json", "checks")
 """What has no hash in the record, and says what is run: each yard writes its own. Earlier versions sent it."""
 
@@ -144,10 +147,14 @@ def pack(record: BuildRecord, entry: Mapping[str, Any], target: Reference, compr
     if not record.files_sha256:
         raise InputError(f"{record.module} has no note of its files: an earlier version built it",
                          hint="deploy its file again")  # fmt: skip
-    paths, fit = RevisionPaths.of(record.path), fit_of(record)
+    paths = RevisionPaths.of(record.path)
     if record.form.kind == "squashfs" and sha256_file(paths.image) != record.form.sha256:
         raise StackyardError(f"{paths.image} has changed: its hash is not the one in the record",
                              hint=f"`stackyard verify --deep {record.module}`")  # fmt: skip
+    if record.form.launcher and (bad := compare.problem(record)):
+        raise StackyardError(f"{record.module} is not what was built: {bad}",
+                             hint=f"`stackyard fsck --repair {record.module}`")  # fmt: skip
+    fit = fit_of(record)
     with writer(target.folder) as into:
         parts = list(_parts(record, paths))
         with ThreadPoolExecutor(cores()) as pool:
@@ -186,7 +193,8 @@ def _parts(record: BuildRecord, paths: RevisionPaths) -> Iterator[tuple[str, Lay
     """The layers that are archives, each with the name of its part."""
     folders = [folder for folder in FOLDERS if disk.is_folder(paths.root / folder)]
     beside = contents.scan(paths.root, folders + (["prefix/"] if record.form.kind == "squashfs" else []))
-    beside |= {name: (paths.root / name).lstat() for name in FILES if disk.is_there(paths.root / name)}
+    own = (*FILES, LAUNCHER) if record.form.launcher else FILES
+    beside |= {name: (paths.root / name).lstat() for name in own if disk.is_there(paths.root / name)}
     yield BESIDE, Layer("beside the prefix", tuple(_entries(paths.root, beside)))
     if record.form.kind == "prefix":
         yield from (("prefix", layer) for layer in _of_prefix(record, paths))

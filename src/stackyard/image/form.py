@@ -15,7 +15,7 @@ from pathlib import Path
 from stackyard.build.seal import PARTS
 from stackyard.errors import StackyardError
 from stackyard.findings import some
-from stackyard.host.hashing import sha256_text
+from stackyard.host.hashing import sha256_file, sha256_text
 from stackyard.image import launcher, squashfs, stubs
 from stackyard.image.enter import run_within
 from stackyard.yard import contents, disk, formats
@@ -59,7 +59,7 @@ def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str]) -
         made = replace(
             record,
             form=Form("squashfs", paths.image.name, packed.sha256, packed.size, packed.entries,
-                      f"{packed.tool}; launcher: {made_by}", tuple(order)),
+                      f"{packed.tool}; launcher: {made_by}", tuple(order), sha256_file(paths.launcher)),
             files_sha256=sha256_text(text),
             disk=_use(paths, packed),
             notices=(*record.notices, *missing),

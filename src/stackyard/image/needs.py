@@ -41,9 +41,12 @@ def of_record(record: BuildRecord) -> Needs:
     if record.payload.is_visible:
         return of_tree(Path(record.prefix))
     done = run_within(record.payload, [sys.executable, "-m", __name__, record.prefix], timeout_s=LIMIT_S)
-    if done.returncode:
-        raise StackyardError(f"cannot read the files of {record.module}", detail=done.output)
-    return Needs(**json.loads(done.stdout))
+    try:
+        if done.returncode:
+            raise ValueError
+        return Needs(**json.loads(done.stdout))
+    except (TypeError, ValueError) as error:
+        raise StackyardError(f"cannot read the files of {record.module}", detail=done.output) from error
 
 
 def of_tree(prefix: Path) -> Needs:

@@ -1,14 +1,15 @@
 """A revision that another yard has built becomes one of this yard: unpacked, compared, verified here, and published.
 
 What was unpacked must be the files that the record names, each with its hash, and nothing else; the launcher of an
-image is made here. Until the record is written, last, a process that was killed leaves what the next one removes.
+image that an earlier version made, or that does not run here, is made here. Until the record is written, last, a
+process that was killed leaves what the next one removes.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from stackyard.build.seal import PARTS
@@ -19,6 +20,7 @@ from stackyard.host.hashing import sha256_file
 from stackyard.host.probe import glibc, machine
 from stackyard.image import artefact, launcher, needs
 from stackyard.image.artefact import Arrived, Fit, Signed
+from stackyard.image.launcher import compare
 from stackyard.progress import Progress
 from stackyard.publish import generation, licences, names, sharedlater, signing
 from stackyard.publish.deploy import USABLE, Outcome, register, write_report
@@ -33,7 +35,7 @@ from stackyard.yard import atomic, contents, disk, generations, reserve, revisio
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.origin import origin
-from stackyard.yard.permissions import file_mode, settle
+from stackyard.yard.permissions import file_mode, program_mode, settle
 from stackyard.yard.record import BuildRecord, Entry, read_record
 
 
@@ -130,7 +132,7 @@ def _arrive(arrived: Arrived, request: Request, progress: Progress, held: Held) 
         licences.require_of_record(request.yard, request.site, record, request.accept)
         if record.base:
             register(request.yard, record.base)
-        _unpack(arrived, paths, request, progress)
+        record = _unpack(arrived, paths, request, progress)
         held.check()
         revisions.mark(record, arrived.signed.record if arrived.signed else "")
     return _publish(_entry(arrived, paths), record, request, progress, held)
@@ -200,7 +202,8 @@ def _there(paths: RevisionPaths, wanted: BuildRecord) -> BuildRecord:
 # --------------------------------------------------------------------------- its files
 
 
-def _unpack(arrived: Arrived, paths: RevisionPaths, request: Request, progress: Progress) -> None:
+def _unpack(arrived: Arrived, paths: RevisionPaths, request: Request, progress: Progress) -> BuildRecord:
+    """Put the files in place; the record of what is there: its launcher may be another one than where it was built."""
     progress.phase(arrived.record.module, "unpack")
     try:
         _clear(paths)
@@ -212,7 +215,8 @@ def _unpack(arrived: Arrived, paths: RevisionPaths, request: Request, progress: 
         _compare(arrived.record, paths)
         if arrived.signed:
             _compare_signed(arrived.signed, paths)
-        write_beside(arrived.record, request.site)
+        record = _with_launcher(arrived, paths)
+        write_beside(record, request.site)
         _close(arrived.record, paths, request)
     except BaseException as error:
         if not disk.is_there(paths.record):
@@ -222,6 +226,7 @@ def _unpack(arrived: Arrived, paths: RevisionPaths, request: Request, progress: 
             raise disk.failure(error, f"unpacking {arrived.record.module}", hint) from error
         raise
     disk.remove_tree(paths.work)
+    return record
 
 
 def _clear(paths: RevisionPaths) -> None:
@@ -232,7 +237,8 @@ def _clear(paths: RevisionPaths) -> None:
 def _place(paths: RevisionPaths, record: BuildRecord) -> None:
     """Move what a revision consists of to its place, and nothing else."""
     around = paths.work / artefact.BESIDE
-    known = {each.rstrip("/") for each in (*artefact.FOLDERS, *artefact.FILES, PARTS[0])}
+    own = [artefact.LAUNCHER] if record.form.launcher else []
+    known = {each.rstrip("/") for each in (*artefact.FOLDERS, *artefact.FILES, PARTS[0], *own)}
     for each in disk.entries(around):
         if each.name in artefact.LEFT_OUT:
             continue
@@ -242,7 +248,41 @@ def _place(paths: RevisionPaths, record: BuildRecord) -> None:
     if record.form.kind == "squashfs":
         (paths.work / artefact.IMAGE_FILE).rename(paths.image)
         paths.image.chmod(file_mode() & 0o444)
+
+
+def _with_launcher(arrived: Arrived, paths: RevisionPaths) -> BuildRecord:
+    """See that the launcher of an image is that of the record and runs here, or make one; the record with its hash.
+
+    That of an earlier version is not in the artefact: then one is made here, and is not recorded, as it was.
+
+    Raises:
+        MissingError: it does not run here, and its hash was signed.
+        StackyardError: it is another program than the record says.
+    """
+    record = arrived.record
+    if record.form.kind == "squashfs" and not record.form.launcher:
         launcher.make(paths.launcher)
+    elif compare.has_launcher(record):
+        if disk.is_file(paths.launcher):
+            paths.launcher.chmod(program_mode() & ~0o222)
+        if bad := compare.problem(record):
+            raise StackyardError(f"{record.module} does not hold what was built: {bad}",
+                                 hint="push it again from where it was built")  # fmt: skip
+        if not launcher.works(paths.launcher):
+            return _with_own_launcher(arrived, paths)
+    return record
+
+
+def _with_own_launcher(arrived: Arrived, paths: RevisionPaths) -> BuildRecord:
+    record = arrived.record
+    if arrived.signed:
+        raise MissingError(
+            f"the launcher that {record.module} was signed with does not run on this machine",
+            hint="build it here: `stackyard deploy FILE`",
+        )
+    paths.launcher.unlink()
+    launcher.make(paths.launcher)
+    return replace(record, form=replace(record.form, launcher=sha256_file(paths.launcher)))
 
 
 def _interpreter(record: BuildRecord, paths: RevisionPaths, yard: Yard) -> None:

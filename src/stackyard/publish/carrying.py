@@ -6,11 +6,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from stackyard.build.seal import PARTS
 from stackyard.errors import InputError, StackyardError
 from stackyard.findings import some
+from stackyard.host.hashing import sha256_file
 from stackyard.image import launcher
 from stackyard.lock import text as lockfile
 from stackyard.lock.model import Lock
@@ -156,7 +158,8 @@ def container(kept: Kept, ways: Ways, site: Site) -> BuildRecord:
     paths.image.chmod(file_mode() & 0o444)
     shutil.copyfile(kept.paths.files, paths.files)
     launcher.make(paths.launcher, container=True)
-    record = BuildRecord.from_json(ways.over(kept.located.to_json()))
+    moved = BuildRecord.from_json(ways.over(kept.located.to_json()))
+    record = replace(moved, form=replace(moved.form, launcher=sha256_file(paths.launcher)))
     _require_same(record, paths)
     for each in disk.entries(paths.root):
         settle(each, policy(ways.target, site), linked=False)

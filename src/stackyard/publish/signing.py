@@ -92,6 +92,13 @@ def sign(record: BuildRecord, yard: Yard, key: Path) -> str:
     return who or signer
 
 
+def signature_of(text: str, yard: Yard, key: Path) -> str:
+    """The signature of a statement, which is accepted in a yard. Raises as `sign`."""
+    made = sshkeygen.sign(text, key, NAMESPACE)
+    _require_accepted(text, made, yard, key)
+    return made
+
+
 def _require_accepted(text: str, made: str, yard: Yard, key: Path) -> str:
     """Who made a signature, by the lists that hold in a yard; empty where there are none.
 

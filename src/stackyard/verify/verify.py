@@ -37,6 +37,7 @@ from stackyard.verify.context import Context, Exceptions
 from stackyard.verify.expectations import Expectations, in_force
 from stackyard.verify.imports import check_imports_and_commands
 from stackyard.verify.interpreter import find_python
+from stackyard.verify.launcher import check_launcher, wrong_launcher
 from stackyard.verify.libraries import check_libraries
 from stackyard.verify.loading import Loaded, check_loading
 from stackyard.verify.own import check_own
@@ -89,6 +90,8 @@ def verify(
     kinds = _kinds(only)
     progress = progress or Silent()
     expectations = expectations or in_force(record)
+    if bad := wrong_launcher(record):  # what it shows of an image proves nothing
+        return Report(record.module, record.input_hash, now(), machine().to_json(), checks=(bad,))
     if record.form.kind == "squashfs" and not record.payload.is_visible:
         from stackyard.verify.within import within
 
@@ -176,7 +179,8 @@ class _Job:
         if "content" not in self.kinds:
             return []
         self.progress.phase(self.record.module, "verify", "every byte" if self.deep else "files")
-        return [*check_files(self.record, tree, deep=self.deep), *check_signatures(self.as_read, self.yards)]
+        checks = [*check_files(self.record, tree, deep=self.deep), *check_launcher(self.record)]
+        return [*checks, *check_signatures(self.as_read, self.yards)]
 
     def _parts(self) -> Iterable[Callable[[Context], list[CheckResult]]]:
         """Checks that can run concurrently, the longest first."""

@@ -41,7 +41,7 @@ def within(record: BuildRecord, *asked: Any, **options: Any) -> Report:
         (work / "asked").write_bytes(pickle.dumps((record, asked, options)))
         words = [sys.executable, "-m", __name__, str(work)]
         done = run_within(record.payload, words, timeout_s=LIMIT_S)
-        if done.returncode:
+        if done.returncode or not (work / "report.json").exists():
             raise StackyardError(f"verifying {record.module} exited with status {done.returncode}", detail=done.output)
         return Report.from_json(json.loads((work / "report.json").read_text(encoding="utf-8")))
 

@@ -34,6 +34,7 @@ class Form:
         file: the image, relative to the revision; `sha256`, `bytes` and `entries` (files, links, directories) are its.
         packed_with: the program that packed it, and how.
         order: the files that a start reads first, in the order in which they lie in the image.
+        launcher: sha256 of the program behind its stubs; empty: an earlier version made it, and did not record that.
     """
 
     kind: FormKind = "prefix"
@@ -43,6 +44,7 @@ class Form:
     entries: int = 0
     packed_with: str = ""
     order: tuple[str, ...] = ()
+    launcher: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The form as JSON values: of a prefix only its kind."""

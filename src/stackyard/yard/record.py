@@ -23,7 +23,7 @@ from stackyard.yard.extending import BaseRevision, payload_on
 from stackyard.yard.origin import Origin, UsedFile
 from stackyard.yard.payload import Form, Payload, check_container, payload_of
 
-RECORD_FORMAT = 7
+RECORD_FORMAT = 8
 MANIFEST_FORMAT = 4
 State = Literal["published", "unverified", "failed", "withdrawn", "removed", "missing", "built", "held"]
 
@@ -227,10 +227,23 @@ def _all_built(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+def _further(value: dict[str, Any]) -> dict[str, Any]:
+    """Format 8 has the hash of an image's launcher, which earlier versions did not record (`publish.launchers`)."""
+    return value
+
+
 RECORD = formats.Kind(
     RECORD_FORMAT,
     _record,
-    {1: _with_form, 2: _without_files, 3: _with_former_hash, 4: _with_image, 5: _without_base, 6: _all_built},
+    {
+        1: _with_form,
+        2: _without_files,
+        3: _with_former_hash,
+        4: _with_image,
+        5: _without_base,
+        6: _all_built,
+        7: _further,
+    },
     lambda path: f"restore it: `stackyard verify --repair`; or move {path.parent} away and deploy its file again",
     checked_since=3,
 )

@@ -203,9 +203,13 @@ def _text(file: Path) -> str:
 
 def add(paths: RevisionPaths, text: str) -> str:
     """Keep a signature beside what it signs; the fingerprint of its key. Raises ValueError: it is none."""
-    key = sshkeygen.fingerprint(text)
-    atomic.write_text(paths.signature(_sha256(key.encode())[:32]), text)
-    return key
+    atomic.write_text(place_of(paths, text), text)
+    return sshkeygen.fingerprint(text)
+
+
+def place_of(paths: RevisionPaths, text: str) -> Path:
+    """Where a signature is kept, by its key. Raises ValueError: it is none."""
+    return paths.signature(_sha256(sshkeygen.fingerprint(text).encode())[:32])
 
 
 def signatures(paths: RevisionPaths, demand: Demand | None) -> list[Signature]:

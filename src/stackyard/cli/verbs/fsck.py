@@ -51,7 +51,7 @@ def command(context: Context, revs: Sequence[str], deep: bool, mend: bool, as_js
         mending.require_owner(yard)
     report = _checked(yard, site, entries, deep, whole=not revs)
     left, done = report, list[str]()
-    if mend and report.faults:
+    if mend and report.to_repair:
         if not as_json:
             _show_faults(report)
         done = _repaired(context, yard, site, report)
@@ -102,8 +102,9 @@ def _damaged(yard: Yard, report: Report) -> list[Entry]:
 
     known = {entry.folder: entry for entry in listed(yard)}
     own = (fault for fault in report.faults if fault.folder and fault.path.is_relative_to(fault.folder))
-    folders = {fault.revision: fault.folder for fault in own}  # an adopted prefix is not the yard's to repair
-    return [known.get(folders[module]) or _unlisted(module, folders[module]) for module in sorted(folders)]
+    # an adopted prefix is not the yard's to repair
+    modules = {**report.unrecorded, **{fault.folder: fault.revision for fault in own}}
+    return [known.get(folder) or _unlisted(modules[folder], folder) for folder in sorted(modules)]
 
 
 def _unlisted(module: str, folder: str) -> Entry:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from stackyard.errors import MissingError
+from stackyard.errors import MissingError, StackyardError
 from stackyard.host.command import run, which
 from stackyard.host.scratch import scratch
 from stackyard.yard.permissions import program_mode
@@ -79,11 +79,14 @@ def _compiled(compiler: Path, program: Path, options: Sequence[str], scripts: Se
     (program.parent / "apptainer.h").write_text(_header(_APPTAINER, *scripts), encoding="utf-8")
     for way in _WAYS:
         words = [compiler, "-O2", "-s", *options, *way, "-I", program.parent, "-o", program, SOURCE]
-        if not run([str(word) for word in words], check=False, timeout_s=120).returncode and _works(program):
+        if not run([str(word) for word in words], check=False, timeout_s=120).returncode and works(program):
             return True
     return False
 
 
-def _works(program: Path) -> bool:
-    """Whether it runs here: started without a command it says how it is used, with status 2."""
-    return run([program], check=False, timeout_s=20, env={"PATH": os.defpath}).returncode == 2
+def works(program: Path) -> bool:
+    """Whether a launcher runs here: started without a command it says how it is used, with status 2."""
+    try:
+        return run([program], check=False, timeout_s=20, env={"PATH": os.defpath}).returncode == 2
+    except StackyardError:  # the kernel does not start it
+        return False

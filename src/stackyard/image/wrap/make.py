@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from stackyard.build.seal import PARTS
 from stackyard.errors import InputError, StackyardError
 from stackyard.findings import some
-from stackyard.host.hashing import sha256_text
+from stackyard.host.hashing import sha256_file, sha256_text
 from stackyard.image import launcher
 from stackyard.image.box import variables
 from stackyard.image.enter import run_within
@@ -86,7 +86,7 @@ def _wrapped(
     made = replace(
         record,
         form=Form("container", paths.image.name, taken.packed.sha256, taken.packed.size, taken.packed.entries,
-                  f"{taken.packed.tool}; launcher: {made_by}"),
+                  f"{taken.packed.tool}; launcher: {made_by}", launcher=sha256_file(paths.launcher)),
     )  # fmt: skip
     environ = _environment(made, wanted, taken, listed)
     path = environ["PATH"].split(":")

@@ -44,7 +44,7 @@ def check(
     rights = _rights(yard, site)
     chosen = _all(yard) if whole else {entry.module: RevisionPaths.of(entry.folder) for entry in entries}
     if again is not None:
-        chosen = {module: paths for module, paths in chosen.items() if module in again.damaged}
+        chosen = {name: p for name, p in chosen.items() if name in again.damaged or str(p.root) in again.unrecorded}
     most = max(_LEAST_BYTES, min(_MOST_BYTES, _SAMPLE_BYTES // max(1, len(chosen))))
     doubtful = frozenset(fault.path for fault in again.faults) if again else frozenset()
     task = Task(yard, site, reader, rights, report, deep, most, int.from_bytes(os.urandom(4), "big"), doubtful)

@@ -86,6 +86,7 @@ class Report:
     Attributes:
         faults: all that was found; `shown` has one for all names of a file.
         notes: what is no fault, and what was not looked at, a sentence each.
+        unrecorded: the modules of revisions whose records lack the hash of their launcher, by their directories.
         files: those whose bytes are known; `sampled` of them were chosen to be read.
         read, read_bytes: files that were read, and their bytes; a file with several names counts once.
     """
@@ -95,6 +96,7 @@ class Report:
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     revisions: list[str] = field(default_factory=list)
+    unrecorded: dict[str, str] = field(default_factory=dict)
     files: int = 0
     sampled: int = 0
     read: int = 0
@@ -112,6 +114,11 @@ class Report:
         return frozenset(fault.revision for fault in self.faults if fault.revision)
 
     @property
+    def to_repair(self) -> bool:
+        """Whether a repair has anything to do."""
+        return bool(self.faults or self.unrecorded)
+
+    @property
     def missed(self) -> float:
         """The chance that a file which changed and kept its size and its time was not found."""
         return 0.0 if self.deep or not self.files else 1 - self.sampled / self.files
@@ -122,6 +129,7 @@ class Report:
             "yard": str(self.yard.root),
             "deep": self.deep,
             "revisions": self.revisions,
+            "unrecorded_launchers": sorted(self.unrecorded.values()),
             "faults": [fault.to_json() for fault in self.shown],
             "notes": self.notes,
             "files": self.files,

@@ -19,6 +19,7 @@ from stackyard.host import automount
 from stackyard.host.hashing import sha256_file
 from stackyard.image import squashfs
 from stackyard.image.enter import run_within
+from stackyard.image.launcher import compare
 from stackyard.image.stubs import text_of
 from stackyard.publish.fsck.fault import Fault, What
 from stackyard.publish.fsck.owners import Owners
@@ -71,6 +72,9 @@ def image_faults(record: BuildRecord, reader: Reader, *, deep: bool) -> Iterator
 def _inner(record: BuildRecord, path: Path) -> Iterator[Fault]:
     """The files in a damaged image that are not what was packed, where it can be mounted here."""
     if record.form.kind != "squashfs":
+        return
+    if compare.problem(record):  # it would mount the image, and could show anything
+        yield Fault(path, "unreadable", "its files are not compared: the launcher is not that of the record")
         return
     words = [sys.executable, "-m", __spec__.name, record.path]
     try:
@@ -169,18 +173,9 @@ def _wrong_stub(path: Path, mode: int, target: str, item: Item | None) -> str:
 
 
 def launcher_fault(record: BuildRecord) -> Fault | None:
-    """Whether the program behind the stubs is there and can be started. No record has its hash."""
-    path = RevisionPaths.of(record.path).launcher
-    if not disk.is_there(path):
-        return Fault(path, "missing", "is missing: no command of the revision starts")
-    if not disk.is_file(path):
-        return Fault(path, "changed", "is not a file")
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if not mode & stat.S_IXUSR or mode & 0o022:
-        return Fault(path, "permissions", f"mode {mode:04o} instead of 0555")
-    head = path.open("rb").read(4)
-    good = head.startswith(b"#!") or head == b"\x7fELF"
-    return None if good else Fault(path, "changed", "is not a program")
+    """What is wrong with the program behind the stubs, if anything."""
+    found = compare.problem(record)
+    return Fault(found.path, found.what, found.text) if found else None
 
 
 if __name__ == "__main__":

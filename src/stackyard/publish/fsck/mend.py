@@ -10,9 +10,9 @@ from pathlib import Path
 from stackyard.errors import StackyardError
 from stackyard.findings import counted, some
 from stackyard.host.identity import account_name
-from stackyard.image import launcher
+from stackyard.image.launcher.compare import is_recorded
 from stackyard.image.stubs import text_of
-from stackyard.publish import rollback
+from stackyard.publish import launchers, rollback, signing
 from stackyard.publish.fsck.fault import Fault, Report
 from stackyard.publish.fsck.image import launcher_fault, links
 from stackyard.publish.repair import file_of, open_folder, require_in_place
@@ -48,11 +48,26 @@ def rest(report: Report, site: Site, made_by: Origin) -> Iterator[str]:
     yield from _discarded(own)
     yield from _rights(own)
     yield from _modules(report, site, made_by)
-    for folder in sorted({fault.folder for fault in own if fault.folder}):
+    unrecorded = {folder for folder in report.unrecorded if Path(folder).is_relative_to(report.yard.root)}
+    for folder in sorted({fault.folder for fault in own if fault.folder} | unrecorded):
         record = revisions.readable(RevisionPaths.of(folder))
         if record is not None and record.form.kind != "prefix":
+            yield from _launcher(record, report.yard, site)
             done = mend_stubs(record, own)
             yield from [f"{record.module}: restored {some(done, _SHOWN)}"] if done else []
+    if unrecorded:
+        signing.republish(report.yard, site, made_by)
+
+
+def _launcher(record: BuildRecord, yard: Yard, site: Site) -> Iterator[str]:
+    """Make a launcher again that is missing or another program, or is not recorded; end what was killed meanwhile."""
+    launchers.finish(RevisionPaths.of(record.path))
+    if launcher_fault(record) or not is_recorded(record):
+        try:
+            require_in_place(RevisionPaths.of(record.path))
+            yield f"{record.module}: restored {some(launchers.renew(record, yard, site), _SHOWN)}"
+        except StackyardError as error:
+            yield f"{error.message}; {error.hint}" if error.hint else error.message
 
 
 def _is_in_place(fault: Fault) -> bool:
@@ -136,13 +151,8 @@ def _modules(report: Report, site: Site, made_by: Origin) -> Iterator[str]:
 
 
 def mend_stubs(record: BuildRecord, faults: Iterable[Fault]) -> list[str]:
-    """Make the launcher and the stubs again where they are missing or other ones; their names."""
+    """Make the stubs again where they are missing or other ones; their names."""
     paths, done = RevisionPaths.of(record.path), list[str]()
-    if launcher_fault(record):
-        made = atomic.temporary(paths.launcher)
-        launcher.make(made, container=record.form.kind == "container")
-        os.replace(made, paths.launcher)
-        done.append(paths.launcher.name)
     if is_packed(record):
         wanted = links(record, noted_contents(record))
         for fault in (each for each in faults if each.path.is_relative_to(paths.prefix) and each.what != "permissions"):

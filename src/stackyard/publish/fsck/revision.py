@@ -12,6 +12,7 @@ from stackyard.build.seal import PARTS
 from stackyard.errors import StackyardError
 from stackyard.expose.published import MODULE
 from stackyard.findings import counted, some
+from stackyard.image.launcher.compare import is_recorded
 from stackyard.publish.drift import drifted
 from stackyard.publish.fsck import image
 from stackyard.publish.fsck.fault import Fault, Report
@@ -99,10 +100,21 @@ def _faults(paths: RevisionPaths, task: Task) -> Iterator[Fault]:
             return
         task.report.files += record.form.entries
         yield from image.image_faults(record, task.reader, deep=task.is_deep(record))
-        fault = image.launcher_fault(record)
-        yield from [fault] if fault else []
+        yield from _launcher(record, paths, task)
     yield from _tree(record, paths, task)
     _drift(record, task)
+
+
+def _launcher(record: BuildRecord, paths: RevisionPaths, task: Task) -> Iterator[Fault]:
+    """Whether the launcher is the one in the record; where that has none, it is told, as what was not compared."""
+    if not is_recorded(record):
+        task.report.unrecorded[str(paths.root)] = record.module
+        task.report.notes.append(
+            f"{record.module}: launcher not recorded: an earlier version made it; `stackyard fsck --repair` makes it "
+            "again, and records its hash"
+        )
+    fault = image.launcher_fault(record)
+    yield from [fault] if fault else []
 
 
 def _record(paths: RevisionPaths) -> BuildRecord | None:

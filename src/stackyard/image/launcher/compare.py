@@ -1,0 +1,82 @@
+"""Whether the launcher of a revision is the program that its record names.
+
+Every command of an image starts with it, and what an image holds is only seen through it: so it is compared before a
+check runs anything by it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import Literal
+
+from stackyard.errors import cause
+from stackyard.late import dataclass
+from stackyard.yard import disk
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.record import BuildRecord
+
+_MOST_BYTES = 1 << 26
+_MODE = 0o555
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with a launcher, to be read after its path."""
+
+    path: Path
+    what: Literal["missing", "changed", "permissions", "unreadable"]
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.text}" if self.what == "missing" else f"{self.path}: {self.text}"
+
+
+def has_launcher(record: BuildRecord) -> bool:
+    """Whether the commands of a revision are started by a launcher of its own."""
+    return record.form.kind != "prefix"
+
+
+def is_recorded(record: BuildRecord) -> bool:
+    """Whether the record has the hash of the launcher; those of earlier versions do not."""
+    return bool(record.form.launcher) or not has_launcher(record)
+
+
+def problem(record: BuildRecord) -> Problem | None:
+    """What is wrong with the launcher; None: nothing, or the revision has none.
+
+    Of one whose hash is not recorded (`is_recorded`) only that it is a program is known.
+
+    Raises:
+        OSError: that cannot be known: the file system does not answer.
+    """
+    if not has_launcher(record):
+        return None
+    path = RevisionPaths.of(record.path).launcher
+    if path.is_symlink():
+        return Problem(path, "changed", f"is a link to {path.readlink()}")
+    if not disk.is_there(path):
+        return Problem(path, "missing", "is missing: no command of the revision starts")
+    try:
+        data, status = disk.of_anybody(path, _MOST_BYTES)
+    except ValueError:
+        return Problem(path, "changed", "is not a file")
+    except PermissionError as error:
+        return Problem(path, "unreadable", f"cannot be read: {cause(error)}")
+    return _of_bytes(path, data, record.form.launcher) or _of_mode(path, status)
+
+
+def _of_bytes(path: Path, data: bytes, recorded: str) -> Problem | None:
+    found = hashlib.sha256(data).hexdigest()
+    if recorded and found != recorded:
+        return Problem(path, "changed", f"sha256 {found[:16]} instead of {recorded[:16]}: it is another program")
+    is_program = data.startswith((b"#!", b"\x7fELF"))
+    return None if is_program else Problem(path, "changed", "is not a program")
+
+
+def _of_mode(path: Path, status: os.stat_result) -> Problem | None:
+    mode = stat.S_IMODE(status.st_mode)
+    wrong = not mode & stat.S_IXUSR or mode & (0o022 | stat.S_ISUID | stat.S_ISGID)
+    return Problem(path, "permissions", f"mode {mode:04o} instead of {_MODE:04o}") if wrong else None

@@ -1,0 +1,114 @@
+"""Makes the launcher of a revision again, and records its hash where the record has none or that of another one.
+
+The record is what is signed. So a signed one is written only with a signature of the same key, which lies beside it
+before the record has changed: whenever this is killed, one of the signatures is of what the revision is.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.findings import counted
+from stackyard.host import sshkeygen
+from stackyard.host.hashing import sha256_file
+from stackyard.image import launcher
+from stackyard.publish import signing
+from stackyard.spec.models import Site
+from stackyard.yard import atomic, disk, revisions, signatures
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import BuildRecord
+
+_AGAIN = "-again.sig"
+
+
+def renew(record: BuildRecord, yard: Yard, site: Site) -> list[str]:
+    """Make the launcher again as it is recorded, or record the hash of the new one; what was done, as words.
+
+    The caller may write to the yard, and holds the lease of the stack.
+
+    Raises:
+        MissingError: no compiler for that of a wrapped image.
+        StackyardError: the record is signed, and cannot be signed again; nothing was changed.
+    """
+    paths = RevisionPaths.of(record.path)
+    made = atomic.temporary(paths.launcher)
+    try:
+        _make(made, record, yard)
+        digest = sha256_file(made)
+        if digest == record.form.launcher:
+            os.replace(made, paths.launcher)
+            return [paths.launcher.name]
+        new = replace(record, form=replace(record.form, launcher=digest))
+        text = atomic.json_text(new.to_json(), checked=True)
+        signed = _signed_again(paths, text, yard, site)
+        os.replace(made, paths.launcher)
+        atomic.fault_point("launcher-made")
+        return [paths.launcher.name, *_recorded(new, text, signed)]
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def _make(target: Path, record: BuildRecord, yard: Yard) -> None:
+    """The launcher: one with the recorded hash where this version makes it, or another revision has it."""
+    launcher.make(target, container=record.form.kind == "container")
+    wanted = record.form.launcher
+    if not wanted or sha256_file(target) == wanted:
+        return
+    for other in revisions.built(yard, on_damage=lambda *_: None):
+        place = RevisionPaths.of(other.path).launcher
+        if other.form.launcher == wanted and disk.is_file(place) and sha256_file(place) == wanted:
+            target.unlink()
+            disk.link_or_copy(place, target, link=False)
+            return
+
+
+def _recorded(record: BuildRecord, text: str, signed: str) -> list[str]:
+    """Write the record, between its new signature and the end of the former ones."""
+    paths = RevisionPaths.of(record.path)
+    if not signed:
+        revisions.mark(record, text)
+        return [paths.record.name]
+    place = signatures.place_of(paths, signed)
+    others = len([each for each in signatures.files(paths) if each != place])
+    atomic.write_text(place.with_name(f"{place.stem}{_AGAIN}"), signed)
+    revisions.mark(record, text)
+    finish(paths)
+    gone = [f"without {counted(others, 'signature')} of other keys, of what it was"] if others else []
+    return [paths.record.name, f"signed again by {sshkeygen.fingerprint(signed)}", *gone]
+
+
+def finish(paths: RevisionPaths) -> None:
+    """Remove what a new signature replaces, also after a kill; or the new one, of a record that was not written."""
+    for new in (each for each in signatures.files(paths) if each.name.endswith(_AGAIN)):
+        broken = {path for path, _ in signatures.broken(paths)}
+        for each in {new} if new in broken else broken:
+            each.unlink(missing_ok=True)
+        if new not in broken:
+            os.replace(new, new.with_name(f"{new.name.removesuffix(_AGAIN)}.sig"))
+
+
+def _signed_again(paths: RevisionPaths, text: str, yard: Yard, site: Site) -> str:
+    """A signature of the record with this text; empty: the present one has none.
+
+    Who repairs a revision answers for it only where the same key has signed it as it is.
+
+    Raises:
+        StackyardError: it is signed, but not by the key that is named, or none is.
+    """
+    present, own = signatures.statement(paths), [each for each in signatures.texts(paths) if each]
+    if not own:
+        return ""
+    what = f"cannot record the launcher of {paths.root.parent.name}/{paths.root.name}: its record is signed"
+    key = signing.key_of(yard, site)
+    if key is None:
+        raise StackyardError(f"{what}, and no key is named to sign it again", hint=signing.NAME_ONE)
+    made = signing.signature_of(signatures.statement_of(text.encode(), disk.content(paths.module)), yard, key)
+    same = [each for each in own if sshkeygen.fingerprint(each) == sshkeygen.fingerprint(made)]
+    if not any(sshkeygen.fits(present, each, signatures.NAMESPACE) for each in same):
+        hint = f"`stackyard sign` compares it and signs it with that; then repair again ({paths.root})"
+        raise StackyardError(f"{what}, and not by {key}", hint=hint)
+    return made
