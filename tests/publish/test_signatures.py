@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import struct
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -355,7 +356,7 @@ def test_the_accounts_that_answer_for_the_site_may_own_the_list(bed: Bed, monkey
     bed.demand("[load]")
     place.parent.chmod(0o775)
     monkeypatch.setattr(supervisor, "FOR_THE_MACHINE", [True])  # an account that is none can run nothing
-    os.chown(bed.yard.root, 12346, -1)
+    subprocess.run(["chown", "-R", "12346", bed.yard.root], check=True)
     os.chown(place, 12346, -1)
     inside("sign", "tool/1.0")
     bed.use("load", expect=0)
