@@ -19,7 +19,7 @@ from stackyard.build.inputs import described, file_inputs, input_hash, is_build_
 from stackyard.build.pyfiles import source_of
 from stackyard.build.tree import tree_hash
 from stackyard.errors import InputError, MissingError, StackyardError, Where
-from stackyard.host import http
+from stackyard.host import at, http
 from stackyard.host.names import brings_conda
 from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.text import tomllib
@@ -106,7 +106,7 @@ def test_a_build_removes_what_a_killed_one_was_removing(tmp_path: Path, monkeypa
     (paths.prefix / "bin").mkdir(parents=True)
     paths.lock.parent.mkdir()
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(disk, "_allow_removal", lambda _: signal.raise_signal(signal.SIGINT))
+        patched.setattr(at, "remove_tree", lambda *_: signal.raise_signal(signal.SIGINT))
         builder._clear(job)
     assert [path.name.partition("-")[0] for path in disk.leftovers(tmp_path)] == [".prefix.removed"]
     builder._clear(job)

@@ -1,37 +1,42 @@
 """Working in trees that other accounts can write to: by descriptors, without following links, checked after opening.
 
-Whoever may write to a directory can exchange what a name means between two calls. So each function takes an open
-directory and one name in it (`parent` turns a path below a trusted directory into these), looks at what it has opened,
-and refuses what it must not touch. A name that was read from a file passes `parts` before it is joined to a directory.
+An account that may write to a directory can exchange what a name in it means between two calls. So each function takes
+an open directory and one name in it (`parent` turns a path below a trusted directory into these), looks at what it has
+opened, and refuses what it must not touch. A name that was read from a file passes `parts` before it is joined.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import stat
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+PASS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""For a directory on the way: it need not be readable, as those in which all accounts leave notes."""
 PEEK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEPTH = 60
 """Directories in each other that `remove_tree` enters; deeper ones are moved up, so that nothing grows with a tree."""
+REMOVED = ".removed-"
+"""In the names of what is being removed: a killed process leaves it, and a collection finds it."""
 _OPENAT2, _NO_XDEV = 437, 0x01  # linux/openat2.h; the number is the same on x86_64, aarch64 and ppc64le
-_libc = ctypes.CDLL(None, use_errno=True)
+_FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
+NOT_LINKABLE = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+"""The errors by which a file cannot have another name."""
+_BLOCK = 1 << 20
+Place = tuple[int, str]
+"""An open directory, and a name in it."""
 
 
 class Refused(OSError):
-    """What has a name is not what it has to be, e.g. a link, a pipe, or a file of another account."""
-
-
-class _How(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("flags", "mode", "resolve")]
+    """What has a name is not what it has to be, e.g. a pipe, or a file of another account."""
 
 
 def parts(path: str) -> list[str]:
@@ -44,48 +49,53 @@ def parts(path: str) -> list[str]:
         ValueError: it is absolute, or has an empty component, ``.``, ``..`` or a zero byte.
     """
     found = path.split("/")
-    if "\0" in path or not {"", ".", ".."}.isdisjoint(found):
+    if "" in found or "." in found or ".." in found or "\0" in path:
         raise ValueError(f"not a path below a directory: {path!r:.200}")
     return found
-
-
-def component(name: str) -> str:
-    """A name that is one component. Raises ValueError as `parts` does."""
-    if len(parts(name)) != 1:
-        raise ValueError(f"not a file name: {name!r:.200}")
-    return name
 
 
 # --------------------------------------------------------------------------- opening
 
 
-def open_folder(top: int, name: str) -> int:
+def open_folder(top: int, name: str, flags: int = DIR) -> int:
     """A directory by its name, unless it is a link or a file system is mounted on it; the caller closes it.
+
+    Args:
+        flags: `DIR`, or `PASS`.
 
     Raises:
         OSError: ELOOP or ENOTDIR for a link, EXDEV for a mount.
     """
-    fd = _open_same_mount(top, name)
+    fd = _open_same_mount(top, name, flags)
     if fd is None:  # before Linux 5.6, or under a sandbox that does not know the call
-        fd = os.open(name, DIR, dir_fd=top)
+        fd = os.open(name, flags, dir_fd=top)
         if os.fstat(fd).st_dev != os.fstat(top).st_dev:
             os.close(fd)
-            raise Refused(errno.EXDEV, "a file system is mounted on it", name)
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
     return fd
 
 
-def _open_same_mount(top: int, name: str) -> int | None:
+def _open_same_mount(top: int, name: str, flags: int) -> int | None:
     """openat2(2); None where the kernel has no such call."""
-    how = _How(DIR, 0, _NO_XDEV)
+    import ctypes  # late: a tenth of the start of a command
+
+    libc, how = _c(), (ctypes.c_uint64 * 3)(flags, 0, _NO_XDEV)
     while True:
-        fd: int = _libc.syscall(_OPENAT2, top, os.fsencode(name), ctypes.byref(how), ctypes.sizeof(how))
+        fd: int = libc.syscall(_OPENAT2, top, os.fsencode(name), how, ctypes.sizeof(how))
         code = ctypes.get_errno()
         if fd >= 0:
             return fd
         if code in (errno.ENOSYS, errno.EPERM):
             return None
         if code not in (errno.EINTR, errno.EAGAIN):
-            raise (Refused if code == errno.EXDEV else OSError)(code, os.strerror(code), name)
+            raise OSError(code, os.strerror(code), name)
+
+
+@cache
+def _c() -> Any:
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
@@ -99,20 +109,27 @@ def opened(top: int, name: str) -> Iterator[int]:
 
 
 @contextmanager
-def folder(top: Path, path: Path) -> Iterator[int]:
-    """An open directory at or below a trusted one: links are followed to `top`, and none is below it.
+def folder(top: Path, path: Path, *, make: bool = False) -> Iterator[int]:
+    """A directory at or below a trusted one, open as `PASS`: links are followed on the way to `top`, and not below it.
+
+    Args:
+        make: create what is missing below `top`.
 
     Raises:
-        OSError: it cannot be opened; the error has the whole path.
+        OSError: it cannot be opened; the error has the path of the directory at which that failed.
         ValueError: `path` is not below `top`.
     """
-    fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    names = [] if path == top else parts(path.relative_to(top).as_posix())
+    fd = os.open(top, PASS & ~os.O_NOFOLLOW)
     try:
-        for name in () if path == top else parts(path.relative_to(top).as_posix()):
+        for count, name in enumerate(names, 1):
             try:
-                below = open_folder(fd, name)
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(name, dir_fd=fd)
+                below = open_folder(fd, name, PASS)
             except OSError as error:
-                error.filename = str(path)
+                error.filename = str(top.joinpath(*names[:count]))
                 raise
             os.close(fd)
             fd = below
@@ -122,10 +139,53 @@ def folder(top: Path, path: Path) -> Iterator[int]:
 
 
 @contextmanager
-def parent(top: Path, path: Path) -> Iterator[tuple[int, str]]:
-    """The open directory that holds a path below `top`, and its name there. Raises as `folder`."""
-    with folder(top, path.parent) as fd:
-        yield fd, component(path.name)
+def parent(top: Path, path: Path, *, make: bool = False) -> Iterator[Place]:
+    """The open directory that holds a path below `top`, and its name there. Arguments and errors as for `folder`."""
+    with folder(top, path.parent, make=make) as fd:
+        yield fd, path.name
+
+
+def names(top: int) -> list[str]:
+    """The names in an open directory."""
+    fd = os.open(".", DIR, dir_fd=top)
+    try:
+        return os.listdir(fd)  # noqa: PTH208
+    finally:
+        os.close(fd)
+
+
+def walk(
+    top: int, path: str = "", on_error: Callable[[OSError], object] | None = None, *, cross: bool = False
+) -> Iterator[tuple[int, str, list[os.DirEntry[str]]]]:
+    """Each directory of a tree, from the top: open while it is yielded, its path, and what is in it.
+
+    Args:
+        top: an open directory that can be listed (`DIR`).
+        path: its own, with which the others begin: empty, or with a slash at the end, as all of them.
+        on_error: called where a directory cannot be entered, which is then left out; None: raise.
+        cross: enter also directories on which a file system is mounted, e.g. an image: only to read.
+
+    Raises:
+        OSError: a directory cannot be read; EXDEV: a file system is mounted on it.
+    """
+    with os.scandir(top) as found:
+        entries = list(found)
+    yield top, path, entries
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            try:
+                if path.count("/") > 2 * _DEPTH:
+                    raise Refused(errno.ENAMETOOLONG, "nested too deeply", entry.name)
+                below = os.open(entry.name, DIR, dir_fd=top) if cross else open_folder(top, entry.name)
+            except OSError as error:
+                if on_error is None:
+                    raise
+                on_error(error)
+                continue
+            try:
+                yield from walk(below, f"{path}{entry.name}/", on_error, cross=cross)
+            finally:
+                os.close(below)
 
 
 def open_new(top: int, name: str, mode: int = 0o600) -> BinaryIO:
@@ -137,25 +197,36 @@ def read_bounded(top: int, name: str, most: int, owner: int | None = None) -> tu
     """What a file holds that any account may have written, and its status.
 
     Args:
-        most: bytes; a larger file is refused before it is read.
+        most: bytes; a larger file is refused.
         owner: the account that must own it; None: any.
 
     Raises:
         Refused: it is not a regular file, too large, or another account's.
         OSError: it cannot be opened, e.g. it is a symbolic link.
     """
-    with open(name, "rb", buffering=0, opener=lambda path, _: os.open(path, READ, dir_fd=top)) as stream:
-        status = os.fstat(stream.fileno())
+    fd = os.open(name, READ, dir_fd=top)
+    try:
+        status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise Refused(errno.EINVAL, "not a regular file", name)
         if owner is not None and status.st_uid != owner:
             raise Refused(errno.EPERM, f"belongs to account {status.st_uid}, not {owner}", name)
         data = b""
-        while len(data) <= most and (more := stream.read(most + 1 - len(data))):
+        while len(data) <= most and (more := os.read(fd, min(_BLOCK, most + 1 - len(data)))):
             data += more
+    finally:
+        os.close(fd)
     if len(data) > most:
         raise Refused(errno.EFBIG, f"larger than {most:,} bytes", name)
     return data, status
+
+
+def _require_one_name(top: int, status: os.stat_result, name: str) -> None:
+    """Refuse a file with other names in a directory in which another account could have made this one."""
+    if stat.S_ISREG(status.st_mode) and status.st_nlink != 1:
+        around = os.fstat(top)
+        if around.st_mode & 0o022 or around.st_uid not in (0, os.geteuid()):
+            raise Refused(errno.EMLINK, "has other names, which may be anywhere", name)
 
 
 # --------------------------------------------------------------------------- changing
@@ -176,7 +247,8 @@ def set_mode(
         kinds: what it may be (`stat.S_IFMT`).
 
     Raises:
-        Refused: it is something else, another account's, or a file with other names: these may be anywhere.
+        Refused: it is something else, or another account's; or a file with other names in a directory of others would
+            get more bits.
         OSError: it cannot be opened or changed.
     """
     fd = os.open(name, PEEK, dir_fd=top)
@@ -184,19 +256,13 @@ def set_mode(
         status = os.fstat(fd)
         if stat.S_IFMT(status.st_mode) not in kinds or status.st_uid not in (owners or (os.geteuid(),)):
             raise Refused(errno.EPERM, "not what it was, or another account's", name)
-        if stat.S_ISREG(status.st_mode) and status.st_nlink != 1 and os.geteuid() == 0:
-            raise Refused(errno.EMLINK, "has other names", name)
-        mode = change(status) & 0o7777
-        if mode != stat.S_IMODE(status.st_mode):
+        before, mode = stat.S_IMODE(status.st_mode), change(status) & 0o7777
+        if mode & ~before:
+            _require_one_name(top, status, name)
+        if mode != before:
             os.chmod(f"/proc/self/fd/{fd}", mode)  # noqa: PTH101 - an O_PATH descriptor has no fchmod
     finally:
         os.close(fd)
-
-
-def rename(top: Path, old: Path, new: Path) -> None:
-    """Rename what is below a trusted directory, without following a link on either way. Raises as `os.rename`."""
-    with parent(top, old) as (source, name), parent(top, new) as (target, become):
-        os.rename(name, become, src_dir_fd=source, dst_dir_fd=target)
 
 
 def remove_tree(top: int, name: str, owners: Collection[int] = ()) -> None:
@@ -209,56 +275,55 @@ def remove_tree(top: int, name: str, owners: Collection[int] = ()) -> None:
             the account that this process acts as. Root changes no mode: it needs none.
 
     Raises:
-        OSError: the first thing that could not be removed, e.g. of another account, or with a mount on it.
+        OSError: the first thing that could not be removed, e.g. of another account, or with a mount on it; its path
+            below the directory is in the error.
     """
     removal = _Removal(top, owners or (os.geteuid(),))
-    removal.remove(top, name, 0)
-    while removal.moved:
-        removal.remove(top, removal.moved.pop(), 0)
-    if removal.errors:
-        raise removal.errors[0]
+    removal.remove(top, name, "", 0)
+    for moved in removal.moved:  # which grows meanwhile
+        removal.remove(top, moved, "", 0)
+    if removal.error is not None:
+        raise removal.error
 
 
 class _Removal:
-    """One removal: the directory to which what is too deep is moved, and what went wrong."""
+    """One removal: the directory to which what is too deep is moved, and what went wrong first."""
 
     def __init__(self, home: int, owners: Collection[int]) -> None:
         self.home, self.owners = home, owners
         self.moved: list[str] = []
-        self.errors: list[OSError] = []
+        self.error: OSError | None = None
 
-    def remove(self, top: int, name: str, depth: int) -> None:
-        """Remove one entry of an open directory."""
+    def remove(self, top: int, name: str, above: str, depth: int) -> None:
+        """Remove one entry of an open directory, whose path is `above`."""
         try:
-            self._remove(top, name, depth)
+            try:
+                os.unlink(name, dir_fd=top)
+            except (IsADirectoryError, PermissionError):  # EPERM for a directory: POSIX, some file systems
+                if not stat.S_ISDIR(os.stat(name, dir_fd=top, follow_symlinks=False).st_mode):
+                    raise
+                self._remove_folder(top, name, f"{above}{name}/", depth)
         except FileNotFoundError:
             return
         except OSError as error:
-            self.errors.append(error)
+            error.filename = above + name
+            self.error = self.error or error
 
-    def _remove(self, top: int, name: str, depth: int) -> None:
+    def _remove_folder(self, top: int, name: str, path: str, depth: int) -> None:
+        fd, before = self._opened(top, name), self.error
         try:
-            os.unlink(name, dir_fd=top)
-            return
-        except (IsADirectoryError, PermissionError):  # EPERM for a directory: POSIX, some file systems
-            if not stat.S_ISDIR(os.stat(name, dir_fd=top, follow_symlinks=False).st_mode):
-                raise
-        fd = self._opened(top, name)
-        try:
-            if depth >= _DEPTH and os.listdir(fd):  # noqa: PTH208
-                spare = f".deep-{os.urandom(8).hex()}"
+            children = os.listdir(fd)  # noqa: PTH208
+            if depth == _DEPTH and children:
+                spare = f".deep{REMOVED}{os.urandom(8).hex()}"
                 os.rename(name, spare, src_dir_fd=top, dst_dir_fd=self.home)
                 self.moved.append(spare)
                 return
-            for child in os.listdir(fd):  # noqa: PTH208
-                self.remove(fd, child, depth + 1)
+            for child in children:
+                self.remove(fd, child, path, depth + 1)
         finally:
             os.close(fd)
-        try:
+        if self.error is before:  # else what is in it stays, and with it the directory
             os.rmdir(name, dir_fd=top)
-        except OSError:
-            if not self.errors:  # else the reason is known: what is in it stays
-                raise
 
     def _opened(self, top: int, name: str) -> int:
         """A directory, with its owner's right to change it."""
@@ -274,53 +339,87 @@ class _Removal:
         return fd
 
 
-def copy_tree(source: int, name: str, target: int, new: str, owners: Collection[int]) -> None:
-    """Copy a file, a link or a tree of these accounts under a name that is free. Never setuid or setgid.
+# --------------------------------------------------------------------------- copying
+
+
+def copy_tree(source: Place, target: Place, owners: Collection[int] = (), *, link: bool = False) -> None:
+    """Copy a file, a link or a tree under a name that is free. Never setuid or setgid, and no extended attributes.
+
+    Args:
+        owners: the accounts to which all of it must belong; empty: any.
+        link: make hard links of files where that is possible.
 
     Raises:
-        Refused: something in it is another account's, a pipe or a device, has a mount on it, or is nested too deeply.
-        FileExistsError: the new name is taken.
+        Refused: something in it is another account's, neither a file nor a directory nor a link, a file with other
+            names in a directory of others, or nested too deeply.
+        OSError: it cannot be read or written; EXDEV: a file system is mounted in it.
     """
-    _copy(source, name, target, new, owners, 0)
+    _copy(*source, target, owners, link, 0)
 
 
-def _copy(source: int, name: str, target: int, new: str, owners: Collection[int], depth: int) -> None:
-    status = os.stat(name, dir_fd=source, follow_symlinks=False)
-    if stat.S_ISLNK(status.st_mode):
-        os.symlink(os.readlink(name, dir_fd=source), new, dir_fd=target)
+def _copy(top: int, name: str, target: Place, owners: Collection[int], link: bool, depth: int) -> None:
+    mode = os.stat(name, dir_fd=top, follow_symlinks=False).st_mode
+    if stat.S_ISLNK(mode):
+        os.symlink(os.readlink(name, dir_fd=top), target[1], dir_fd=target[0])
         return
     if depth > 2 * _DEPTH:
         raise Refused(errno.ENAMETOOLONG, "nested too deeply", name)
-    is_folder = stat.S_ISDIR(status.st_mode)
-    fd = open_folder(source, name) if is_folder else os.open(name, READ, dir_fd=source)
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):  # not even opened: a device may act on that
+        raise Refused(errno.EINVAL, "neither a file nor a directory", name)
+    fd = open_folder(top, name) if stat.S_ISDIR(mode) else os.open(name, READ, dir_fd=top)
     try:
         status = os.fstat(fd)
-        if status.st_uid not in owners:
+        if owners and status.st_uid not in owners:
             raise Refused(errno.EPERM, f"belongs to account {status.st_uid}", name)
-        if is_folder:
-            _copy_folder(fd, status, target, new, owners, depth)
-        elif stat.S_ISREG(status.st_mode):
-            _copy_file(fd, status, target, new)
-        else:
-            raise Refused(errno.EINVAL, "neither a file nor a directory", name)
+        if stat.S_IFMT(status.st_mode) != stat.S_IFMT(mode):
+            raise Refused(errno.EINVAL, "not what it was", name)
+        _require_one_name(top, status, name)
+        if stat.S_ISDIR(mode):
+            _copy_folder(fd, target, owners, link, depth)
+        elif not (link and _linked(fd, status, target)):
+            _copy_file(fd, status, target)
     finally:
         os.close(fd)
 
 
-def _copy_folder(fd: int, status: os.stat_result, target: int, new: str, owners: Collection[int], depth: int) -> None:
-    os.mkdir(new, 0o700, dir_fd=target)
-    into = open_folder(target, new)
+def _copy_folder(fd: int, target: Place, owners: Collection[int], link: bool, depth: int) -> None:
+    os.mkdir(target[1], dir_fd=target[0])
+    into = open_folder(*target)
     try:
         for child in os.listdir(fd):
-            _copy(fd, child, into, child, owners, depth + 1)
-        os.fchmod(into, status.st_mode & 0o777)
+            _copy(fd, child, (into, child), owners, link, depth + 1)
     finally:
         os.close(into)
 
 
-def _copy_file(fd: int, status: os.stat_result, target: int, new: str) -> None:
-    with open_new(target, new) as out:
-        while sent := os.sendfile(out.fileno(), fd, None, 1 << 30):
-            del sent
+def _linked(fd: int, status: os.stat_result, target: Place) -> bool:
+    """Whether an open file got another name. Those of other accounts, which could write to it, never do."""
+    if status.st_uid != os.geteuid():
+        return False
+    try:
+        os.link(f"/proc/self/fd/{fd}", target[1], dst_dir_fd=target[0])
+    except OSError as error:
+        if error.errno not in NOT_LINKABLE:
+            raise
+        return False
+    return True
+
+
+def _copy_file(fd: int, status: os.stat_result, target: Place) -> None:
+    with open_new(*target) as out:
+        if not cloned(fd, out.fileno()):
+            while os.sendfile(out.fileno(), fd, None, 1 << 30):
+                continue
         os.fchmod(out.fileno(), status.st_mode & 0o777)
         os.utime(out.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def cloned(source: int, target: int) -> bool:
+    """Whether an open file got the blocks of another one (btrfs, XFS, bcachefs ...)."""
+    import fcntl
+
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+    except OSError:
+        return False
+    return True

@@ -6,13 +6,13 @@ import errno
 import json
 import os
 import signal
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from stackyard.host import at
 from stackyard.host.identity import process_token
 from stackyard.yard import checksum
 from stackyard.yard.permissions import file_mode
@@ -48,35 +48,55 @@ def temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{process_token()}")
 
 
-def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool = True) -> None:
+def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool = True, top: Path | None = None) -> None:
     """`write_bytes` of a text in UTF-8."""
-    write_bytes(path, text.encode(), mode=mode, synced=synced)
+    write_bytes(path, text.encode(), mode=mode, synced=synced, top=top)
 
 
-def write_bytes(path: Path, data: bytes, *, mode: int | None = None, synced: bool = True) -> None:
+def write_bytes(
+    path: Path, data: bytes, *, mode: int | None = None, synced: bool = True, top: Path | None = None
+) -> None:
     """Write a file completely or not at all.
 
     Args:
         mode: None follows the umask.
         synced: wait until it is on the disk; not for a file that is of no use after a crash of the machine.
+        top: a trusted directory above: no link below it is followed. None: every link on the way is.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     waiting = _waiting.get()
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
+    with _beside(path, top) as (folder, made):
+        with at.open_new(folder, made) as stream:
             stream.write(data)
+            stream.flush()
+            os.fchmod(stream.fileno(), file_mode() if mode is None else mode)
             if synced and waiting is None:
-                stream.flush()
                 os.fsync(stream.fileno())
-        Path(name).chmod(file_mode() if mode is None else mode)
         fault_point("write")
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        os.replace(made, path.name, src_dir_fd=folder, dst_dir_fd=folder)
     if synced and waiting is not None:
         waiting.append(path)
+
+
+@contextmanager
+def _beside(path: Path, top: Path | None) -> Iterator[tuple[int, str]]:
+    """The open directory of a path, which is created, and a new name in it; what has that name at the end is removed.
+
+    An error has the path.
+    """
+    made = f".{path.name}.{os.urandom(6).hex()}.tmp"
+    try:
+        if top is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with at.folder(top or path.parent, path.parent, make=True) as folder:
+            try:
+                yield folder, made
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(made, dir_fd=folder)
+                raise
+    except OSError as error:
+        error.filename, error.filename2 = error.filename and str(path.parent / error.filename), None
+        raise
 
 
 @contextmanager
@@ -129,14 +149,22 @@ def _sync_file(path: Path) -> None:
             os.close(handle)
 
 
-def write_json(path: Path, value: Any, *, checked: bool = False, mode: int | None = None, synced: bool = True) -> None:
+def write_json(
+    path: Path,
+    value: Any,
+    *,
+    checked: bool = False,
+    mode: int | None = None,
+    synced: bool = True,
+    top: Path | None = None,
+) -> None:
     """Write a JSON file: indented by two spaces, sorted keys, newline at the end.
 
     Args:
         checked: with a checksum of itself, which `formats.load` compares.
-        mode, synced: as for `write_bytes`.
+        mode, synced, top: as for `write_bytes`.
     """
-    write_text(path, json_text(value, checked=checked), mode=mode, synced=synced)
+    write_text(path, json_text(value, checked=checked), mode=mode, synced=synced, top=top)
 
 
 def json_text(value: Any, *, checked: bool = False) -> str:
@@ -145,14 +173,9 @@ def json_text(value: Any, *, checked: bool = False) -> str:
     return checksum.add(text) if checked else text
 
 
-def replace_symlink(link: Path, target: str) -> None:
-    """Point `link` at `target` in one step, also where it exists."""
-    link.parent.mkdir(parents=True, exist_ok=True)
-    temporary = link.parent / f".{link.name}.{os.urandom(8).hex()}.tmp"
-    temporary.symlink_to(target)
-    try:
+def replace_symlink(link: Path, target: str, *, top: Path | None = None) -> None:
+    """Point `link` at `target` in one step, also where it exists. `top` is as for `write_bytes`."""
+    with _beside(link, top) as (folder, made):
+        os.symlink(target, made, dir_fd=folder)
         fault_point("flip")
-        os.replace(temporary, link)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        os.replace(made, link.name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -13,11 +13,13 @@ import stat
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
 from stackyard.errors import StackyardError
+from stackyard.host import at
 from stackyard.host.hashing import sha256_file
 from stackyard.late import dataclass
 from stackyard.yard import disk, formats
@@ -109,17 +111,20 @@ def scan(root: Path, below: Collection[str] = ("",)) -> Tree:
 
     A part that is a link has nothing in it: what it leads to is not the tree's.
     """
-    stack = [part for part in below if not part or _is_own_folder(root / part)]
-    found: Tree = {part: (root / part).lstat() for part in stack if part}
-    while stack:
-        part = stack.pop()
-        with os.scandir(f"{root}/{part}") as entries:
-            for entry in entries:
-                name = f"{part}{entry.name}"
-                if entry.is_dir(follow_symlinks=False):
-                    name += "/"
-                    stack.append(name)
-                found[name] = entry.stat(follow_symlinks=False)
+    found: Tree = {}
+    for part in below:
+        if part and not _is_own_folder(root / part):
+            continue
+        top = os.open(root / part, at.DIR if part else at.DIR & ~os.O_NOFOLLOW)
+        try:
+            if part:
+                found[part] = os.fstat(top)
+            for _, path, entries in at.walk(top, part, cross=True):
+                for entry in entries:
+                    name = f"{path}{entry.name}/" if entry.is_dir(follow_symlinks=False) else path + entry.name
+                    found[name] = entry.stat(follow_symlinks=False)
+        finally:
+            os.close(top)
     return found
 
 
@@ -256,12 +261,14 @@ def seal(root: Path, tree: Tree, *, folders: bool, leave: Callable[[str], bool] 
         folders: also directories, so that no file can be added, replaced or removed.
         leave: files that stay as they are.
     """
-    names = sorted(tree, key=len, reverse=True)  # what is inside a directory before the directory
-    for name in names:
-        status = tree[name]
+    waiting: dict[str, list[str]] = {}
+    for path, status in tree.items():
         kind = stat.S_ISREG(status.st_mode) or (folders and stat.S_ISDIR(status.st_mode))
-        if kind and status.st_mode & 0o222 and not leave(name):
-            try:
-                (root / name).chmod(stat.S_IMODE(status.st_mode) & ~0o222)
-            except PermissionError:  # it belongs to another user, who alone can change it
-                continue
+        if kind and status.st_mode & 0o222 and not leave(path):
+            folder, _, name = path.rstrip("/").rpartition("/")
+            waiting.setdefault(folder, []).append(name)
+    for folder in sorted(waiting, key=len, reverse=True):  # what is inside a directory before the directory
+        with at.folder(root, root / folder) as place:
+            for name in waiting[folder]:
+                with suppress(PermissionError, at.Refused):  # another account's, which alone can change it
+                    at.set_mode(place, name, lambda status: status.st_mode & ~0o222)

@@ -13,19 +13,17 @@ import shutil
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from stackyard.errors import StackyardError
-from stackyard.host import space
+from stackyard.host import at, space
 from stackyard.host.identity import process_token
 from stackyard.late import dataclass
 
 HARDLINK, REFLINK, COPY, MIXED = "hardlink", "reflink", "copy", "mixed"
-_FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
-_NOT_LINKABLE = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 ABSENT = (FileNotFoundError, NotADirectoryError)
 """The errors by which nothing has a path; after any other one that is not known."""
 _NOT_FOUND = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM)
@@ -34,7 +32,6 @@ ANSWER_S = 10.0
 """For a file system to answer; an automounter that mounts it first takes a second or two."""
 _AT_ONCE = 200
 """Directories that are opened at once, each in a thread."""
-_REMOVED = ".removed-"
 _BLOCK = 512  # st_blocks counts units of 512 bytes whatever the file system's own block is
 
 
@@ -60,7 +57,7 @@ def link_or_copy(source: str | Path, target: str | Path, *, link: bool = True) -
             os.link(source, target)
             return HARDLINK
         except OSError as error:
-            if error.errno not in _NOT_LINKABLE:
+            if error.errno not in at.NOT_LINKABLE:
                 raise
     if reflink(source, target):
         return REFLINK
@@ -70,18 +67,16 @@ def link_or_copy(source: str | Path, target: str | Path, *, link: bool = True) -
 
 def reflink(source: str | Path, target: str | Path) -> bool:
     """Clone the blocks of a file (btrfs, XFS, bcachefs ...). False, without a target, where that is not supported."""
-    import fcntl
-
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     with Path(source).open("rb") as origin:
         clone = os.open(target, flags, stat.S_IMODE(os.fstat(origin.fileno()).st_mode))
         try:
-            fcntl.ioctl(clone, _FICLONE, origin.fileno())
-        except OSError:
-            Path(target).unlink()
-            return False
+            is_cloned = at.cloned(origin.fileno(), clone)
         finally:
             os.close(clone)
+    if not is_cloned:
+        Path(target).unlink()
+        return False
     shutil.copystat(source, target)
     return True
 
@@ -105,7 +100,7 @@ def can_link(source: Path, folder: Path) -> bool:
     try:
         os.link(source, probe)
     except OSError as error:
-        if error.errno not in _NOT_LINKABLE:
+        if error.errno not in at.NOT_LINKABLE:
             raise
         return False
     probe.unlink()
@@ -117,20 +112,25 @@ def _foreign(source: str | Path) -> bool:
 
     The kernel refuses such a link too (``fs.protected_hardlinks``), unless we may write to that file.
     """
-    return os.geteuid() not in (0, os.lstat(source).st_uid)
+    return os.geteuid() != os.lstat(source).st_uid
 
 
-def copy_tree(source: Path, target: Path, *, link: bool = True) -> None:
-    """Make `target` a tree of the same directories, symbolic links and (linked or copied) files."""
-    target.mkdir(parents=True, exist_ok=True)
-    for entry in os.scandir(source):
-        place = target / entry.name
-        if entry.is_symlink():
-            place.symlink_to(Path(entry.path).readlink())
-        elif entry.is_dir():
-            copy_tree(Path(entry.path), place, link=link)
-        else:
-            link_or_copy(entry.path, place, link=link)
+def copy_tree(
+    source: Path, target: Path, owners: Collection[int] = (), *, link: bool = True, top: Path | None = None
+) -> None:
+    """Make `target`, which must not exist, a tree of the same directories, symbolic links and (linked or copied) files.
+
+    Args:
+        owners: the accounts to which all of it must belong; empty: any.
+        top: a trusted directory above the source: no link below it is followed. None: the one that holds it.
+
+    Raises:
+        OSError: it has something else in it (a pipe, a device, a mount), or cannot be copied.
+    """
+    with _naming(source.parent), at.parent(top or source.parent, source) as origin:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with at.parent(target.parent, target) as place:
+            at.copy_tree(origin, place, owners, link=link)
 
 
 def mode_of(files: Iterable[str | Path], folder: Path) -> str:
@@ -306,41 +306,41 @@ def of_anybody(path: Path, most: int) -> tuple[bytes, os.stat_result]:
         return stream.read(most), status
 
 
-def remove_tree(path: Path) -> None:
-    """Remove a tree or a file so that its name is free at once: it is renamed first. It may be missing."""
-    doomed = path.with_name(f".{path.name}{_REMOVED}{process_token()}")
-    with suppress(FileNotFoundError):
-        os.replace(path, doomed)
-    delete_tree(doomed)
+def remove_tree(path: Path, top: Path | None = None) -> None:
+    """Remove a tree or a file so that its name is free at once: it is renamed first. It may be missing.
 
-
-def delete_tree(path: Path) -> None:
-    """Remove a tree or a file where it is; links in it are removed and not followed. It may be missing.
+    Args:
+        top: a directory above that is trusted: no link below it is followed. None: the one that holds it.
 
     Raises:
-        OSError: a part of it belongs to another account.
+        OSError: a part of it cannot be removed, e.g. it belongs to another account; the rest is removed.
     """
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-        return
-    _allow_removal(path)
-    shutil.rmtree(path, ignore_errors=True)
-    if path.exists():
-        shutil.rmtree(path)
+    with _naming(path.parent), suppress(FileNotFoundError), at.parent(top or path.parent, path) as (folder, name):
+        doomed = f".{name}{at.REMOVED}{process_token()}"
+        os.rename(name, doomed, src_dir_fd=folder, dst_dir_fd=folder)
+        at.remove_tree(folder, doomed)
+
+
+def delete_tree(path: Path, top: Path | None = None) -> None:
+    """Remove a tree or a file where it is; it may be missing. Arguments and errors as for `remove_tree`."""
+    with _naming(path.parent), suppress(FileNotFoundError), at.parent(top or path.parent, path) as place:
+        at.remove_tree(*place)
+
+
+@contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Give the errors of `at` the whole path of what they name."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            error.filename = str(folder / error.filename)
+        raise
 
 
 def leftovers(folder: Path) -> list[Path]:
     """What killed processes renamed in a directory and did not remove, sorted; that of a living one looks the same."""
-    return sorted(folder.glob(f".*{_REMOVED}*"))
-
-
-def _allow_removal(folder: Path) -> None:
-    """Give its owner the right to remove the files of a sealed tree."""
-    for name, _, _ in os.walk(folder):  # top down: a directory is opened after its right was given
-        mode = os.lstat(name).st_mode
-        if mode & stat.S_IRWXU != stat.S_IRWXU:
-            with suppress(PermissionError):
-                Path(name).chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
+    return sorted(folder.glob(f".*{at.REMOVED}*"))
 
 
 MAKE_ROOM = (

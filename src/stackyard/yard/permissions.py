@@ -6,6 +6,7 @@ its children create follows it; `settle` gives it to what other programs created
 
 from __future__ import annotations
 
+import errno
 import grp
 import os
 import stat
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.host import at
 from stackyard.host.identity import account_name
 from stackyard.late import dataclass
 
@@ -169,24 +171,37 @@ def settle(tree: Path, policy: Policy, *, linked: bool = True) -> None:
         OSError: a mode or group cannot be set, e.g. /proc is not mounted.
     """
     modes = _Modes(policy.umask, _number(policy.group) if policy.group else None, linked)
-    for _, folders, files, handle in os.fwalk(tree, onerror=_unless_closed):
-        for name in (*folders, *files):
-            _settle_one(name, modes, handle)
-    _settle_one(os.fspath(tree), modes)
+    with at.parent(tree.parent, tree) as (above, name):
+        try:
+            _settle_within(at.open_folder(above, name), modes)
+        except OSError as error:  # e.g. it is a link
+            _unless_closed(error)
+        _settle_one(name, modes, above)
+
+
+def _settle_within(top: int, modes: _Modes) -> None:
+    try:
+        for folder, _, entries in at.walk(top, on_error=_unless_closed):
+            for entry in entries:
+                _settle_one(entry.name, modes, folder)
+    finally:
+        os.close(top)
 
 
 def _unless_closed(error: OSError) -> None:
-    """Go on without a directory that another process removed, or that belongs to an account that keeps us out."""
-    if not isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError):
+    """Go on without a directory that another process removed or exchanged, that belongs to an account that keeps us
+    out, or on which a file system is mounted.
+    """
+    if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EXDEV):
         raise error
 
 
-def _settle_one(name: str, modes: _Modes, folder: int | None = None) -> None:
+def _settle_one(name: str, modes: _Modes, folder: int) -> None:
     """Settle what has this name in an open directory; it is opened only where something has to change."""
     try:
         if modes.wanted(os.stat(name, dir_fd=folder, follow_symlinks=False)) is None:
             return
-        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
+        handle = os.open(name, at.PEEK, dir_fd=folder)
     except FileNotFoundError:
         return
     try:
@@ -197,13 +212,13 @@ def _settle_one(name: str, modes: _Modes, folder: int | None = None) -> None:
 
 def _settle_open(handle: int, modes: _Modes) -> None:
     """Settle what is open, whatever has its name by now."""
-    status, place = os.fstat(handle), Path(f"/proc/self/fd/{handle}")
+    status, place = os.fstat(handle), f"/proc/self/fd/{handle}"
     mode = modes.wanted(status)
     if mode is None:
         return
     if modes.group is not None and status.st_gid != modes.group:
         os.chown(place, -1, modes.group)
-    place.chmod(mode)
+    os.chmod(place, mode)  # noqa: PTH101 - an O_PATH descriptor has no fchmod
 
 
 def narrow(root: Path, policy: Policy) -> None:

@@ -12,19 +12,19 @@ in their place (`interrupted`). They stay on the file system of the yard, so tha
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-import shutil
 import stat
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, get_args
 
 from stackyard.errors import StackyardError, cause
-from stackyard.host import clock, space
+from stackyard.host import at, clock, space
 from stackyard.host.identity import account_name, whoami
 from stackyard.late import dataclass
 from stackyard.yard import atomic, disk, formats, members
@@ -174,16 +174,31 @@ def removed(yard: Yard) -> dict[str, RevisionPaths]:
 
 def require_own(yard: Yard, path: Path) -> None:
     """Raise StackyardError unless a path is in this yard itself, and not behind a link that leads out of it."""
-    parts = path.relative_to(yard.root).parts
-    above = [yard.root.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
+    with _shown("remove", path), at.parent(yard.root, path) as place:
+        _require_no_link(path, place)
+
+
+@contextmanager
+def _shown(what: str, path: Path, hint: str = "") -> Iterator[None]:
+    """An error of the file system as one of a removal: what cannot be done, with which path."""
     try:
-        linked = next((each for each in above if stat.S_ISLNK(each.lstat().st_mode)), None)
+        yield
     except OSError as error:
-        raise StackyardError(f"cannot remove {path}: {error.strerror}") from error
-    if linked is not None:
-        raise StackyardError(
-            f"cannot remove {path}: {linked} is a symbolic link", hint="remove by hand what is behind a link"
-        )
+        place = Path(error.filename or path)  # absolute where `at` could not enter a directory
+        if error.errno in (errno.ELOOP, errno.ENOTDIR) and place.is_absolute() and place.is_symlink():
+            raise _linked(what, path, place) from error
+        raise StackyardError(f"cannot {what} {path}: {error.strerror}", hint=hint or None) from error
+
+
+def _require_no_link(path: Path, place: at.Place) -> None:
+    if stat.S_ISLNK(os.stat(place[1], dir_fd=place[0], follow_symlinks=False).st_mode):
+        raise _linked("remove", path, path)
+
+
+def _linked(what: str, path: Path, link: Path) -> StackyardError:
+    return StackyardError(
+        f"cannot {what} {path}: {link} is a symbolic link", hint=f"{what} by hand what is behind a link"
+    )
 
 
 def begin(yard: Yard, path: Path, what: What) -> Item:
@@ -193,16 +208,18 @@ def begin(yard: Yard, path: Path, what: What) -> Item:
         StackyardError: it is behind a link, or the note cannot be written.
     """
     require_own(yard, path)
-    folder = yard.thrown(f"{_stamp(yard, what)}-{os.urandom(6).hex()}")
+    item = Item(yard, yard.thrown(f"{_stamp(yard, what)}-{os.urandom(6).hex()}"), what)
     try:
-        folder.mkdir(parents=True)
-        atomic.write_json(folder / WHAT, {"format": KIND.version, **asdict(what)}, checked=True)
+        with at.parent(yard.root, item.folder, make=True) as (trash, name):
+            os.mkdir(name, dir_fd=trash)
+        value = {"format": KIND.version, **asdict(what)}
+        atomic.write_json(item.folder / WHAT, value, checked=True, top=yard.root)
     except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
+        forget(item)
         hint = "it was not removed; `stackyard gc --now` deletes all that was put aside before"
         raise disk.failure(error, f"removing {path}", hint) from error
     atomic.fault_point("trash-noted")
-    return Item(yard, folder, what)
+    return item
 
 
 def _stamp(yard: Yard, what: What) -> str:
@@ -222,17 +239,14 @@ def move(item: Item) -> None:
     """Move what was noted to the trash, with one rename.
 
     Raises:
-        StackyardError: it is on another file system, or belongs to an account that keeps you out.
+        StackyardError: it is behind a link or on another file system, or belongs to an account that keeps you out.
     """
-    try:
-        require_own(item.yard, item.origin)
-        _allow_move(item.origin)
-        os.rename(item.origin, item.content)
-    except OSError as error:
-        raise StackyardError(
-            f"cannot remove {item.origin}: {error.strerror}",
-            hint="run it as the account that owns the files, or as root",
-        ) from error
+    root, hint = item.yard.root, "run it as the account that owns the files, or as root"
+    with _shown("remove", item.origin, hint), at.parent(root, item.origin) as origin:
+        _require_no_link(item.origin, origin)
+        _allow_move(*origin)
+        with at.folder(root, item.folder) as entry:
+            os.rename(origin[1], CONTENT, src_dir_fd=origin[0], dst_dir_fd=entry)
     atomic.fault_point("trash-moved")
 
 
@@ -249,14 +263,15 @@ def put(yard: Yard, path: Path, what: What) -> Item:
 
 def forget(item: Item) -> None:
     """Remove the note on something whose files are not in the trash."""
-    shutil.rmtree(item.folder, ignore_errors=True)
+    with suppress(OSError):
+        disk.delete_tree(item.folder, item.yard.root)
 
 
-def _allow_move(path: Path) -> None:
-    """rename(2) writes into a directory that gets another parent: its owner needs the right to."""
-    status = path.lstat()
-    if stat.S_ISDIR(status.st_mode) and not status.st_mode & stat.S_IWUSR:
-        path.chmod(stat.S_IMODE(status.st_mode) | stat.S_IWUSR)
+def _allow_move(folder: int, name: str) -> None:
+    """rename(2) writes into a directory that gets another parent: its owner needs the right to, and root does not."""
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & stat.S_IWUSR:
+        at.set_mode(folder, name, lambda status: status.st_mode | stat.S_IWUSR, kinds=(stat.S_IFDIR,))
 
 
 def settle(item: Item) -> None:
@@ -265,10 +280,16 @@ def settle(item: Item) -> None:
     On a full file system they do wait, for some seconds: the files are removed all the same.
     """
     try:
-        (item.folder / SETTLED).touch()
+        with at.folder(item.yard.root, item.folder) as entry:
+            _mark(entry, SETTLED)
     except OSError as error:
         if not (isinstance(error, FileNotFoundError) or space.is_full(error)):  # not: another collection deleted it
             raise
+
+
+def _mark(entry: int, name: str) -> None:
+    with suppress(FileExistsError):
+        at.open_new(entry, name, 0o666).close()
 
 
 def bring_back(item: Item, *, again: bool = False) -> None:
@@ -282,19 +303,28 @@ def bring_back(item: Item, *, again: bool = False) -> None:
     """
     if not os.path.lexists(item.content):
         raise StackyardError(f"cannot bring back {item.origin}: its files are being deleted")
-    if os.path.lexists(item.origin):
-        raise StackyardError(
-            f"cannot bring back {item.origin}: it exists again", hint=f"the removed files are in {item.content}"
-        )
-    try:
-        item.origin.parent.mkdir(parents=True, exist_ok=True)
-        require_own(item.yard, item.origin.parent)
-        mark = item.folder / AGAIN
-        mark.touch() if again else mark.unlink(missing_ok=True)
-        os.rename(item.content, item.origin)
-    except OSError as error:
-        raise StackyardError(f"cannot bring back {item.origin}: {error.strerror}") from error
+    root = item.yard.root
+    with (
+        _shown("bring back", item.origin),
+        at.folder(root, item.folder) as entry,
+        at.parent(root, item.origin, make=True) as (folder, name),
+    ):
+        if _is_in(folder, name):
+            raise StackyardError(
+                f"cannot bring back {item.origin}: it exists again", hint=f"the removed files are in {item.content}"
+            )
+        _mark(entry, AGAIN) if again else at.remove_tree(entry, AGAIN)
+        os.rename(CONTENT, name, src_dir_fd=entry, dst_dir_fd=folder)
     atomic.fault_point("trash-back")
+
+
+def _is_in(folder: int, name: str) -> bool:
+    """Whether anything has this name in an open directory, a link too."""
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def delete(item: Item) -> None:
@@ -303,21 +333,32 @@ def delete(item: Item) -> None:
     Raises:
         StackyardError: it, or a part of it, belongs to another account.
     """
-    hint = "run `stackyard gc` as the account that owns the files, or as root"
     try:
-        if not _has_files(item.folder):
-            return  # another collection was faster
-        if os.path.lexists(item.content):
-            owner = item.content.lstat().st_uid
-            if os.geteuid() not in (0, owner) and not item.content.is_file():
-                raise StackyardError(f"cannot delete {item.content}: it belongs to {account_name(owner)}", hint=hint)
-            os.rename(item.content, item.doomed)  # from here on it cannot be brought back
-        atomic.fault_point("trash-doomed")
-        disk.delete_tree(item.doomed)
-        shutil.rmtree(item.folder)
+        with at.folder(item.yard.root, item.folder) as entry:
+            if _is_in(entry, CONTENT):
+                _require_own_content(item, entry)
+                os.rename(CONTENT, DOOMED, src_dir_fd=entry, dst_dir_fd=entry)  # it cannot be brought back any more
+            elif not _is_in(entry, DOOMED):
+                return  # another collection was faster
+            atomic.fault_point("trash-doomed")
+            at.remove_tree(entry, DOOMED)
+        disk.delete_tree(item.folder, item.yard.root)
+    except FileNotFoundError:
+        return
     except OSError as error:
-        place = error.filename or item.folder
-        raise StackyardError(f"cannot delete {place}: {error.strerror}", hint=hint) from error
+        place = item.folder / (error.filename or "")
+        raise StackyardError(f"cannot delete {place}: {error.strerror}", hint=_OWNERS) from error
+
+
+_OWNERS = "run `stackyard gc` as the account that owns the files, or as root"
+
+
+def _require_own_content(item: Item, entry: int) -> None:
+    """Raise StackyardError where a directory is another account's: only a process of that account empties it."""
+    status = os.stat(CONTENT, dir_fd=entry, follow_symlinks=False)
+    if stat.S_ISDIR(status.st_mode) and os.geteuid() not in (0, status.st_uid):
+        owner = account_name(status.st_uid)
+        raise StackyardError(f"cannot delete {item.content}: it belongs to {owner}", hint=_OWNERS)
 
 
 def sweep(yard: Yard) -> None:
@@ -325,7 +366,7 @@ def sweep(yard: Yard) -> None:
     for folder in _folders(yard):
         with suppress(OSError):
             if not _has_files(folder) and clock.age_s(folder.stat().st_mtime) > clock.DAY_S:
-                shutil.rmtree(folder, ignore_errors=True)
+                disk.delete_tree(folder, yard.root)
 
 
 def _has_files(folder: Path) -> bool:
