@@ -215,7 +215,7 @@ def give(top: int, uid: int) -> list[str]:
 
 def _left(folder: int, path: str) -> Iterator[tuple[str, os.stat_result, int]]:
     """The files, directories and links of root's below an open directory, each open while it is looked at."""
-    for name in os.listdir(folder) if path.count("/") < _DEEPEST else ():
+    for name in at.names(folder) if path.count("/") < _DEEPEST else ():
         try:
             fd = os.open(name, at.PEEK, dir_fd=folder)
         except OSError:

@@ -54,6 +54,13 @@ def parts(path: str) -> list[str]:
     return found
 
 
+def component(name: str) -> str:
+    """A name that is one component. Raises ValueError as `parts` does."""
+    if len(parts(name)) != 1:
+        raise ValueError(f"not a file name: {name!r:.200}")
+    return name
+
+
 # --------------------------------------------------------------------------- opening
 
 
