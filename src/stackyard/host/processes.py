@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,12 +62,21 @@ def _names(pid: int) -> Iterator[bytes]:
         with (place / name).open("rb") as stream:
             yield stream.read(_MOST_BYTES)
     for link in _LINKS:
-        with suppress(FileNotFoundError):
-            yield os.fsencode((place / link).readlink())
+        yield _target(place / link)
     if pid != os.getpid():
-        for handle in (place / "fd").iterdir():
-            with suppress(FileNotFoundError):
-                yield os.fsencode(handle.readlink())
+        yield from map(_target, (place / "fd").iterdir())
+
+
+def _target(link: Path) -> bytes:
+    """Where a link of the kernel leads; nothing for what is closed, or has a longer path than can be opened: every
+    account can make such a directory, and nothing of a yard is in one.
+    """
+    try:
+        return os.fsencode(link.readlink())
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENAMETOOLONG):
+            return b""
+        raise
 
 
 def _found(pid: int, paths: frozenset[bytes]) -> Found:
