@@ -9,12 +9,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stackyard.host import asaccount, at, supervisor
-from stackyard.yard import generations
+from stackyard.yard import generations, notes, trash
+from stackyard.yard.caches import CONDA
 from stackyard.yard.layout import Yard
 from support import programs, smallyard
 from support.accounts import Account, Accounts
@@ -312,6 +314,39 @@ def test_a_child_that_is_the_owner_empties_a_thing_in_the_trash(
     os.chown(folder, service.uid, service.gid)
     assert _answer(made, service, ["empty", "a"]) == ""
     assert os.listdir(folder) == [] and os.listdir(target) == ["kept"]
+
+
+def test_roots_collection_deletes_what_all_staff_put_aside(accounts: Accounts, common: Path) -> None:
+    """A yard of a group: revisions and caches of two of staff, which neither could delete for the other."""
+    anna, bert = accounts.user("anna", "staff", umask=0o002), accounts.user("bert", "staff", umask=0o002)
+    group = anna.groups[0]
+    made = smallyard.make(common / "yard", "1.0", "2.0", "3.0")
+    policy = f"permissions: {{group: {accounts.group('staff')}, umask: '0002'}}\nremoval: {{failed_days: 0}}"
+    site = smallyard.give_site(common, made.root, policy)
+    smallyard.build(made, "tool", "4.0")  # never published
+    for version, who in (("1.0", anna), ("2.0", bert), ("3.0", bert), ("4.0", bert)):
+        give(smallyard.revision(made, version).root, who)
+    for account, who in (("", anna), (str(bert.uid), bert)):
+        part = replace(made, account=account)
+        entry = part.package(f"unused{account}-1.0-0")
+        (entry / "lib").mkdir(parents=True)
+        (entry / "lib" / "file").write_text("x" * 5000)
+        notes.write(part, CONDA, entry)
+        give(part.cache, who)
+    for path in (made.root, *made.root.rglob("*")):
+        owner = path.lstat().st_uid or anna.uid
+        os.chown(path, owner, group, follow_symlinks=False)
+        if path.is_dir() and not path.is_symlink() and "prefix" not in path.parts:
+            path.chmod(0o2775)
+    words = ("--site", site, "--yard", made.root)
+    bert.stackyard(*words, "remove", "tool/1.0-py311-1")
+    anna.stackyard(*words, "remove", "tool/2.0-py311-1")
+    as_root(accounts, *words, "gc", "--now")
+    assert trash.items(made) == [] and os.listdir(made.trash) == []
+    assert sorted(os.listdir(made.stacks / "tool")) == ["3.0-py311-1"]
+    assert not made.package("unused-1.0-0").exists()
+    assert not replace(made, account=str(bert.uid)).package(f"unused{bert.uid}-1.0-0").exists()
+    assert 0 not in owners(made.root)
 
 
 @pytest.mark.parametrize("name", ["../target", "/etc", "", ".", "..", "a/doomed", "missing"])

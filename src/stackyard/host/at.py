@@ -306,7 +306,9 @@ class _Removal:
         try:
             try:
                 os.unlink(name, dir_fd=top)
-            except (IsADirectoryError, PermissionError):  # EPERM for a directory: POSIX, some file systems
+            except IsADirectoryError:  # not looked at: a file system that is mounted on it may hang
+                self._remove_folder(top, name, f"{above}{name}/", depth)
+            except PermissionError:  # EPERM for a directory: POSIX, some file systems
                 if not stat.S_ISDIR(os.stat(name, dir_fd=top, follow_symlinks=False).st_mode):
                     raise
                 self._remove_folder(top, name, f"{above}{name}/", depth)

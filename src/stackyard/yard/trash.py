@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, get_args
 
 from stackyard.errors import StackyardError, cause
-from stackyard.host import at, clock, space
+from stackyard.host import at, clock, space, supervised
 from stackyard.host.identity import account_name, whoami
 from stackyard.late import dataclass
 from stackyard.yard import atomic, disk, formats, members
@@ -341,7 +341,7 @@ def delete(item: Item) -> None:
             elif not _is_in(entry, DOOMED):
                 return  # another collection was faster
             atomic.fault_point("trash-doomed")
-            at.remove_tree(entry, DOOMED)
+            _empty(item, entry)
         disk.delete_tree(item.folder, item.yard.root)
     except FileNotFoundError:
         return
@@ -350,15 +350,30 @@ def delete(item: Item) -> None:
         raise StackyardError(f"cannot delete {place}: {error.strerror}", hint=_OWNERS) from error
 
 
-_OWNERS = "run `stackyard gc` as the account that owns the files, or as root"
+def _is_anothers(entry: int, name: str) -> bool:
+    status = os.stat(name, dir_fd=entry, follow_symlinks=False)
+    return stat.S_ISDIR(status.st_mode) and os.geteuid() not in (0, status.st_uid)
 
 
 def _require_own_content(item: Item, entry: int) -> None:
-    """Raise StackyardError where a directory is another account's: only a process of that account empties it."""
-    status = os.stat(CONTENT, dir_fd=entry, follow_symlinks=False)
-    if stat.S_ISDIR(status.st_mode) and os.geteuid() not in (0, status.st_uid):
-        owner = account_name(status.st_uid)
+    """Raise StackyardError where a directory is another account's, and root is not there to have it emptied."""
+    if _is_anothers(entry, CONTENT) and not supervised.is_active():
+        owner = account_name(os.stat(CONTENT, dir_fd=entry, follow_symlinks=False).st_uid)
         raise StackyardError(f"cannot delete {item.content}: it belongs to {owner}", hint=_OWNERS)
+
+
+def _empty(item: Item, entry: int) -> None:
+    """Delete the files of a thing in the trash: those of another account by a process of that account."""
+    if not _is_anothers(entry, DOOMED):
+        at.remove_tree(entry, DOOMED)
+        return
+    try:
+        supervised.empty(item.folder.name)
+    except StackyardError as error:
+        raise StackyardError(f"cannot delete {item.doomed}: {error.message}", hint=_OWNERS) from error
+
+
+_OWNERS = "run `stackyard gc` as the account that owns the files, or as root"
 
 
 def sweep(yard: Yard) -> None:
