@@ -161,6 +161,12 @@ INNER_PATH = Grammar(
 )  # fmt: skip
 """A relative path that is appended to a directory, and stands in lists that are split at colons or commas."""
 
+COLLISION_WINNER = Grammar(
+    "a package", r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}( \((conda|pip|base)\))?",
+    "write the name of a package; of two with one name, the one that conda installed is `NAME (conda)`",
+)  # fmt: skip
+"""A package whose file is taken where several install one."""
+
 WHOLE_PATH = Grammar(
     "an absolute path", r"/(?!(.*/)?\.\.(/|$))[^\x00-\x1f\x7f\ud800-\udfff:,]{0,4094}",
     "write an absolute path without `..`, colons and commas",

@@ -26,6 +26,7 @@ from stackyard.lock.model import LockedVariant
 from stackyard.progress import Progress
 from stackyard.yard import atomic, disk, formats, lease
 from stackyard.yard.adopted import Adopted
+from stackyard.yard.collision import Collision
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.lease import Lease
@@ -131,10 +132,15 @@ class _Steps:
     """The steps of one build in their order, with their times."""
 
     def __init__(self, job: Job) -> None:
+        from stackyard.build.settle import Settling
+
         self.job = job
         self.timings: dict[str, float] = {}
         self.notices: list[str] = [*job.variant.notices, *job.locked.notices]
         self.kept: dict[str, str] = {}
+        self.settling = Settling(job)
+        self.collisions: tuple[Collision, ...] = ()
+        self.installed: list[Wheel] = []
 
     def run(self) -> BuildRecord:
         """Run all steps; the record lacks only what the caller knows."""
@@ -154,20 +160,21 @@ class _Steps:
 
             with self._phase("conda", counted(len(job.locked.conda), "package")):
                 conda.install(job)
+                self.settling.conda()
                 if job.variant.base:
                     layer.link_libraries(job, job.variant.base)
         with self._phase("interpreter"):
             python = python or interpreter.prepare(job)
         locked_wheels = pip.locked_wheels(job)
         with self._phase("pip", counted(len(locked_wheels), "package")):
-            pip.install(job, locked_wheels)
+            self._install(locked_wheels)
         compiled: list[Compiled] = []
         if any(p.kind != "wheel" for p in job.locked.pip):
             from stackyard.build import wheels
 
             with self._phase("compile"):
                 chain = toolchain.complete(job, chain)
-                compiled = wheels.compile_all(job, chain)
+                compiled = wheels.compile_all(job, chain, self._install)
                 self.notices += [note for each in compiled for note in each.notes]
         activation = self._activate([*locked_wheels, *(c.wheel for c in compiled)])
         with self._phase("seal"):
@@ -195,6 +202,18 @@ class _Steps:
         made = self._record(foreign.interpreter(job, prefix), {}, (), activation, use)
         return replace(made, prefix=prefix.prefix, adopted=prefix, files_sha256=files)
 
+    def _install(self, wheels: Sequence[Wheel]) -> None:
+        """Install wheels, and settle what they and all that is installed have in common."""
+        from stackyard.build import pip
+
+        self.installed += wheels
+        try:
+            pip.install(self.job, wheels)
+        except StackyardError as error:
+            self.settling.explain(error, self.installed)
+            raise
+        self.settling.settle(self.installed)
+
     def _activate(self, wheels: Sequence[Wheel]) -> Activation:
         """Capture the activation, run the post script in it, compile the bytecode; capture again after a script."""
         from stackyard.build import bytecode, onhost, post
@@ -209,7 +228,8 @@ class _Steps:
         if self.job.variant.on_host:
             onhost.write(self.job.payload.program_folders[0], self.job.variant.on_host)
         with self._phase("bytecode"):
-            failed = bytecode.add(self.job, wheels, touched)
+            failed = bytecode.add(self.job, wheels, {*touched, *self.settling.sources})
+            self.collisions = self.settling.finish()
         if failed:
             self.notices.append(f"{len(failed)} Python files cannot be compiled to bytecode, e.g. {failed[0]}")
         return activation
@@ -257,6 +277,7 @@ class _Steps:
             timings_s=self.timings,
             notices=tuple(dict.fromkeys(self.notices)),
             base=variant.base,
+            collisions=self.collisions,
         )
 
     def _check(self, check: Check) -> dict[str, Any]:

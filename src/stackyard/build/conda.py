@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.build.adopt import adopt
@@ -72,7 +73,7 @@ async def _install(job: Job) -> None:
     check_local_archives(missing)
     await unpack(job, missing, connection)
     try:
-        with _with_python_of_base(job) as python:
+        with _as_installed(_python_of_base(job), job.prefix) as python:
             await install(
                 [*records, *python],
                 job.prefix,
@@ -96,19 +97,57 @@ async def _install(job: Job) -> None:
         ) from error
 
 
-@contextmanager
-def _with_python_of_base(job: Job) -> Iterator[list[PrefixRecord]]:
-    """The Python of the base of an extension, as one that is installed in the layer: rattler learns from it for which
-    Python packages are. It reads what is installed from the prefix, so it has to be there while it works."""
+def install_alone(job: Job, package: CondaPackage, folder: Path) -> None:
+    """Put one package of the prefix into a directory of its own, with the files that it has in the prefix.
+
+    Raises:
+        StackyardError: it cannot be linked.
+    """
+    from rattler import Config, PackageCache, Subdir, install
+    from rattler.exceptions import InstallerError
+
+    async def linked() -> None:
+        own = next((each for each in job.locked.conda if each.name == "python"), None) or _python_of_base(job)
+        with _as_installed(None if package.name == "python" else own, folder) as python:
+            await install(
+                [repodata_record(package), *python],
+                folder,
+                package_cache=PackageCache(job.yard.conda),
+                platform=Subdir(job.locked.platform),
+                execute_link_scripts=False,
+                show_progress=False,
+                config=Config.from_toml(_COPY) if job.private_files else Config(),
+                installed_packages=python,
+                alternative_target_prefix=job.prefix,
+            )
+
+    try:
+        asyncio.run(linked())
+    except (InstallerError, OSError) as error:
+        if space.says_full(str(error)) or space.is_used_up(job.paths.root):
+            raise disk.no_space(f"linking {package.name} for {job.module}") from error
+        raise StackyardError(
+            f"linking {package.name} for {job.module} failed: {secrets.redacted(str(error))}", hint="deploy again"
+        ) from error
+
+
+def _python_of_base(job: Job) -> CondaPackage | None:
+    """The conda package of the Python that an extension has from its base."""
     below = (package for each in (locks(job.variant.base) if job.variant.base else ()) for package in each.conda)
-    python = next((package for package in below if package.name == "python"), None)
+    return next((package for package in below if package.name == "python"), None)
+
+
+@contextmanager
+def _as_installed(python: CondaPackage | None, prefix: Path) -> Iterator[list[PrefixRecord]]:
+    """A Python that is elsewhere, as one that is installed in a prefix: rattler learns from it for which Python
+    packages are. It reads what is installed from the prefix, so it has to be there while it works."""
     if python is None:
         yield []
         return
     from rattler import PrefixPaths, PrefixRecord
 
     record = PrefixRecord(repodata_record(python), PrefixPaths())
-    place = job.prefix / "conda-meta" / f"{python.stem}.json"
+    place = prefix / "conda-meta" / f"{python.stem}.json"
     place.parent.mkdir(parents=True, exist_ok=True)
     record.write_to_path(place, pretty=False)
     try:

@@ -44,6 +44,7 @@ _FROM_VARIANT = {
     "image",
     "on_host",
     "wrap",
+    "collisions",
 }
 _FROM_SITE: dict[str, Any] = {
     "run_variables": True,
@@ -101,7 +102,7 @@ def is_build_of(record: BuildRecord, variant: Variant, locked: LockedVariant, si
         return record.input_hash == digest
     from stackyard.build.former import former_hash
 
-    unknown = variant.modules.commands  # a setting that no such version had
+    unknown = variant.modules.commands or variant.collisions  # settings that no such version had
     return not unknown and record.input_hash == former_hash(variant, locked, site, record)
 
 

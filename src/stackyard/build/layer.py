@@ -87,7 +87,7 @@ def prepare(job: Job, base: BaseRevision) -> dict[str, str]:
     locked = job.locked.interpreter
     _environment(job.prefix, job.python, base, locked)
     drift = Drift(job.paths.drift)
-    lines = _pth(job.site_packages, drift.site_packages(locked.version), _packages(base, locked.version))
+    lines = _pth(job.site_packages, drift.site_packages(locked.version), packages(base, locked.version))
     write_text(job.site_packages / PTH, lines)
     return {"source": "base", "path": locked.path, "version": locked.version}
 
@@ -111,7 +111,7 @@ def _environment(root: Path, python: Path, base: BaseRevision, locked: LockedInt
     Prefix(root).site_packages(version).mkdir(parents=True, exist_ok=True)
 
 
-def _packages(base: BaseRevision, version: str) -> Path:
+def packages(base: BaseRevision, version: str) -> Path:
     """The site-packages of a base."""
     python = next((p for locked in onbase.locks(base) for p in locked.conda if p.name == "python"), None)
     inside = python.python_site_packages_path if python is not None and not onbase.record_of(base).base else ""
@@ -188,7 +188,7 @@ def _add_pip(job: Job, base: BaseRevision) -> None:
     _environment(drift.root, drift.python, base, job.locked.interpreter)
     write_text(drift.site_packages(version) / "_stackyard_layer.pth", pth_of_drift(job.site_packages))
     short = ".".join(version.split(".")[:2])
-    text = _PIP.format(python=drift.python, base=str(_packages(base, version) / "pip"), module=job.module)
+    text = _PIP.format(python=drift.python, base=str(packages(base, version) / "pip"), module=job.module)
     for name in ("pip", "pip3", f"pip{short}"):
         _write_program(job.payload.program(name), text)
     own = job.site_packages / "pip"

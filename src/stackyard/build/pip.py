@@ -129,7 +129,16 @@ def require_as_locked(file: str, name: str, version: str, origin: str) -> None:
         )
 
 
-def _uv_install(job: Job, wheels: Sequence[Wheel], *, offline: bool = False) -> bool:
+def install_alone(job: Job, wheel: Wheel, folder: Path) -> None:
+    """Install a wheel of the prefix into a directory of its own, with the files that it has in the prefix.
+
+    Raises:
+        StackyardError: uv cannot install it; its output is the detail.
+    """
+    _uv_install(job, [wheel], ["--prefix", folder])
+
+
+def _uv_install(job: Job, wheels: Sequence[Wheel], more: Sequence[str | Path] = (), *, offline: bool = False) -> bool:
     """Install wheels with uv; False if it is `offline` and a wheel is not in its cache. Other failures raise."""
     filelocks.secure(job.uv_cache / ".lock", job.progress.notice, shared=True)  # by every uv command
     lock = job.work / "pylock.toml"
@@ -138,7 +147,7 @@ def _uv_install(job: Job, wheels: Sequence[Wheel], *, offline: bool = False) -> 
     argv: programs.Argv = [
         uv.program(), "pip", "install", "--preview-features", "pylock", "--no-deps", "--break-system-packages",
         "--no-python-downloads", "--link-mode", _link_mode(job), "--python", job.python, "-r", lock,
-        *uv.host_options(settings), *(["--offline"] if offline else []),
+        *uv.host_options(settings), *(["--offline"] if offline else []), *more,
     ]  # fmt: skip
     done = programs.run(
         argv,

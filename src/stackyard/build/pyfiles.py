@@ -47,11 +47,14 @@ class Installed:
 
     def wheel(self, name: str, sha256: str) -> Unit:
         """The files of an installed wheel."""
-        record = self._distributions[canonical(name)] / "RECORD"
-        with record.open(encoding="utf-8", newline="") as stream:
+        with self.listing(name).open(encoding="utf-8", newline="") as stream:
             names = [row[0] for row in csv.reader(stream) if row and row[0].endswith(".py")]
         base = os.path.relpath(self._site_packages, self._prefix)
         return _unit(sha256, (os.path.normpath(f"{base}/{n}") for n in names), set())
+
+    def listing(self, name: str) -> Path:
+        """The list of the files of an installed wheel."""
+        return self._distributions[canonical(name)] / "RECORD"
 
     @cached_property
     def _distributions(self) -> dict[str, Path]:
@@ -60,9 +63,14 @@ class Installed:
 
 
 def _unit(sha256: str, names: Iterable[str], changed: set[str]) -> Unit:
-    python = [n for n in names if n.endswith(".py") and n.startswith("lib/python")]
+    python = [n for n in names if is_python(n)]
     shared = tuple(sorted(n for n in python if n not in changed))
     return Unit(sha256, shared, (), tuple(sorted(n for n in python if n in changed)))
+
+
+def is_python(name: str) -> bool:
+    """Whether a file of a prefix is one that gets bytecode."""
+    return name.endswith(".py") and name.startswith("lib/python")
 
 
 def source_of(name: str) -> str:

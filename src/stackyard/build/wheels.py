@@ -16,7 +16,7 @@ import os
 import shutil
 import time
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,8 +57,11 @@ class Compiled:
     notes: tuple[str, ...] = ()
 
 
-def compile_all(job: Job, toolchain: Toolchain) -> list[Compiled]:
+def compile_all(job: Job, toolchain: Toolchain, install: Callable[[Sequence[pip.Wheel]], None]) -> list[Compiled]:
     """Compile (or find) and install every package that is locked as source, dependencies first.
+
+    Args:
+        install: installs wheels into the prefix, with what a wheel has to be installed for.
 
     Raises:
         StackyardError: one does not compile; what was compiled before it stays in the cache.
@@ -69,13 +72,14 @@ def compile_all(job: Job, toolchain: Toolchain) -> list[Compiled]:
         how = package_build(job.variant.build, package.name)
         found = find(job, package, toolchain)
         if found is None:
-            if how is not None and not how.isolation:
-                pip.install(job, pending)
+            if pending and how is not None and not how.isolation:
+                install(pending)
                 pending = []
             found = _compile(job, package, toolchain)
         made.append(found)
         pending.append(found.wheel)
-    pip.install(job, pending)
+    if pending:
+        install(pending)
     return made
 
 

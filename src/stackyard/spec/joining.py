@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Any, TypeVar
 
-from stackyard.errors import InputError, ManyErrors, StackyardError
+from stackyard.errors import InputError, ManyErrors, StackyardError, Where
 from stackyard.late import dataclass
 from stackyard.spec import expand
 from stackyard.spec.models import CondaRequirement, Environment, PipOptions, PipRequirement
@@ -17,12 +18,14 @@ R = TypeVar("R", CondaRequirement, PipRequirement)
 
 @dataclass(frozen=True)
 class Piece:
-    """A stack and its imports at one point. `files` are all files that were read, absolute."""
+    """A stack and its imports at one point. `files` are all files that were read, absolute; `collision_places` the
+    places of the lines of ``collisions:``."""
 
     stack: StackFile
     environment: Environment
     files: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    collision_places: Mapping[str, Where] = field(default_factory=dict)
 
 
 def unique(*parts: Iterable[T]) -> tuple[T, ...]:
@@ -62,6 +65,7 @@ def joined(own: Piece, imported: Sequence[Piece]) -> Piece:
         environment=environment,
         files=unique(*(piece.files for piece in pieces)),
         notices=unique(*(piece.notices for piece in pieces), notices),
+        collision_places=_first(piece.collision_places for piece in pieces),
     )
 
 
@@ -77,6 +81,7 @@ def _stacks(stacks: Sequence[StackFile]) -> StackFile:
             "python": next((stack.python for stack in stacks if stack.python), ""),
             "build": _builds([stack.build for stack in stacks]),
             "checks": tuple(check for stack in reversed(stacks) for check in stack.checks),
+            "collisions": _first(stack.collisions for stack in stacks),
             "on_host": unique(*(stack.on_host for stack in stacks)),
             "licences": tuple({each.name: each for stack in reversed(stacks) for each in stack.licences}.values()),
             "exceptions": _united(exceptions[0], exceptions, ("imports", "commands", "libraries", "distributions")),

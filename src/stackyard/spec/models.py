@@ -340,6 +340,8 @@ class Variant(LateModel):
     image: Packing = Field("prefix", description="How its files are kept: each for itself, or in one SquashFS image")
     wrap: Wrap | None = None
     on_host: tuple[str, ...] = Field((), description="Commands that are the host's, whatever a package has")
+    collisions: dict[str, str] = Field({}, description="Whose file is taken where several packages install one path")
+    collision_places: dict[str, Where] = Field({}, description="The places of these lines, for errors")
     platforms: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     files: tuple[str, ...] = ()

@@ -106,7 +106,10 @@ class Reader:
         imported = [self._import(each, root, index, words, chain) for index, each in self._imports(stack)]
         if stack is None or len(self.problems) > before:
             return None
-        own = Piece(stack, environment, tuple(dict.fromkeys((str(source.file), *environment.files, *_named(root)))))
+        files = tuple(dict.fromkeys((str(source.file), *environment.files, *_named(root))))
+        chosen = root.get("collisions")
+        places = {key.text: key.where for key, _ in chosen.entries} if chosen else {}
+        own = Piece(stack, environment, files, collision_places=places)
         return joining.joined(own, [piece for piece in imported if piece])
 
     def _resolved(self, source: Source, words: Mapping[str, str]) -> Node:

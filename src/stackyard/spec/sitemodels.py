@@ -383,6 +383,11 @@ class Site(LateModel):
     licences: LicencePolicy = LicencePolicy()
     signatures: SignaturePolicy = SignaturePolicy()
     bases: dict[str, BaseImage] = Field({}, description="Base images by name")
+    collisions: Literal["warn", "refuse"] = Field(
+        "warn",
+        description="Packages that install the same command, module or data file, where the stack does not choose one:"
+        " refuse: nothing is built",
+    )
     condarc: CondaRc = CondaRc()
     stacks: Overrides = Field(Overrides(), description="Values for every stack of this site")
     run_variables: LoadedVariables = Field({}, description="Variables that every stack sets")

@@ -196,6 +196,8 @@ class _Maker:
             exceptions=self._exceptions(file),
             licences=file.licences,
             modules=file.modules,
+            collisions=file.collisions,
+            collision_places=dict(piece.collision_places),
             platforms=platforms,
             notices=joining.unique(notices, environment.notices, piece.notices, added, dropped),
             files=piece.files,

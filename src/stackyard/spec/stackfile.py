@@ -27,7 +27,7 @@ from stackyard.spec.models import (
     ModuleSettings,
     Wrap,
 )
-from stackyard.spec.words import LoadedVariables, Text
+from stackyard.spec.words import CollisionPath, CollisionWinner, LoadedVariables, Text
 from stackyard.yard.payload import Packing
 
 
@@ -193,6 +193,11 @@ class StackFile(LateModel):
     wrap: WrapBlock | None = Field(None, description="Commands of an image of others, in the place of packages")
     on_host: CommandNames = Field(
         (), description="Commands that run on the host, as found on PATH behind the stack: ssh, mpicc, sbatch ..."
+    )
+    collisions: dict[CollisionPath, CollisionWinner] = Field(
+        {},
+        description="path: package, whose file is taken where several packages install one; relative to the prefix or"
+        " to site-packages, * stands for any text",
     )
     post: str = Field("", description="A script run in the activated prefix at the end of the build")
     checks: tuple[CheckItem, ...] = Field((), description="The stack's own checks, run before publication")

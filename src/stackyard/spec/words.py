@@ -95,6 +95,12 @@ ArrayIndices = Annotated[str, _checked(grammar.ARRAY, or_empty=True)]
 Interface = Annotated[str, _checked(grammar.INTERFACE)]
 OptionalInterface = Annotated[str, _checked(grammar.INTERFACE, or_empty=True)]
 OptionalPath = Annotated[str, _checked(grammar.PATH, or_empty=True)]
+CollisionPath = Annotated[str, _checked(grammar.INNER_PATH)]
+"""A path of a package, relative to the prefix or to site-packages; ``*`` stands for any text."""
+
+CollisionWinner = Annotated[str, _checked(grammar.COLLISION_WINNER)]
+"""The package whose file is taken; of two with one name, with what installs it: ``numpy (conda)``."""
+
 StagedPath = Annotated[str, _checked(grammar.PATH)]
 InnerPath = Annotated[str, _checked(grammar.INNER_PATH)]
 WholePath = Annotated[str, _checked(grammar.WHOLE_PATH)]

@@ -18,6 +18,7 @@ from stackyard.host import clock
 from stackyard.late import dataclass
 from stackyard.yard import formats, manifestfile, members
 from stackyard.yard.adopted import Adopted, AdoptedPrefix
+from stackyard.yard.collision import Collision
 from stackyard.yard.disk import DiskUse
 from stackyard.yard.extending import BaseRevision, payload_on
 from stackyard.yard.origin import Origin, UsedFile
@@ -86,6 +87,7 @@ class BuildRecord:
         hash_format: how `input_hash` was computed (`build.inputs.BUILD_FORMAT`).
         base: of an extension, the revision that it is a layer on; None: it is complete in itself.
         adopted: where the files are that others made, and that are not the yard's; None: it was built.
+        collisions: the paths that several of its packages install, and whose files are there.
     """
 
     stack: str
@@ -118,6 +120,7 @@ class BuildRecord:
     hash_format: int = 2
     base: BaseRevision | None = None
     adopted: Adopted | None = None
+    collisions: tuple[Collision, ...] = ()
 
     @property
     def payload(self) -> Payload:
@@ -136,8 +139,9 @@ class BuildRecord:
         value = asdict(self)
         value["format"] = RECORD_FORMAT
         value["form"] = self.form.to_json()
-        if not self.container:
-            del value["container"]
+        for name in ("container", "collisions"):
+            if not value[name]:
+                del value[name]
         value["activation"]["change"] = self.activation.change.to_json()
         return value
 
@@ -160,6 +164,7 @@ def _record(value: dict[str, Any]) -> BuildRecord:
             "form": members.make(Form, value.get("form", {})),
             "base": members.make(BaseRevision, value["base"]) if value.get("base") else None,
             "adopted": members.make(Adopted, value["adopted"]) if value.get("adopted") else None,
+            "collisions": [members.make(Collision, each) for each in value.get("collisions", ())],
         },
     )
     payload_of(made.form, made.prefix)
@@ -228,7 +233,8 @@ def _all_built(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _further(value: dict[str, Any]) -> dict[str, Any]:
-    """Format 8 has the hash of an image's launcher, which earlier versions did not record (`publish.launchers`)."""
+    """Format 8 has the hash of an image's launcher, which earlier versions did not record (`publish.launchers`), and
+    the paths that several packages install, for which they did not look."""
     return value
 
 

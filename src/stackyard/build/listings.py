@@ -1,0 +1,64 @@
+"""Changes in a package's list of installed files (RECORD, conda-meta), so that it lists what is the package's.
+
+Pure functions make the new text; the file is replaced, never written into: it may be a link into a cache.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from stackyard.yard.atomic import write_text
+
+MADE = "unix_python_entry_point"
+"""How conda-meta names a console script that the installer wrote."""
+
+
+def record_without(text: str, gone: Collection[str]) -> str:
+    """A RECORD without the lines of these paths; the others as they are."""
+    if '"' not in text:
+        return "".join(line for line in text.splitlines(keepends=True) if line.partition(",")[0] not in gone)
+    made = io.StringIO()
+    rows = (row for row in csv.reader(text.splitlines(keepends=True)) if row and row[0] not in gone)
+    csv.writer(made, lineterminator="\n").writerows(rows)
+    return made.getvalue()
+
+
+def conda_without(value: dict[str, Any], gone: Collection[str]) -> dict[str, Any]:
+    """A record of conda without these paths."""
+    return _renamed(value, lambda name: "" if name in gone else name)
+
+
+def conda_from(value: dict[str, Any], folder: str) -> dict[str, Any]:
+    """A record of conda in which the paths in a directory (``__clobbers__/x/``) are those in the prefix."""
+    return _renamed(value, lambda name: name.removeprefix(folder))
+
+
+def _renamed(value: dict[str, Any], name: Callable[[str], str]) -> dict[str, Any]:
+    """The record with other names; what gets an empty one is left out.
+
+    The console scripts come first and by name: rattler lists them where their threads were done.
+    """
+    entries = [{**entry, "_path": name(entry["_path"])} for entry in value["paths_data"]["paths"]]
+    kept = [entry for entry in entries if entry["_path"]]
+    made = sorted((e for e in kept if e.get("path_type") == MADE), key=lambda e: str(e["_path"]))
+    paths = [*made, *(entry for entry in kept if entry.get("path_type") != MADE)]
+    scripts = {entry["_path"] for entry in made}
+    files = [path for path in map(name, value["files"]) if path]
+    ordered = [*sorted(path for path in files if path in scripts), *(path for path in files if path not in scripts)]
+    return {**value, "files": ordered, "paths_data": {**value["paths_data"], "paths": paths}}
+
+
+def is_in_order(entries: list[dict[str, Any]]) -> bool:
+    """Whether the console scripts of a record of conda are where `_renamed` lists them."""
+    made = [str(entry["_path"]) for entry in entries if entry.get("path_type") == MADE]
+    return made == sorted(made) and all(entry.get("path_type") == MADE for entry in entries[: len(made)])
+
+
+def write_conda(path: Path, value: dict[str, Any]) -> None:
+    """Write a record of conda, as rattler does."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False))

@@ -1,0 +1,76 @@
+"""What an ``__init__.py`` does: whether two of them, written in another way, mean the same.
+
+Packages that share a namespace bring its ``__init__.py`` each: empty or with a comment, or with one of the two ways to
+declare it (pkgutil, pkg_resources). Nothing of it is run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+MOST_BYTES = 1 << 16
+PKGUTIL, PKG_RESOURCES = "pkgutil", "pkg_resources"
+
+
+def meaning(source: bytes) -> str | None:
+    """A text that is the same for sources that mean the same; None for what cannot be parsed.
+
+    It is `PKGUTIL` where the namespace is extended with pkgutil (also where pkg_resources is tried first), and
+    `PKG_RESOURCES` where only that declares it, which needs setuptools.
+    """
+    if len(source) > MOST_BYTES:
+        return None
+    try:
+        body = ast.parse(source).body
+        leaves = list(_leaves(_without_docstring(body)))
+        if leaves and all(map(_declares, leaves)):
+            called = {_called(leaf) for leaf in leaves}
+            return PKGUTIL if "extend_path" in called else PKG_RESOURCES
+        return "\n".join(map(ast.dump, _without_docstring(body)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    first = body[0].value if body and isinstance(body[0], ast.Expr) else None
+    return body[1:] if isinstance(first, ast.Constant) and isinstance(first.value, str) else body
+
+
+def _leaves(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements, those of a ``try`` for an import among them; imports alone do nothing."""
+    for each in body:
+        if isinstance(each, ast.Try) and all(_is_for_import(handler) for handler in each.handlers):
+            inner = (*each.body, *(s for handler in each.handlers for s in handler.body), *each.orelse, *each.finalbody)
+            yield from _leaves(inner)
+        elif not _is_import(each):
+            yield each
+
+
+def _is_for_import(handler: ast.ExceptHandler) -> bool:
+    return isinstance(handler.type, ast.Name) and handler.type.id in ("ImportError", "ModuleNotFoundError")
+
+
+def _is_import(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.ImportFrom):
+        return statement.module in (PKGUTIL, PKG_RESOURCES)
+    return isinstance(statement, ast.Import) and {n.name for n in statement.names} <= {PKGUTIL, PKG_RESOURCES}
+
+
+def _declares(statement: ast.stmt) -> bool:
+    """``__path__ = extend_path(__path__, __name__)`` or ``declare_namespace(__name__)``, however they are reached."""
+    if isinstance(statement, ast.Assign):
+        names = [target.id for target in statement.targets if isinstance(target, ast.Name)]
+        return names == ["__path__"] and len(statement.targets) == 1 and _called(statement) == "extend_path"
+    return isinstance(statement, ast.Expr) and _called(statement) == "declare_namespace"
+
+
+def _called(statement: ast.stmt) -> str:
+    """The function that a statement calls with ``__path__`` and ``__name__`` alone; empty for anything else."""
+    call = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
+    if not isinstance(call, ast.Call) or call.keywords:
+        return ""
+    if not all(isinstance(each, ast.Name) and each.id in ("__path__", "__name__") for each in call.args):
+        return ""
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")

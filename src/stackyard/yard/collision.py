@@ -1,0 +1,59 @@
+"""Paths that several packages of a revision install: which packages, and whose file is there.
+
+What is harmless and what is not is decided by `build.collisions`; this is what a record holds and what people read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+from typing import Literal
+
+from stackyard.findings import some
+from stackyard.late import dataclass
+from stackyard.yard.contents import written
+
+Kind = Literal["note", "warning", "chosen"]
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Collision:
+    """Paths that the same packages install, each with other bytes.
+
+    Attributes:
+        kind: ``note``: licences, documentation and tests; ``warning``: what programs use; ``chosen``: the stack's file
+            says whose files are taken.
+        packages: all that install the paths, in the order of installation.
+        winner: whose files are there; empty where that is not known, in a prefix that others made.
+        files: relative to the prefix, each with its sha256; of a symbolic link that of its target. Empty: of an
+            extension, the file of the base, which the layer has not; of an adopted prefix, nothing is compared.
+    """
+
+    kind: Kind
+    packages: tuple[str, ...]
+    winner: str
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """The paths as people read them: the first ones, and how many more there are."""
+        return some([written(path) for path in self.files], 1)
+
+    def __str__(self) -> str:
+        winner = f"{self.winner} wins" if self.winner else "it is not known whose is there"
+        return f"path collision: {self.shown} of {', '.join(self.packages)}: {winner}"
+
+
+def sentences(collisions: Sequence[Collision]) -> list[str]:
+    """What there is to say: one sentence for each warning, and one for all notes. What was chosen is silent."""
+    said = [str(each) for each in collisions if each.kind == "warning"]
+    return [*said, *_note([each for each in collisions if each.kind == "note"])]
+
+
+def _note(notes: Sequence[Collision]) -> Iterable[str]:
+    if notes:
+        paths = [written(path) for each in notes for path in each.files]
+        packages = sorted({name for each in notes for name in each.packages})
+        text = "path collision in licences, documentation or tests"
+        yield f"{text}: {some(paths, _SHOWN)} of {some(packages, _SHOWN)}: the last one installed wins"
