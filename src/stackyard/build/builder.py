@@ -26,7 +26,7 @@ from stackyard.lock.model import LockedVariant
 from stackyard.progress import Progress
 from stackyard.yard import atomic, disk, formats, lease
 from stackyard.yard.adopted import Adopted
-from stackyard.yard.collision import Collision
+from stackyard.yard.collision import Collision, sentences
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.lease import Lease
@@ -189,7 +189,7 @@ class _Steps:
 
     def _adopt(self, prefix: Adopted) -> BuildRecord:
         """The record of a prefix that others made: lock, activation and a list of its files, and nothing in it."""
-        from stackyard.build import foreign, recipe, seal
+        from stackyard.build import foreign, observed, recipe, seal
 
         job = self.job
         self.kept = recipe.keep(job)
@@ -199,6 +199,9 @@ class _Steps:
             use = foreign.note(job, prefix)
             _settle(job)
             files, _ = seal.close(job)
+            self.collisions = observed.observed(Path(prefix.prefix))
+        for text in sentences(self.collisions):
+            job.progress.notice(text)
         made = self._record(foreign.interpreter(job, prefix), {}, (), activation, use)
         return replace(made, prefix=prefix.prefix, adopted=prefix, files_sha256=files)
 

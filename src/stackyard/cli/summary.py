@@ -16,6 +16,7 @@ from stackyard.cli.shells import module_notes
 from stackyard.expose.commands import example
 from stackyard.findings import counted
 from stackyard.publish.deploy import USABLE, Outcome, Result
+from stackyard.yard.collision import sentences
 from stackyard.yard.folders import RevisionPaths
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _show_built(outcome: Outcome, said: Sequence[str]) -> None:
         click.echo(f"    {outcome.report.summary()}")
         for check in outcome.report.tolerated() if outcome.status in USABLE else ():
             show_finding(check.finding, word=check.status, indent="    ")
-    for notice in (*record.notices, *module_notes(record)):
+    for notice in (*record.notices, *sentences(record.collisions), *module_notes(record)):
         if not any(text.endswith(notice) for text in said):
             click.echo(f"    {click.style('note:', fg='yellow')} {notice}")
 

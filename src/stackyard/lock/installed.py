@@ -64,6 +64,15 @@ class Installed:
         return (f"{counted(len(names), 'package')} without a known sha256 of its archive: {some(names, _SHOWN)}",)
 
 
+@dataclass(frozen=True)
+class Listed:
+    """Where the files of the packages of a prefix are listed: the records of conda, each with the name of its package,
+    and the directories of metadata of what pip installed."""
+
+    conda: tuple[tuple[Path, str], ...] = ()
+    pip: tuple[Path, ...] = ()
+
+
 def kind_of(prefix: Path) -> Kind | None:
     """What made a prefix; None: it is not one."""
     if disk.is_there(prefix / "pyvenv.cfg"):
@@ -92,10 +101,24 @@ def installed(prefix: Path) -> Installed:
     )
 
 
+def listed(prefix: Path) -> Listed:
+    """Where the files of its packages are listed.
+
+    Raises:
+        StackyardError: a record of conda cannot be read.
+    """
+    records = dict(_conda_records(prefix))
+    conda = tuple(_conda(file, value) for file, value in records.items())
+    owned = {name for value in records.values() for name in value["files"]}
+    python = _interpreter(prefix, conda)
+    infos = _infos(prefix, python, conda, owned) if python.source != "none" else ()
+    return Listed(tuple((file, str(value["name"])) for file, value in records.items()), tuple(infos))
+
+
 def settings(prefix: Path) -> dict[str, str]:
     """The settings of a virtual environment (``pyvenv.cfg``), by their names in small letters."""
     try:
-        text = _content(prefix / "pyvenv.cfg").decode(errors="replace")
+        text = content(prefix / "pyvenv.cfg").decode(errors="replace")
     except (OSError, ValueError):
         return {}
     return {name.lower(): value for name, value in _SETTING.findall(text)}
@@ -115,7 +138,7 @@ def site_packages(prefix: Path, version: str, conda: tuple[CondaPackage, ...] = 
 def _conda_records(prefix: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     for file in sorted((prefix / "conda-meta").glob("*.json")):
         try:
-            value = formats.content(_content(file))
+            value = formats.content(content(file))
             if not isinstance(value, dict):
                 raise ValueError("not an object")
             value["files"] = tuple(map(str, value.get("files") or ()))
@@ -164,7 +187,7 @@ def _conda_specs(records: Mapping[Path, Mapping[str, Any]]) -> dict[str, str]:
     return found
 
 
-def _content(file: Path) -> bytes:
+def content(file: Path) -> bytes:
     """The bytes of a file of somebody else's prefix, which may be anything.
 
     Raises:
@@ -232,7 +255,7 @@ def _pip(info: Path) -> tuple[PipPackage, str]:
     file = _metadata_file(info)
     assert file is not None
     try:
-        said = HeaderParser().parsestr(_content(file).decode(errors="replace"))
+        said = HeaderParser().parsestr(content(file).decode(errors="replace"))
         name, version = canonical(str(said["Name"] or "")), str(said["Version"] or "")
         origin = _origin(info)
         package = PipPackage(
@@ -252,7 +275,7 @@ def _requires(said: Message) -> tuple[str, ...]:
 
 def _origin(info: Path) -> dict[str, Any]:
     """Where it was installed from by its URL (PEP 610); empty: from an index."""
-    value = formats.content(_content(info / "direct_url.json")) if disk.is_there(info / "direct_url.json") else {}
+    value = formats.content(content(info / "direct_url.json")) if disk.is_there(info / "direct_url.json") else {}
     if not isinstance(value, dict) or not isinstance(value.get("url"), str):
         return {}
     return {**value, "url": address(value["url"])}
@@ -275,7 +298,7 @@ def _place(info: Path, origin: Mapping[str, Any]) -> dict[str, Any]:
 def _identity(info: Path) -> dict[str, str]:
     if not disk.is_there(info / "RECORD"):
         return {}
-    return {RECORD_KEY: hashlib.sha256(_content(info / "RECORD")).hexdigest()}
+    return {RECORD_KEY: hashlib.sha256(content(info / "RECORD")).hexdigest()}
 
 
 def _named(infos: list[Path]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from stackyard.late import dataclass
 from stackyard.lock import onbase, solve
 from stackyard.lock.prefer import NOTHING, Update, require_known
 from stackyard.progress import Progress
-from stackyard.publish import generation, licences, sharedlater, signing, surroundings
+from stackyard.publish import choices, generation, licences, sharedlater, signing, surroundings
 from stackyard.publish.entries import entries_after
 from stackyard.publish.forms import in_its_form
 from stackyard.publish.generation import Step
@@ -132,7 +132,8 @@ def lock_all(request: Request, progress: Progress) -> list[Locked]:
     """The fresh locks of all stacks, for the site's platforms and this machine's.
 
     Raises:
-        InputError: as `fresh_lock`; a package to be renewed is in no lock; or one has a licence that the site denies.
+        InputError: as `fresh_lock`; a package to be renewed is in no lock; one has a licence that the site denies; or
+            the stack's file chooses the file of a package that is in no lock.
     """
     if request.update.names:
         require_known(request.update, former_locks(request.stacks, request.yard))
@@ -148,6 +149,8 @@ def lock_all(request: Request, progress: Progress) -> list[Locked]:
         )
         for stack in pinned(request.stacks, request.yard, request.site)
     ]
+    for locked in locks:
+        choices.require_known(locked.stack, locked.lock, request.site)
     for locked in locks if request.site.licences.deny else ():
         from stackyard.publish.terms import require_allowed
 

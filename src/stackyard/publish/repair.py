@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from stackyard.build import bytecode, conda, interpreter, layer, pip, seal, wheels
+from stackyard.build import bytecode, seal
 from stackyard.build.job import Job
 from stackyard.build.pyfiles import source_of
 from stackyard.errors import StackyardError
@@ -30,9 +30,10 @@ from stackyard.lock import text as lockfile
 from stackyard.lock.model import Lock, LockedVariant
 from stackyard.progress import Progress
 from stackyard.publish import rollback
+from stackyard.publish.again import built_again
 from stackyard.publish.entries import identity
 from stackyard.publish.originals import Originals
-from stackyard.spec.models import Site, Variant
+from stackyard.spec.models import Site
 from stackyard.verify.content import look, noted_contents, seen, seen_of
 from stackyard.verify.yardfiles import modulefiles
 from stackyard.yard import atomic, contents, disk, generations
@@ -265,25 +266,7 @@ class _Sources:
     def _job(self) -> Job:
         """The build, done: the steps that need no file of the user: all but a post script."""
         self.discard()
-        record = self._record
-        locked = lockfile.read(RevisionPaths.of(record.path).lock).variants[0]
-        variant = Variant(stack=record.stack, version=record.version, name=record.variant, base=record.base)
-        job = Job(variant, locked, self._site, self._yard, self._twin, record.module, self._progress, deep=True)
-        job.work.mkdir(parents=True)
-        python = interpreter.prepare(job) if record.base else {}
-        if locked.conda:
-            conda.install(job)
-            if record.base:
-                layer.link_libraries(job, record.base)
-        python = python or interpreter.prepare(job)
-        found = pip.locked_wheels(job)
-        found += _compiled_wheels(record, locked, self._yard)
-        pip.install(job, found)
-        bytecode.add(job, found)
-        if record.base:
-            layer.finish(job, record.base)
-        seal.seal(job, python)
-        return job
+        return built_again(self._record, self._yard, self._site, self._twin, self._progress)
 
 
 def _holds(path: Path, item: Item) -> bool:
@@ -291,17 +274,6 @@ def _holds(path: Path, item: Item) -> bool:
         return path.is_file() and sha256_file(path) == item.sha256
     except StackyardError:
         return False
-
-
-def _compiled_wheels(record: BuildRecord, locked: LockedVariant, yard: Yard) -> Iterator[pip.Wheel]:
-    """The wheels that were compiled for this revision, as far as a cache has them."""
-    keys = {package.name: package.build for package in record.packages if package.kind == "pip"}
-    for package in locked.pip:
-        key = keys.get(package.name, "")
-        if package.kind != "wheel" and key:
-            found = wheels.kept(yard, package, key, record.prefix)
-            if found is not None:
-                yield found
 
 
 def _urlsafe(digest: bytes) -> bytes:

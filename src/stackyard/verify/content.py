@@ -29,7 +29,7 @@ from stackyard.yard.record import BuildRecord
 
 SAMPLE_BYTES = 32 << 20
 _SHOWN, _LISTED = 3, 200
-_REMEDY = "restore the files from what is locked: `stackyard verify --repair {module}`"
+REMEDY = "restore the files from what is locked: `stackyard verify --repair {module}`"
 
 
 def check_files(record: BuildRecord, tree: Tree, *, deep: bool) -> list[CheckResult]:
@@ -40,7 +40,7 @@ def check_files(record: BuildRecord, tree: Tree, *, deep: bool) -> list[CheckRes
     try:
         noted = noted_contents(record)
     except StackyardError as error:
-        return [CheckResult("content", "files", "failed", error.message, _REMEDY.format(module=record.module))]
+        return [CheckResult("content", "files", "failed", error.message, REMEDY.format(module=record.module))]
     root = Path(record.path)
     seed = datetime.now(timezone.utc).toordinal()
     read = noted.hashed if deep else contents.sample(noted, SAMPLE_BYTES, seed, always_read(record))
@@ -102,7 +102,7 @@ def compare_after(record: BuildRecord, before: Tree, no_view: str) -> CheckResul
     seconds = time.perf_counter() - started
     if changed:
         text = f"{listed(changed)}: changed by programs of the stack while they were checked"
-        remedy = f"leave out the package that does; then {_REMEDY.format(module=record.module)}"
+        remedy = f"leave out the package that does; then {REMEDY.format(module=record.module)}"
         return CheckResult("content", "unchanged by the checks", "failed", text, remedy, seconds)
     text = f"compared before and after, without a read-only view: {no_view}" if no_view else "on a read-only view"
     return CheckResult("content", "unchanged by the checks", "passed", text, seconds=seconds)
@@ -118,7 +118,7 @@ def _result(
         return CheckResult("content", "files", "passed", text, seconds=seconds)
     status: Status = "failed" if serious else "warned"
     named = listed(sorted(str(damage) for damage in serious or damages))
-    remedy = _REMEDY.format(module=record.module)
+    remedy = REMEDY.format(module=record.module)
     return CheckResult("content", "files", status, f"{text}\n{named}", remedy, seconds, required=bool(serious))
 
 
@@ -169,7 +169,7 @@ def own_files(record: BuildRecord) -> list[CheckResult]:
     except (OSError, StackyardError) as error:
         problems.append(str(error))
     found = [problem for problem in problems if problem]
-    remedy = _REMEDY.format(module=record.module)
+    remedy = REMEDY.format(module=record.module)
     return [CheckResult("content", "published files", "failed", listed(found), remedy)] if found else []
 
 

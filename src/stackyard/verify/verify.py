@@ -30,6 +30,7 @@ from stackyard.host.view import view_of
 from stackyard.late import dataclass
 from stackyard.progress import Progress, Silent
 from stackyard.verify.adopted import adopted_folders, check_adopted
+from stackyard.verify.collided import check_collisions
 from stackyard.verify.commands import check_other_scripts
 from stackyard.verify.consistency import check_consistency
 from stackyard.verify.content import check_files, compare_after, look
@@ -179,8 +180,8 @@ class _Job:
         if "content" not in self.kinds:
             return []
         self.progress.phase(self.record.module, "verify", "every byte" if self.deep else "files")
-        checks = [*check_files(self.record, tree, deep=self.deep), *check_launcher(self.record)]
-        return [*checks, *check_signatures(self.as_read, self.yards)]
+        files = [*check_files(self.record, tree, deep=self.deep), *check_launcher(self.record)]
+        return [*files, *check_collisions(self.record), *check_signatures(self.as_read, self.yards)]
 
     def _parts(self) -> Iterable[Callable[[Context], list[CheckResult]]]:
         """Checks that can run concurrently, the longest first."""

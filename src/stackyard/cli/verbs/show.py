@@ -17,6 +17,7 @@ from stackyard.errors import InputError
 from stackyard.findings import some
 from stackyard.host.quoting import cut
 from stackyard.yard import catalogue, signatures
+from stackyard.yard.collision import sentences
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, Entry, PackageRecord, read_record
@@ -68,6 +69,7 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
         "container": dict(record.container),
         "timings_s": dict(record.timings_s),
         "notices": list(record.notices),
+        "collisions": [asdict(each) for each in record.collisions],
         "limits": module_notes(record),
         "environment": record.to_json()["activation"],
         "packages": [_package_json(package) for package in record.packages],
@@ -140,7 +142,7 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
     for name, text in facts.items():
         if text.strip():
             show_line(f"  {name:<11}{text}", 13)
-    for text in (*value["notices"], *value["limits"]):
+    for text in (*value["notices"], *sentences(record.collisions), *value["limits"]):
         show_line(f"  {'note':<11}{text}", 13)
     click.echo()
     rows = [{"package": p.name, "version": p.version, "build": p.build, "from": _origin(p)} for p in record.packages]

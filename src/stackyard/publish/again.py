@@ -1,0 +1,59 @@
+"""A revision built again beside itself, from its lock and the caches: where a damaged file is restored from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stackyard.build import bytecode, conda, interpreter, layer, pip, seal, wheels
+from stackyard.build.job import Job
+from stackyard.build.settle import Settling
+from stackyard.lock import text as lockfile
+from stackyard.lock.model import LockedVariant
+from stackyard.progress import Progress
+from stackyard.spec.models import Site, Variant
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import BuildRecord
+
+
+def built_again(record: BuildRecord, yard: Yard, site: Site, place: RevisionPaths, progress: Progress) -> Job:
+    """Do the steps that need no file of the user: all but a post script. Of colliding packages the same ones win.
+
+    Args:
+        place: where it is built; nothing is there.
+    """
+    locked = lockfile.read(RevisionPaths.of(record.path).lock).variants[0]
+    winners = {path: each.winner for each in record.collisions for path in each.files if each.winner}
+    variant = Variant(
+        stack=record.stack, version=record.version, name=record.variant, base=record.base, collisions=winners
+    )
+    job = Job(variant, locked, site, yard, place, record.module, progress, deep=True)
+    job.work.mkdir(parents=True)
+    settling = Settling(job)
+    python = interpreter.prepare(job) if record.base else {}
+    if locked.conda:
+        conda.install(job)
+        settling.conda()
+        if record.base:
+            layer.link_libraries(job, record.base)
+    python = python or interpreter.prepare(job)
+    found = [*pip.locked_wheels(job), *_compiled_wheels(record, locked, yard)]
+    pip.install(job, found)
+    settling.settle(found)
+    bytecode.add(job, found, settling.sources)
+    settling.finish()
+    if record.base:
+        layer.finish(job, record.base)
+    seal.seal(job, python)
+    return job
+
+
+def _compiled_wheels(record: BuildRecord, locked: LockedVariant, yard: Yard) -> Iterator[pip.Wheel]:
+    """The wheels that were compiled for this revision, as far as a cache has them."""
+    keys = {package.name: package.build for package in record.packages if package.kind == "pip"}
+    for package in locked.pip:
+        key = keys.get(package.name, "")
+        if package.kind != "wheel" and key:
+            found = wheels.kept(yard, package, key, record.prefix)
+            if found is not None:
+                yield found

@@ -1,0 +1,35 @@
+"""What a stack's file chooses for paths that several packages install, compared with its locks before a build.
+
+A package that only some variants have is chosen for these alone, so it is looked for in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stackyard.build import collisions
+from stackyard.build.collisions import Choice
+from stackyard.lock import onbase
+from stackyard.lock.model import Lock
+from stackyard.spec.models import Site, Stack
+
+
+def require_known(stack: Stack, lock: Lock, site: Site) -> None:
+    """Raise InputError for a choice of a package that no variant has. What the site chooses is for other stacks too."""
+    found = (
+        Choice(path, package, variant.collision_places.get(path))
+        for variant in stack.variants
+        for path, package in variant.collisions.items()
+    )
+    own = [each for each in found if not site.file or each.place is None or each.place.file != site.file]
+    if own:
+        collisions.require_known(own, _names(stack, lock))
+
+
+def _names(stack: Stack, lock: Lock) -> Iterator[str]:
+    for locked in lock.variants:
+        yield from (package.name for package in locked.conda)
+        yield from (package.name for package in locked.pip)
+    for variant in stack.variants:
+        if variant.base is not None:
+            yield from (package.name for package in onbase.record_of(variant.base).packages)

@@ -1,0 +1,53 @@
+"""Whether the paths that several packages install hold the file of the package that the record names."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.findings import counted
+from stackyard.host.hashing import sha256_file, sha256_text
+from stackyard.verify.content import REMEDY, listed
+from stackyard.verify.report import CheckResult
+from stackyard.yard.collision import Collision, sentences
+from stackyard.yard.contents import written
+from stackyard.yard.record import BuildRecord
+
+_NAME = "path collisions"
+_CHOOSE = "leave one of the packages out; or choose in the stack's file: `collisions: {PATH: PACKAGE}`"
+
+
+def check_collisions(record: BuildRecord) -> list[CheckResult]:
+    """One result where packages of a revision install the same path: a warning where that may matter."""
+    if not record.collisions:
+        return []
+    started = time.perf_counter()
+    root = record.payload.root
+    wrong = [problem for each in record.collisions for problem in _problems(root, each)]
+    seconds = time.perf_counter() - started
+    if wrong:
+        remedy = REMEDY.format(module=record.module)
+        return [CheckResult("content", _NAME, "failed", listed(wrong), remedy, seconds)]
+    bad = [each for each in record.collisions if each.kind == "warning"]
+    if bad:
+        text = listed(sentences(bad))
+        return [CheckResult("content", _NAME, "warned", text, _CHOOSE, seconds, required=False)]
+    count = counted(sum(len(each.files) for each in record.collisions), "path")
+    text = f"{count} of several packages: the file is that of the package in the record"
+    return [CheckResult("content", _NAME, "passed", text, seconds=seconds)]
+
+
+def _problems(root: Path, collision: Collision) -> list[str]:
+    of = f"is not that of {collision.winner}"
+    return [
+        f"{written(path)} {of}" for path, digest in collision.files.items() if digest and _hash(root / path) != digest
+    ]
+
+
+def _hash(path: Path) -> str:
+    """As the build noted it; empty for what is missing or cannot be read."""
+    try:
+        return sha256_text(str(path.readlink())) if path.is_symlink() else sha256_file(path)
+    except (OSError, StackyardError):
+        return ""
