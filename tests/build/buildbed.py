@@ -9,7 +9,7 @@ import json
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,16 +87,24 @@ def sdist(folder: Path, files: dict[str, str], name: str = "cext", version: str 
     return PipPackage(name, version, "sdist", path.as_uri(), sha256(path))
 
 
-def wheel(folder: Path, name: str, files: dict[str, bytes]) -> PipPackage:
-    """A wheel of version 1.0 in `folder`, as a lock holds it."""
+def wheel(
+    folder: Path, name: str, files: Mapping[str, bytes], *, hashed: Mapping[str, bytes] | None = None, more: str = ""
+) -> PipPackage:
+    """A wheel of version 1.0 in `folder`, as a lock holds it.
+
+    Args:
+        hashed: what its RECORD says that files hold.
+        more: lines of its RECORD.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path, info = folder / f"{name}-1.0-py3-none-any.whl", f"{name}-1.0.dist-info"
     about = {
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    listed = "".join(f"{file},sha256={_urlsafe(data)},{len(data)}\n" for file, data in {**files, **about}.items())
-    listed += f"{info}/RECORD,,\n"
+    said = {**files, **about, **(hashed or {})}
+    listed = "".join(f"{file},sha256={_urlsafe(data)},{len(data)}\n" for file, data in said.items())
+    listed += f"{more}{info}/RECORD,,\n"
     with zipfile.ZipFile(path, "w") as bundle:
         for file, data in {**files, **about, f"{info}/RECORD": listed.encode()}.items():
             bundle.writestr(file, data)

@@ -159,7 +159,8 @@ class _Steps:
             from stackyard.build import conda
 
             with self._phase("conda", counted(len(job.locked.conda), "package")):
-                conda.install(job)
+                with self._explained():
+                    conda.install(job)
                 self.settling.conda()
                 if job.variant.base:
                     layer.link_libraries(job, job.variant.base)
@@ -210,12 +211,18 @@ class _Steps:
         from stackyard.build import pip
 
         self.installed += wheels
-        try:
+        with self._explained():
             pip.install(self.job, wheels)
+        self.settling.settle(self.installed)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """A failure of an installer, with the packages that are behind it, if two cannot be installed together."""
+        try:
+            yield
         except StackyardError as error:
             self.settling.explain(error, self.installed)
             raise
-        self.settling.settle(self.installed)
 
     def _activate(self, wheels: Sequence[Wheel]) -> Activation:
         """Capture the activation, run the post script in it, compile the bytecode; capture again after a script."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,7 +17,7 @@ from stackyard.build.listings import MADE, is_in_order
 from stackyard.errors import StackyardError
 from stackyard.late import dataclass
 from stackyard.yard import formats
-from stackyard.yard.contents import written
+from stackyard.yard.collision import readable
 
 Read = Callable[[Path], bytes]
 _ODD = ("../", "./", "/")
@@ -66,21 +66,20 @@ def _once(claims: Sequence[Claim]) -> list[Claim]:
     return [by_rank[rank] for rank in sorted(by_rank)]
 
 
-def require_plain(claims: Iterable[tuple[str, Claim]]) -> None:
+def require_plain(claims: Collection[tuple[str, Claim]]) -> None:
     """Raise StackyardError where a file of one package has the place of a directory of another: no order helps."""
-    files: dict[str, Owner] = {}
-    folders: dict[str, list[Owner]] = {}
-    for path, claim in claims:
-        files[path] = claim.owner
-        folder = path.rpartition("/")[0]
-        while folder and claim.owner not in folders.get(folder, ()):
-            folders.setdefault(folder, []).append(claim.owner)
-            folder = folder.rpartition("/")[0]
-    for path in sorted(files.keys() & folders.keys()):
-        others = [owner.name for owner in folders[path] if owner is not files[path]]
+    files = {path for path, _ in claims}
+    folders = {path.rpartition("/")[0] for path in files}
+    for folder in list(folders):
+        while folder := folder.rpartition("/")[0]:
+            folders.add(folder)
+    for place in sorted(files & folders):
+        there = [claim.owner for path, claim in claims if path == place]
+        below = [claim.owner for path, claim in claims if path.startswith(f"{place}/")]
+        others = [(one, two) for one in there for two in below if one is not two]
         if others:
             raise StackyardError(
-                f"cannot install {files[path].name} and {others[0]}: {written(path)} is a file of the one, "
+                f"cannot install {others[0][0].name} and {others[0][1].name}: {readable(place)} is a file of the one, "
                 "and a directory of the other",
                 hint="leave one of them out",
             )

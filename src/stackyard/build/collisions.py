@@ -87,7 +87,8 @@ def in_order(packages: Sequence[CondaPackage]) -> list[CondaPackage]:
 def kind_of(path: str, inner: str) -> Literal["note", "warning"]:
     """What a collision is worth. `inner`: the path relative to site-packages; empty elsewhere."""
     top, below, _ = (inner or path).partition("/")
-    beside = top.lower() in _BESIDE if below else bool(_PAPERS.fullmatch(top))
+    paper = _PAPERS.fullmatch(top) is not None and not top.endswith((".py", ".so"))
+    beside = top.lower() in _BESIDE if below else paper
     return "note" if beside or path.startswith(_DOCUMENTATION) else "warning"
 
 

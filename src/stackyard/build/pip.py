@@ -149,15 +149,26 @@ def _uv_install(job: Job, wheels: Sequence[Wheel], more: Sequence[str | Path] = 
         "--no-python-downloads", "--link-mode", _link_mode(job), "--python", job.python, "-r", lock,
         *uv.host_options(settings), *(["--offline"] if offline else []), *more,
     ]  # fmt: skip
-    done = programs.run(
-        argv,
-        what=f"installing the pip packages of {job.module}",
-        log=job.paths.log,
-        env=indexes.environment(job),
-        check=not offline,
-        hint="see the wheel named above",
-    )
-    return done.returncode == 0
+    try:
+        programs.run(
+            argv,
+            what=f"installing the pip packages of {job.module}",
+            log=job.paths.log,
+            env=indexes.environment(job),
+            hint="see the wheel named above",
+        )
+    except StackyardError as error:
+        if not offline or type(error) is not StackyardError or error.__cause__ or _has_begun(job, wheels):
+            raise  # anything but that something is missing in the cache
+        return False
+    return True
+
+
+def _has_begun(job: Job, wheels: Sequence[Wheel]) -> bool:
+    """Whether uv has installed something of these wheels: it had all of them, and would take a half for the whole."""
+    names = {canonical(wheel.name) for wheel in wheels}
+    found = (path.name.split("-")[0] for path in job.site_packages.glob("*.dist-info"))
+    return not names.isdisjoint(map(canonical, found))
 
 
 def forget_times(site_packages: Path) -> None:

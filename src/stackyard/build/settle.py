@@ -10,6 +10,7 @@ bytecode is made, which is kept by package; then they lose the paths that are an
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from stackyard.build.pip import Wheel
 
 CLOBBERS = "__clobbers__"
-_IN_THE_WAY = ("File exists (os error 17)", "Not a directory (os error 20)", "Is a directory (os error 21)")
-"""What uv says where a file is in the place of a directory."""
+_IN_THE_WAY = re.compile(r"\(os error (17|20|21)\)")
+"""What rattler and uv print where a file is in the place of a directory: EEXIST, ENOTDIR, EISDIR."""
 
 
 class Settling:
@@ -57,11 +58,7 @@ class Settling:
         self.sources: set[str] = set()
 
     def conda(self) -> None:
-        """Once the conda packages are linked: take what rattler moved away out of the prefix, and its names for it.
-
-        Raises:
-            StackyardError: a file of one package has the place of a directory of another.
-        """
+        """Once the conda packages are linked: take what rattler moved away out of the prefix, and its names for it."""
         left = self._job.prefix / CLOBBERS
         if not left.is_dir() or left.is_symlink():
             return
@@ -72,14 +69,16 @@ class Settling:
             start, value = f"{CLOBBERS}/{owner.name}/", self._listings.value(owner)
             if any(name.startswith(start) for name in value["files"]):
                 write_conda(owner.listing, conda_from(value, start))
-        require_plain(self._listings.all(self._conda_owners))
 
-    def explain(self, error: StackyardError, wheels: Sequence[Wheel]) -> None:
-        """Raise what is behind a failure of uv, if it is that a file has the place of a directory."""
-        if any(text in (error.detail or "") for text in _IN_THE_WAY):
+    def explain(self, error: StackyardError, wheels: Sequence[Wheel] = ()) -> None:
+        """Raise what is behind a failure of rattler or uv, if it is that a file has the place of a directory.
+
+        Args:
+            wheels: those that were being installed, and those that are.
+        """
+        if _IN_THE_WAY.search(f"{error.message}\n{error.detail}"):
             self._staging.know(wheels)
-            conda = self._listings.all(self._conda_owners)
-            require_plain([*conda, *self._staging.claims()])
+            require_plain(list(self._staging.claims(self._conda_owners)))
 
     def settle(self, wheels: Sequence[Wheel]) -> None:
         """Once packages are installed: put the file of the winner at each path that several of them install.
@@ -89,10 +88,12 @@ class Settling:
 
         Raises:
             InputError: a choice of the stack's file is about nothing, or the site refuses a collision.
-            StackyardError: a list of files cannot be read, or a package cannot be installed alone.
+            StackyardError: a list of files cannot be read, a package cannot be installed alone, or a file of one has
+                the place of a directory of another.
         """
         self._staging.know(wheels)
         claims = list(self._listings.all([*self._conda_owners, *self._wheel_owners(wheels)]))
+        require_plain(claims)
         found = shared(claims)
         below = self._bases.of((path for path, _ in claims), self._site) if self._bases else {}
         everything = [*claims, *((path, each.claim) for path, each in below.items())]

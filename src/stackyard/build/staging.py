@@ -7,7 +7,8 @@ scripts name the interpreter of the prefix. That takes some hundredths of a seco
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,8 +49,11 @@ class Staging:
             )
         return place
 
-    def claims(self) -> Iterator[tuple[str, Claim]]:
-        """What every wheel installs alone, whether it could be installed into the prefix or not."""
+    def claims(self, conda: Iterable[Owner]) -> Iterator[tuple[str, Claim]]:
+        """What each package installs alone, whether it could be installed into the prefix or not."""
+        for owner in conda:
+            top = self._top(owner)
+            yield from Listings(top).all([replace(owner, listing=top / "conda-meta" / owner.listing.name)])
         for n, wheel in enumerate(self._wheels.values()):
             top = self._top(Owner("pip", wheel.name, n, Path(os.devnull)))
             listing = next(top.glob("*.dist-info/RECORD"))

@@ -10,8 +10,7 @@ from stackyard.findings import counted
 from stackyard.host.hashing import sha256_file, sha256_text
 from stackyard.verify.content import REMEDY, listed
 from stackyard.verify.report import CheckResult
-from stackyard.yard.collision import Collision, sentences
-from stackyard.yard.contents import written
+from stackyard.yard.collision import Collision, readable, sentences
 from stackyard.yard.record import BuildRecord
 
 _NAME = "path collisions"
@@ -41,7 +40,7 @@ def check_collisions(record: BuildRecord) -> list[CheckResult]:
 def _problems(root: Path, collision: Collision) -> list[str]:
     of = f"is not that of {collision.winner}"
     return [
-        f"{written(path)} {of}" for path, digest in collision.files.items() if digest and _hash(root / path) != digest
+        f"{readable(path)} {of}" for path, digest in collision.files.items() if digest and _hash(root / path) != digest
     ]
 
 

@@ -38,11 +38,16 @@ class Collision:
     @property
     def shown(self) -> str:
         """The paths as people read them: the first ones, and how many more there are."""
-        return some([written(path) for path in self.files], 1)
+        return some([readable(path) for path in self.files], 1)
 
     def __str__(self) -> str:
         winner = f"{self.winner} wins" if self.winner else "it is not known whose is there"
         return f"path collision: {self.shown} of {', '.join(self.packages)}: {winner}"
+
+
+def readable(path: str) -> str:
+    """A path in a message: on one line, whatever is in it."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in written(path))
 
 
 def sentences(collisions: Sequence[Collision]) -> list[str]:
@@ -53,7 +58,7 @@ def sentences(collisions: Sequence[Collision]) -> list[str]:
 
 def _note(notes: Sequence[Collision]) -> Iterable[str]:
     if notes:
-        paths = [written(path) for each in notes for path in each.files]
+        paths = [readable(path) for each in notes for path in each.files]
         packages = sorted({name for each in notes for name in each.packages})
         text = "path collision in licences, documentation or tests"
         yield f"{text}: {some(paths, _SHOWN)} of {some(packages, _SHOWN)}: the last one installed wins"
