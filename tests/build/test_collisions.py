@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -391,6 +392,9 @@ def test_verification_compares_the_file_of_the_winner(tmp_path: Path) -> None:
     place.unlink()
     assert check_collisions(record)[0].status == "failed"
     place.symlink_to("/dev/zero")
+    assert check_collisions(record)[0].status == "failed"
+    place.unlink()
+    os.mkfifo(place)
     assert check_collisions(record)[0].status == "failed"
     quiet = replace(record, collisions=tuple(each for each in record.collisions if each.kind == "note"))
     assert check_collisions(quiet)[0].status == "passed"

@@ -26,6 +26,7 @@ from stackyard.verify.expectations import CHECKS
 from stackyard.verify.report import REPORT, Report, read_report
 from stackyard.yard import atomic, formats, signatures, trash
 from stackyard.yard.adopted import Adopted, AdoptedPrefix
+from stackyard.yard.collision import Collision
 from stackyard.yard.extending import BaseRevision, Layer
 from stackyard.yard.formats import Kind
 from stackyard.yard.moved import NOTE
@@ -126,11 +127,23 @@ def test_a_record_of_format_7_may_be_of_an_adopted_prefix(old: Path) -> None:
     assert isinstance(record.payload, AdoptedPrefix) and record.payload.root == Path("/sw/venvs/tools")
 
 
-def test_a_record_of_format_8_has_the_hash_of_the_launcher_of_an_image(old: Path) -> None:
+def test_a_record_of_format_8_has_the_hash_of_the_launcher_of_an_image_and_the_path_collisions(old: Path) -> None:
     former, record = read_record(old / "record-5.json"), read_record(old / "record-8.json")
     assert (former.form.launcher, record.form.launcher) == ("", "9" * 64)
-    assert record == replace(former, form=replace(former.form, launcher="9" * 64))
-    assert BuildRecord.from_json(json.loads(json.dumps(former.to_json()))) == former
+    files = {"lib/python3.11/site-packages/six.py": "a" * 64}
+    collision = Collision("warning", ("six", "tomli-w"), "tomli-w", files)
+    assert record == replace(former, form=replace(former.form, launcher="9" * 64), collisions=(collision,))
+    for each in (former, record):
+        assert BuildRecord.from_json(json.loads(json.dumps(each.to_json()))) == each
+
+
+@pytest.mark.parametrize("path", ["/etc/shadow", "a/../../b", "a//b", ".", ""])
+def test_a_path_collision_in_a_record_stays_in_the_prefix(old: Path, tmp_path: Path, path: str) -> None:
+    value = json.loads((old / "record-8.json").read_text())
+    value["collisions"][0]["files"] = {path: "a" * 64}
+    value.pop("checksum")
+    with pytest.raises(StackyardError, match="not a path below a directory"):
+        read_record(written(tmp_path, value, checked=True))
 
 
 def test_a_record_of_a_wrapped_image_is_whole_or_refused(old: Path, tmp_path: Path) -> None:

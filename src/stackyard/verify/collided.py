@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import time
 from pathlib import Path
 
@@ -45,8 +46,11 @@ def _problems(root: Path, collision: Collision) -> list[str]:
 
 
 def _hash(path: Path) -> str:
-    """As the build noted it; empty for what is missing or cannot be read."""
+    """As the build noted it; empty for what is missing, cannot be read, or is neither a file nor a link."""
     try:
-        return sha256_text(str(path.readlink())) if path.is_symlink() else sha256_file(path)
+        kind = path.lstat().st_mode
+        if stat.S_ISLNK(kind):
+            return sha256_text(str(path.readlink()))
+        return sha256_file(path) if stat.S_ISREG(kind) else ""
     except (OSError, StackyardError):
         return ""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from stackyard import grammar
 from stackyard.change import EnvironmentChange
-from stackyard.host import clock
+from stackyard.host import at, clock
 from stackyard.late import dataclass
 from stackyard.yard import formats, manifestfile, members
 from stackyard.yard.adopted import Adopted, AdoptedPrefix
@@ -164,13 +164,20 @@ def _record(value: dict[str, Any]) -> BuildRecord:
             "form": members.make(Form, value.get("form", {})),
             "base": members.make(BaseRevision, value["base"]) if value.get("base") else None,
             "adopted": members.make(Adopted, value["adopted"]) if value.get("adopted") else None,
-            "collisions": [members.make(Collision, each) for each in value.get("collisions", ())],
+            "collisions": [_collision(each) for each in value.get("collisions", ())],
         },
     )
     payload_of(made.form, made.prefix)
     check_container(made.form, made.container)
     _check_module(made.module)
     _check_settings(made)
+    return made
+
+
+def _collision(value: Mapping[str, Any]) -> Collision:
+    made = members.make(Collision, value)
+    for path in made.files:
+        at.parts(path)
     return made
 
 
