@@ -126,8 +126,10 @@ def decide(
     winner = choice or claims[-1]
     lost = tuple(claim for claim in claims if claim is not winner and not _is_same(claim, winner, file))
     kind: Kind | None = None
-    if lost and not _mean_the_same(path, [winner, *lost], file):
-        kind = "chosen" if choice else kind_of(path, inner)
+    if lost and choice:
+        kind = "chosen"  # noted also where it changes no meaning: a repair chooses the same
+    elif lost and not _mean_the_same(path, [winner, *lost], file):
+        kind = kind_of(path, inner)
     return Decision(tuple(claims), winner, kind, lost)
 
 

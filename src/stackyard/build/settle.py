@@ -109,7 +109,12 @@ class Settling:
         self._tell()
 
     def finish(self) -> tuple[Collision, ...]:
-        """Once the bytecode is made: take from the lists what is another's; return the collisions for the record."""
+        """Once the bytecode is made: take from the lists what is another's; return the collisions for the record.
+
+        The packages that were installed alone are removed: a file of the prefix has no other link but in the caches.
+        """
+        for folder in (self._staging.folder, self._job.work / CLOBBERS):
+            disk.remove_tree(folder)
         for owner in self._listings.unordered:
             self._gone.setdefault(owner, set())
         for owner, names in self._gone.items():
