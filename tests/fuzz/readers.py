@@ -6,7 +6,7 @@ import gzip
 import json
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -222,23 +222,26 @@ def _installed(inside: str) -> Read:
     """What is installed in a prefix, one file of which is damaged."""
 
     def read(path: Path) -> None:
+        from stackyard.build.observed import observed
         from stackyard.errors import StackyardError
         from stackyard.lock import text
         from stackyard.lock.installed import installed
         from stackyard.lock.model import Lock, LockedVariant
 
         with tempfile.TemporaryDirectory() as folder:
-            for name, content in (*PREFIX.items(), (inside, path.read_bytes())):
+            for name, content in (*PREFIX.items(), ("a", b"x"), ("bin/b", b"y"), (inside, path.read_bytes())):
                 Path(folder, name).parent.mkdir(parents=True, exist_ok=True)
                 Path(folder, name).write_bytes(content)
             try:
                 found = installed(Path(folder))
+                collisions = observed(Path(folder))
             except StackyardError as error:
                 assert error.message and error.hint
                 return
             variant = LockedVariant("a", "1", "", "linux-64", "0", found.interpreter, requested=found.requested,
                                     conda=found.conda, pip=found.pip)  # fmt: skip
             assert text.parse(text.dump(Lock("a", (variant,))), "x").variants[0].pip == found.pip
+            json.dumps([asdict(each) for each in collisions])
 
     return read
 
@@ -248,8 +251,10 @@ PREFIX = {
     "pyvenv.cfg": b"home = /usr/bin\nversion = 3.11.7\n",
     "conda-meta/six-1-0.json": b'{"name": "six", "version": "1", "build": "0", "build_number": 0, "subdir": "noarch", '
     b'"channel": "https://c/x", "url": "https://c/x/noarch/six-1-0.conda", "md5": null, "size": 7, "timestamp": 9, '
-    b'"depends": ["python >=3"], "files": ["a", "b"], "requested_specs": ["six"]}',
+    b'"depends": ["python >=3"], "files": ["a", "b"], "requested_specs": ["six"], "paths_data": {"paths": [{"_path": '
+    b'"a", "path_type": "hardlink", "sha256": "ab"}, {"_path": "bin/b", "path_type": "unix_python_entry_point"}]}}',
     f"{_INFO}/METADATA": b"Metadata-Version: 2.1\nName: a\nVersion: 1\nRequires-Dist: six (>1); extra == 'x'\n\nText\n",
+    f"{_INFO}/RECORD": b'../../../a,sha256=x,1\na.py,,\n"../../../bin/b",sha256=eA,1\n',
     f"{_INFO}/direct_url.json": b'{"url": "https://u:p@h/a.whl", "archive_info": {"hash": "sha256=00", "hashes": {}}, '
     b'"dir_info": {"editable": true}, "vcs_info": {"commit_id": "ab", "vcs": "git"}}',
 }

@@ -125,7 +125,7 @@ class Listings:
             self.unordered.add(owner)
         for entry in entries:
             path, kind = entry["_path"], entry.get("path_type")
-            if "../" in path:
+            if path.startswith(_ODD) or "/../" in path:
                 continue
             if kind == "softlink":
                 links.add(path)
@@ -187,7 +187,16 @@ def _parted(line: str) -> tuple[str, str]:
 def _values(data: bytes, listing: Path) -> dict[str, Any]:
     try:
         value = formats.content(data)
-        value["files"], value["paths_data"]["paths"], value["name"]
-    except (ValueError, KeyError, TypeError) as error:
+        for entry in value["paths_data"]["paths"]:
+            _require_text(
+                entry["_path"], *(entry.get(key) or "" for key in ("path_type", "sha256", "sha256_in_prefix"))
+            )
+        _require_text(value["name"], *value["files"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StackyardError(f"cannot read {listing}: it is not a record of conda ({error})") from error
     return dict(value)
+
+
+def _require_text(*values: object) -> None:
+    if not all(isinstance(value, str) for value in values):
+        raise TypeError("a name or a hash is not a text")
