@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from build import buildbed
+from stackyard.build.tree import tree_hash
+from stackyard.yard import disk
 from stackyard.yard.record import BuildRecord, read_record
+from support.channel import Package, make_channel
 from support.cli import Done, inside, stackyard
 
 SITE = "lib/python3.11/site-packages"
@@ -39,11 +42,11 @@ class Bed:
         file.write_text(STACK.format(pip=pip, more=more, python=python))
         return file
 
-    def run(self, *words: str | Path, expect: int | None = 0, site: str = "") -> Done:
+    def run(self, *words: str | Path, expect: int | None = 0, site: str = "", **more: str) -> Done:
         file = self.folder / "site.yaml"
         file.write_text(f"pip: {{find_links: [{self.folder / 'wheels'}]}}\nmodules: {{formats: [tcl]}}\n{site}")
-        variables = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "HOME": str(self.folder)}
-        run = stackyard if words[0] == "run" else inside
+        variables = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "HOME": str(self.folder), **more}
+        run = stackyard if words[0] == "run" or more else inside
         return run("--site", file, "--yard", self.folder / "yard", *words, expect=expect, **variables)
 
     def record(self, revision: str) -> BuildRecord:
@@ -165,6 +168,24 @@ def test_what_was_damaged_is_restored_with_the_same_winner(bed: Bed, line: str) 
     done = bed.run("verify", "demo", "--repair", site="collisions: refuse\n", expect=None)
     assert {name: (prefix / name).read_bytes() for name in names} == before, done
     assert bed.run("verify", "demo").code == 0
+
+
+def test_a_deploy_that_is_killed_while_it_settles_leaves_the_next_one_the_same_tree(bed: Bed) -> None:
+    files = {name: Package(name, "1.0", files={"share/one": name}) for name in ("aa", "bb")}
+    channel = make_channel(bed.folder / "channel", files.values())
+    file = bed.stack("ocv-full, ocv-headless", f"  channels: ['{channel.as_uri()}']\n")
+    file.write_text(file.read_text().replace("    - pip:", "    - aa\n    - bb\n    - pip:"))
+    trees = set()
+    for point in ("", "collision:1", "collision:2", "write:1", "write:5"):
+        if point:
+            done = bed.run("deploy", file, expect=None, STACKYARD_FAULT=point)
+            assert done.code == -9, (point, done)
+        bed.run("deploy", file)
+        record = bed.record("demo/1.0-py311-1")
+        trees.add((tree_hash(Path(record.prefix)), repr(record.collisions)))
+        assert not (Path(record.prefix) / "__clobbers__").exists()
+        disk.remove_tree(bed.folder / "yard")
+    assert len(trees) == 1 and len(record.collisions) == 3
 
 
 def test_an_adopted_prefix_is_only_read(bed: Bed) -> None:
