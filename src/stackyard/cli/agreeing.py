@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from stackyard.cli.context import Context
+from stackyard.cli.output import show_text
 from stackyard.errors import MissingError, StackyardError
+from stackyard.host.quoting import harmless
 from stackyard.yard.folders import RevisionPaths
 
 if TYPE_CHECKING:
@@ -60,9 +62,9 @@ def confirmed(name: str, of: str, text: str) -> bool:
         return False
     text = text or f"{of} names the licence {name} and has no text of it.\n"
     if sys.stdout.isatty():
-        click.echo_via_pager(text)
+        click.echo_via_pager(harmless(text))
     else:  # what reads the output of this command wants no licence in it
-        click.echo(text, err=True)
+        show_text(text, err=True)
     return click.confirm(f"Do you accept the licence {name} of {of}?", default=False, err=True)
 
 

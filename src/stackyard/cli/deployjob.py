@@ -12,7 +12,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.following import follow_run
 from stackyard.cli.intents import option_of, settle_queue
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, emit, show_json
 from stackyard.errors import InputError
 
 JOB_OPTIONS = ("--on", "--time", "-t", "--account", "-A", "--queue", "--partition", "-p", "-q",
@@ -39,12 +39,12 @@ def deploy_on(
     job, words = builds.build_job(workspace, kind, files, options), without_job(workspace.argv)
     if dry_run:
         script = builds.preview_build(job, words)
-        show_json({"dry_run": True, "script": script}) if as_json else click.echo(script, nl=False)
+        show_json({"dry_run": True, "script": script}) if as_json else emit(script)
         return
     _check_files(context, files, variants)
     run = builds.record_build(job, words)
     number, name = jobs.submit(run), click.style(run.paths.name, bold=True)
-    click.echo(f"run {name}: {job.context.scheduler} job {number} on a node {job.intent.node_kind}", err=True)
+    echo(f"run {name}: {job.context.scheduler} job {number} on a node {job.intent.node_kind}", err=True)
     follow_run(run.paths, as_json=as_json, logs=(run.paths.batch_log,))
 
 

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from stackyard.cli.output import show_notice
+from stackyard.host.quoting import harmless, one_line
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -46,7 +47,8 @@ class Lines:
         text = f"{phase} {detail}".rstrip()
         if self._last.get(subject) != text:
             self._last[subject] = text
-            print(f"[{time.monotonic() - self._started:6.1f} s] {subject}: {text}", file=sys.stderr, flush=True)
+            line = one_line(f"[{time.monotonic() - self._started:6.1f} s] {subject}: {text}")
+            print(line, file=sys.stderr, flush=True)
 
     def advance(self, subject: str, done: int, total: int) -> None:
         """Not shown in a log."""
@@ -131,10 +133,10 @@ def _bar(done: int, total: int, width: int = 20) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text with its square brackets escaped, so that they are not markup."""
+    """A text with its square brackets escaped, so that they are not markup, nor anything that a terminal obeys."""
     from rich.markup import escape
 
-    return escape(text)
+    return escape(harmless(text))
 
 
 def display() -> Bars | Lines:

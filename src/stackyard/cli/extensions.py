@@ -7,10 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from stackyard.cli.context import Context
-from stackyard.cli.output import show_json, show_notice
+from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.errors import StackyardError
 from stackyard.host.scratch import scratch
 from stackyard.late import dataclass
@@ -86,9 +84,9 @@ def show_difference(before: BuildRecord | None, after: BuildRecord | None) -> No
         return
     from stackyard.lock.diff import compare
 
-    click.echo(f"{before.module} -> {after.module}")
+    echo(f"{before.module} -> {after.module}")
     for line in compare(before.packages, after.packages).lines():
-        click.echo(f"    {line}")
+        echo(f"    {line}")
 
 
 def _request(context: Context, yard: Yard, file: Path, wanted: Wanted) -> Request:
@@ -127,10 +125,10 @@ def _dry_run(context: Context, yard: Yard, name: str, change: Change, wanted: Wa
         show_json({"dry_run": True, "revisions": rows, "packages": added, "bases": bases})
         return
     for task, row, packages in zip(tasks, rows, added, strict=True):
-        click.echo(plan_line(row))
+        echo(plan_line(row))
         if task.variant.base:
-            click.echo(f"    on {task.variant.base.id}" + _instead(before, task.variant.base.id))
-        click.echo(f"    packages of its own: {', '.join(packages) or 'none'}")
+            echo(f"    on {task.variant.base.id}" + _instead(before, task.variant.base.id))
+        echo(f"    packages of its own: {', '.join(packages) or 'none'}")
 
 
 def _instead(before: BuildRecord | None, base: str) -> str:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stackyard.host.quoting import harmless
+
 if TYPE_CHECKING:
     from stackyard.findings import Finding
     from stackyard.verify.report import Report
@@ -51,7 +53,7 @@ def show_finding(
     for number, line in enumerate(finding.remedy.splitlines()):
         label = click.style("hint:", fg="cyan") if number == 0 else "     "
         lines.append(_filled(f"hint: {line}", inner, width).replace("hint:", label, 1))
-    click.echo("\n".join(lines), err=err)
+    click.echo(harmless("\n".join(lines)), err=err)
 
 
 def show_checks(report: Report) -> None:

@@ -11,7 +11,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import human_bytes, show_json
+from stackyard.cli.output import echo, human_bytes, show_json
 from stackyard.errors import InputError
 from stackyard.yard import catalogue
 
@@ -65,7 +65,7 @@ def oci(context: Context, record: BuildRecord | None, asked: Asked) -> None:
     wanted = wanted_of(context, record, asked.base, target, asked.prefix, asked.compression)
     if asked.dry_run:
         base = wanted.base or "no base"
-        click.echo(f"{record.module} at {wanted.place} on {base}, in layers by package, to {wanted.target}")
+        echo(f"{record.module} at {wanted.place} on {base}, in layers by package, to {wanted.target}")
         return
     show(build(wanted), asked.as_json)
 
@@ -94,9 +94,9 @@ def sif(context: Context, record: BuildRecord | None, asked: Asked) -> None:
                    "notices": notices, "labels": sifbuild.labels_of(record, base)})  # fmt: skip
         return
     done = "would write" if asked.dry_run else f"wrote {human_bytes(size)} to"
-    click.echo(f"{done} {asked.output}: {record.module} on {base.base.name}")
+    echo(f"{done} {asked.output}: {record.module} on {base.base.name}")
     for notice in notices:
-        click.echo(f"  note: {notice}")
+        echo(f"  note: {notice}")
 
 
 def _base_alone(base: Kept, asked: Asked) -> None:
@@ -110,7 +110,7 @@ def _base_alone(base: Kept, asked: Asked) -> None:
         show_json({"file": str(file), "base": base.base.name, "bytes": size})
         return
     done = "would write" if asked.dry_run else f"wrote {human_bytes(size)} to"
-    click.echo(f"{done} {asked.output}: the base {base.base.name}")
+    echo(f"{done} {asked.output}: the base {base.base.name}")
 
 
 compression_option = click.option(
@@ -198,7 +198,7 @@ def show(built: Built, as_json: bool) -> None:
     if as_json:
         show_json(value)
         return
-    click.echo(f"{built.reference}: {built.layers} layers, {built.digest}")
-    click.echo(f"  {human_bytes(built.bytes)} of the stack, {human_bytes(built.bytes_new)} of these new in this layout")
+    echo(f"{built.reference}: {built.layers} layers, {built.digest}")
+    echo(f"  {human_bytes(built.bytes)} of the stack, {human_bytes(built.bytes_new)} of these new in this layout")
     for notice in built.notices:
-        click.echo(f"  note: {notice}")
+        echo(f"  note: {notice}")

@@ -11,6 +11,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.imagefiles import show_base
+from stackyard.cli.output import echo
 from stackyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def extend(
     if dry_run:
         python = extending.python_of(kept, packages.given.activation)
         what = shlex.join(packages.requirements)
-        click.echo(f"would install {what} on {python.kind} {python.path} of {base}, as {name}")
+        echo(f"would install {what} on {python.kind} {python.path} of {base}, as {name}")
         return
     with writing(yard, site):
         done = extending.extend(yard, kept, name, packages, _proof(site))

@@ -11,7 +11,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import human_bytes, show_json
+from stackyard.cli.output import echo, human_bytes, show_json
 from stackyard.errors import InputError, MissingError
 from stackyard.findings import counted
 
@@ -102,7 +102,7 @@ def _import(
     if listed and listed.successor:
         raise InputError(f"the base {name} is retired", hint=f"use {listed.successor}")
     if dry_run:
-        click.echo(f"would import {source} as {name} into {yard.base(name).root}")
+        echo(f"would import {source} as {name} into {yard.base(name).root}")
         return
 
     def licences(root: Path) -> tuple[Sequence[Mapping[str, Any]], Sequence[tuple[str, str]]]:
@@ -213,7 +213,7 @@ def show_base(kept: Kept, as_json: bool) -> None:
     }
     for key, value in rows.items():
         if value:
-            click.echo(f"{key}: {value}")
+            echo(f"{key}: {value}")
 
 
 def inspect_file(file: Path, as_json: bool) -> None:
@@ -227,11 +227,11 @@ def inspect_file(file: Path, as_json: bool) -> None:
     if as_json:
         show_json({"file": str(file), "uuid": found.uuid, "labels": labels, "parts": list(map(asdict, found.parts))})
         return
-    click.echo(f"SIF {file}")
+    echo(f"SIF {file}")
     for part in found.parts:
-        click.echo(f"  {part.title} {part.name}: {human_bytes(part.size)}")
+        echo(f"  {part.title} {part.name}: {human_bytes(part.size)}")
     for key, value in sorted(labels.items()):
-        click.echo(f"{key}: {value}")
+        echo(f"{key}: {value}")
 
 
 def check_file(file: Path) -> None:
@@ -239,4 +239,4 @@ def check_file(file: Path) -> None:
     from stackyard.image import sifbuild
 
     parts = sifbuild.check(file)
-    click.echo(f"{file}: {' and '.join(parts)} are as they were written")
+    echo(f"{file}: {' and '.join(parts)} are as they were written")

@@ -11,7 +11,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.imagebuild import compression_option, revision_of, wanted_of
-from stackyard.cli.output import human_bytes, show_json, show_table
+from stackyard.cli.output import echo, human_bytes, show_json, show_table
 from stackyard.errors import ChecksFailed, InputError
 from stackyard.findings import some
 
@@ -78,7 +78,7 @@ def push(
             for notice in made.notices:
                 context.notice(notice)
             sent = send(made.reference, target, registry)
-    click.echo(f"{sent.place}: {sent.digest}, {len(sent.image.layers)} layers, {human_bytes(sent.image.bytes)}")
+    echo(f"{sent.place}: {sent.digest}, {len(sent.image.layers)} layers, {human_bytes(sent.image.bytes)}")
 
 
 @click.command(
@@ -108,7 +108,7 @@ def pull(
     from stackyard.image.oci.transfer import pull as fetch
 
     got = fetch(source, output, name, Registry(plain_http, authfile, limit_s))
-    click.echo(f"{got.place}: {got.digest}, {len(got.image.layers)} layers, {human_bytes(got.image.bytes)}")
+    echo(f"{got.place}: {got.digest}, {len(got.image.layers)} layers, {human_bytes(got.image.bytes)}")
 
 
 def inspect(source: str, as_json: bool) -> None:
@@ -124,9 +124,9 @@ def inspect(source: str, as_json: bool) -> None:
         show_json({"name": found.name, "digest": found.manifest.digest, "bytes": found.bytes, "layers": rows,
                    "labels": dict(found.labels), "settings": dict(found.settings.get("config") or {})})  # fmt: skip
         return
-    click.echo(f"{source}: {found.manifest.digest}, {human_bytes(found.bytes)}")
+    echo(f"{source}: {found.manifest.digest}, {human_bytes(found.bytes)}")
     for label, value in sorted(found.labels.items()):
-        click.echo(f"{label.rpartition('.')[2]}: {value}")
+        echo(f"{label.rpartition('.')[2]}: {value}")
     shown = [{**row, "layer": row["layer"][7:19], "bytes": human_bytes(row["bytes"])} for row in rows]
     show_table(shown, ["layer", "bytes", "title"])
 
@@ -144,4 +144,4 @@ def check(source: str) -> None:
     found = image(wanted)
     if wrong := problems(wanted.folder, found):
         raise ChecksFailed(f"{source} is damaged: {some(wrong, 3)}", hint="pull or build it again")
-    click.echo(f"{source}: all {len(found.blobs)} blobs have their digests ({human_bytes(found.bytes)})")
+    echo(f"{source}: all {len(found.blobs)} blobs have their digests ({human_bytes(found.bytes)})")

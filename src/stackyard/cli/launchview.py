@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.findings import show_finding
-from stackyard.cli.output import only_shown, show_error, show_notice
+from stackyard.cli.output import echo, only_shown, show_error, show_notice, show_text
 from stackyard.errors import StackyardError
 from stackyard.findings import counted
+from stackyard.host.quoting import harmless
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +45,9 @@ class LaunchView:
             return
         self._close()
         self._open = name == "nodes"
-        click.echo(f"{self._stamp()} {click.style(name, fg='cyan')} {detail}".rstrip(), err=True, nl=not self._open)
+        click.echo(
+            f"{self._stamp()} {click.style(name, fg='cyan')} {harmless(detail)}".rstrip(), err=True, nl=not self._open
+        )
 
     def nodes(self, there: int, expected: int) -> None:
         """A line that is redrawn on a terminal; in a log one line once all nodes have reported."""
@@ -110,17 +113,17 @@ def show_plan(plan: Plan, step: str, *, err: bool = True) -> None:
     from stackyard.launch.api.jobs import launch_command, program_text
 
     for role in plan.roles:
-        click.echo(f"{click.style(role.name, bold=True)}: {_ranks(role.plan.layout)}", err=err)
+        echo(f"{click.style(role.name, bold=True)}: {_ranks(role.plan.layout)}", err=err)
     if not plan.roles:
-        click.echo(_ranks(plan.layout), err=err)
-    click.echo(click.style("$ ", dim=True) + launch_command(plan, step), err=err)
+        echo(_ranks(plan.layout), err=err)
+    show_text(click.style("$ ", dim=True) + launch_command(plan, step), err=err)
     for role in plan.roles:
-        click.echo(click.style(f"  {role.name}: ", dim=True) + program_text(role.plan), err=err)
+        show_text(click.style(f"  {role.name}: ", dim=True) + program_text(role.plan), err=err)
     if not plan.roles:
-        click.echo(click.style("  each: ", dim=True) + program_text(plan), err=err)
+        show_text(click.style("  each: ", dim=True) + program_text(plan), err=err)
     where = plan.stage.base or "the disk of each node"
     for _, path in plan.stage.items:
-        click.echo(click.style("  stage: ", dim=True) + f"{path} to {where}", err=err)
+        echo(click.style("  stage: ", dim=True) + f"{path} to {where}", err=err)
     show_findings(plan, err=err)
 
 
@@ -133,7 +136,7 @@ def _ranks(layout: Layout) -> str:
 def show_findings(plan: Plan, *, err: bool = True) -> None:
     """The assumptions about the nodes, and the warnings of a plan, each with its reason and a better way."""
     for sentence in plan.layout.node.assumed:
-        click.echo(f"{click.style('note:', fg='yellow')} {sentence}", err=err)
+        echo(f"{click.style('note:', fg='yellow')} {sentence}", err=err)
     seen = set()
     for finding in plan.findings:
         if finding.severity == "warning" and finding.message not in seen:
@@ -153,7 +156,7 @@ def show_result(result: StepResult, folder: Path) -> None:
 
 def show_done(folder: Path, took: str = "") -> None:
     """One line for a run that succeeded."""
-    click.echo(f"{click.style('done', fg='green')}{took}; run directory: {folder}", err=True)
+    echo(f"{click.style('done', fg='green')}{took}; run directory: {folder}", err=True)
 
 
 def show_failure(state: str, first: Mapping[str, Any], failed: int, launcher: str, folder: Path) -> None:
@@ -164,7 +167,7 @@ def show_failure(state: str, first: Mapping[str, Any], failed: int, launcher: st
     cause = first.get("cause")
     show_error(StackyardError(message + others, detail="\n".join(first.get("tail") or ()) or said or None))
     if cause:
-        click.echo(f"  {click.style('cause:', fg='yellow')} {cause['cause']}", err=True)
-        click.echo(f"  {click.style('hint:', fg='cyan')} {cause['remedy']}", err=True)
+        echo(f"  {click.style('cause:', fg='yellow')} {cause['cause']}", err=True)
+        echo(f"  {click.style('hint:', fg='cyan')} {cause['remedy']}", err=True)
     logs = next((folder / name for name in ("logs", "array") if (folder / name).exists()), folder)
-    click.echo(f"  {click.style('logs:', dim=True)} {logs}", err=True)
+    echo(f"  {click.style('logs:', dim=True)} {logs}", err=True)

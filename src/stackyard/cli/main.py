@@ -188,7 +188,9 @@ def _run_verb() -> None:
         show_error(error)
         sys.exit(error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        from stackyard.cli.output import show_text
+
+        show_text(error.format_message(), err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         from stackyard.cli.output import show_error

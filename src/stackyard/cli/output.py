@@ -15,6 +15,7 @@ import click
 from stackyard.cli.tables import table, terminal_width
 from stackyard.cli.typed import as_typed
 from stackyard.errors import ManyErrors, StackyardError
+from stackyard.host.quoting import harmless, one_line
 
 MOST_PROBLEMS = 25
 """How many problems are shown at once: a file of a wrong kind can have one in every line."""
@@ -51,29 +52,50 @@ def _discard(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def echo(text: object = "", *, err: bool = False) -> None:
+    """Print a line. What does not print is escaped, also ends of lines: no name can look like a line of ours."""
+    click.echo(one_line(str(text)), err=err)
+
+
+def show_text(text: str, *, err: bool = False) -> None:
+    """Print several lines, each `harmless`."""
+    click.echo(harmless(text), err=err)
+
+
+def emit(text: str) -> None:
+    """Print a text that is to be stored or run as it is: a script, a lock, a list of variables."""
+    click.echo(text, nl=False)
+
+
 def show_error(error: StackyardError) -> None:
     """One error, or several, on standard error: what failed, where and why, and a hint."""
     problems = error.problems if isinstance(error, ManyErrors) else (error,)
     for problem in problems[:MOST_PROBLEMS]:
         label = click.style("error:", fg="red", bold=True)
         place = f"{problem.where}: " if problem.where else ""
-        click.echo(f"{label} {_redacted(as_typed(place + problem.message))}", err=True)
+        echo(f"{label} {_redacted(as_typed(place + problem.message))}", err=True)
         if problem.detail:
-            click.echo(_indent(_redacted(problem.detail), "  | "), err=True)
+            show_text(_indent(_redacted(click.unstyle(problem.detail)), "  | "), err=True)
         if problem.hint:
-            click.echo(_indent(_redacted(as_typed(problem.hint)), "  ", click.style("hint: ", fg="cyan")), err=True)
+            show_text(_indent(_redacted(as_typed(problem.hint)), "  ", click.style("hint: ", fg="cyan")), err=True)
     if len(problems) > MOST_PROBLEMS:
-        click.echo(f"... and {len(problems) - MOST_PROBLEMS} more problems", err=True)
+        echo(f"... and {len(problems) - MOST_PROBLEMS} more problems", err=True)
 
 
 def show_notice(text: str) -> None:
     """One sentence that the user should know, on standard error."""
-    click.echo(f"{click.style('note:', fg='yellow')} {_redacted(as_typed(text))}", err=True)
+    echo(f"{click.style('note:', fg='yellow')} {_redacted(as_typed(text))}", err=True)
 
 
 def show_json(value: Any) -> None:
     """A value as JSON on standard output."""
-    click.echo(_redacted(json.dumps(value, indent=2, ensure_ascii=False, default=str)))
+    text = _redacted(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    click.echo("\n".join(line if line.isprintable() else _in_ascii(line) for line in text.split("\n")))
+
+
+def _in_ascii(line: str) -> str:
+    """A line of JSON, in which a terminal would obey a letter, with that as JSON writes it in ASCII: in its strings."""
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in line)
 
 
 def show_table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from stackyard.cli.output import echo
 from stackyard.cli.typed import as_typed
 from stackyard.host.secrets import redacted
 
@@ -17,7 +18,7 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {}, False, ())
 def show_parsed(value: Mapping[str, Any]) -> None:
     """Print the result of `spec.parsed.parsed_json`, without empty values."""
     for line in lines(value):
-        click.echo(redacted(line))
+        echo(redacted(line))
 
 
 def lines(value: Mapping[str, Any]) -> Iterator[str]:

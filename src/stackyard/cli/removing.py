@@ -8,12 +8,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from stackyard.cli.context import Context
-from stackyard.cli.output import human_bytes, show_json, show_notice
+from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.errors import StackyardError
 from stackyard.findings import counted
+from stackyard.host.quoting import LONG, plain
 from stackyard.yard.idleleases import DAYS
 from stackyard.yard.record import Entry
 
@@ -79,7 +78,7 @@ def bring_back(context: Context, looker: Watch, items: Sequence[Item], *, dry_ru
         show_json({"dry_run": dry_run, **to_json(outcome)})
     else:
         for item in outcome.items:
-            click.echo(f"{'would bring' if dry_run else 'brought'} back {item.what.module or item.what.path}")
+            echo(f"{'would bring' if dry_run else 'brought'} back {item.what.module or plain(item.what.path, LONG)}")
             _tell_default(looker.yard, item)
     if outcome.kept:
         raise StackyardError("; ".join(why for reasons in outcome.kept.values() for why in reasons))
@@ -100,13 +99,13 @@ def show(outcome: Outcome) -> None:
     for word, items in (("removed", outcome.items), ("deleted", outcome.deleted)):
         for item in items:
             size = f"{human_bytes(item.what.bytes)} in {item.what.inodes:,} files"
-            click.echo(f"{word} {item.what.module or item.what.path}  {size}")
+            echo(f"{word} {item.what.module or plain(item.what.path, LONG)}  {size}")
     if outcome.packed:
-        click.echo(f"packed {manifests(outcome.packed)}")
+        echo(f"packed {manifests(outcome.packed)}")
     if outcome.leases:
-        click.echo(f"removed {leases(outcome.leases)}")
+        echo(f"removed {leases(outcome.leases)}")
     for module, reasons in outcome.kept.items():
-        click.echo(f"kept {module}: {'; '.join(reasons)}")
+        echo(f"kept {module}: {'; '.join(reasons)}")
     for sentence in outcome.unseen:
         show_notice(f"not looked at: {sentence}")
 

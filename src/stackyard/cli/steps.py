@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-import click
-
 from stackyard.cli.changes import show_changes
 from stackyard.cli.context import Context
-from stackyard.cli.output import show_json, show_notice
+from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.yard import generations
 from stackyard.yard.changes import compare
 from stackyard.yard.record import Entry, Manifest
@@ -61,5 +59,5 @@ def _show(title: str, now: Sequence[Entry], before: Manifest | None, as_json: bo
     if as_json:
         show_json({"dry_run": dry_run, "reason": title, "entries": [asdict(e) for e in now]})
         return
-    click.echo(title)
+    echo(title)
     show_changes(compare(before.entries if before else (), now))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.findings import show_checks, show_finding
-from stackyard.cli.output import human_bytes
+from stackyard.cli.output import echo, human_bytes, show_text
 from stackyard.cli.shells import module_notes
 from stackyard.expose.commands import example
 from stackyard.findings import counted
@@ -82,11 +82,11 @@ def show_deploy(result: Result, modules: Sequence[Path], program: str, said: Seq
         said: notices that were already shown; they are not repeated.
     """
     for path in result.locks:
-        click.echo(f"lock written: {path}")
+        echo(f"lock written: {path}")
     for outcome in result.outcomes:
         words = STILL.get(outcome.status) if outcome.is_visible else None
         said_of = words or WORDS[outcome.status]
-        click.echo(f"{MARKS[outcome.status]} {click.style(outcome.module, bold=True)}  {said_of}")
+        echo(f"{MARKS[outcome.status]} {click.style(outcome.module, bold=True)}  {said_of}")
         _show_built(outcome, said)
         if outcome.status in ("failed", "held"):
             _show_failures(outcome, program)
@@ -105,14 +105,14 @@ def _show_built(outcome: Outcome, said: Sequence[str]) -> None:
     size = f"{own}, {shared} ({disk.link_mode})"
     if record.adopted:
         size = f"{human_bytes(disk.bytes_shared)} in {disk.inodes_shared:,} files, all of them where they were"
-    click.echo(f"    {counted(len(record.packages), 'package')}; {size}")
+    echo(f"    {counted(len(record.packages), 'package')}; {size}")
     if outcome.report is not None:
-        click.echo(f"    {outcome.report.summary()}")
+        echo(f"    {outcome.report.summary()}")
         for check in outcome.report.tolerated() if outcome.status in USABLE else ():
             show_finding(check.finding, word=check.status, indent="    ")
     for notice in (*record.notices, *sentences(record.collisions), *module_notes(record)):
         if not any(text.endswith(notice) for text in said):
-            click.echo(f"    {click.style('note:', fg='yellow')} {notice}")
+            echo(f"    {click.style('note:', fg='yellow')} {notice}")
 
 
 def _show_failures(outcome: Outcome, program: str) -> None:
@@ -120,11 +120,11 @@ def _show_failures(outcome: Outcome, program: str) -> None:
         show_checks(outcome.report)
         text = exceptions_text(outcome.report, outcome.stack)
         if text:
-            click.echo(f"    if this is intended, {text}")
-    click.echo(f"    investigate:  {program} run {outcome.module} -- bash")
-    click.echo(f"    all results:  {RevisionPaths.of(outcome.folder).report}")
+            show_text(f"    if this is intended, {text}")
+    echo(f"    investigate:  {program} run {outcome.module} -- bash")
+    echo(f"    all results:  {RevisionPaths.of(outcome.folder).report}")
     if outcome.status == "held":
-        click.echo("    publish anyway:  deploy again with --allow-unverified")
+        echo("    publish anyway:  deploy again with --allow-unverified")
 
 
 def exceptions_text(report: Report, stack: Stack | None) -> str:
@@ -148,12 +148,12 @@ def exceptions_text(report: Report, stack: Stack | None) -> str:
 
 def _show_next(outcome: Outcome, modules: Sequence[Path], program: str) -> None:
     name = outcome.module.partition("/")[0]
-    click.echo()
-    click.echo("Load it:")
+    echo()
+    echo("Load it:")
     uses = [
         f"module use {shlex.quote(str(path))}" for path in reversed(modules)
     ]  # the last one comes first on the path
-    click.echo(f"    {' && '.join([*uses, f'module load {name}'])}")
-    click.echo("Or without a module system:")
+    echo(f"    {' && '.join([*uses, f'module load {name}'])}")
+    echo("Or without a module system:")
     command = example(outcome.record) if outcome.record else "bash"
-    click.echo(f"    {program} run {name} -- {command}")
+    echo(f"    {program} run {name} -- {command}")

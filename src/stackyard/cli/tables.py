@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
+from stackyard.host.quoting import one_line
+
 _GAP, _MARGIN, _LEAST = 2, 4, 8
 
 
@@ -30,6 +32,7 @@ def table(rows: Sequence[Mapping[str, str]], columns: Sequence[str], room: int) 
         room: the width to keep to, by breaking cells into lines, and by putting the first column, with a nameless one
             behind it, on lines of their own; 0: any.
     """
+    rows = [{column: one_line(row[column]) for column in columns} for row in rows]
     heads = {column: click.style(column, bold=True) for column in columns}
     natural = {c: max(_width(row[c]) for row in (heads, *rows)) for c in columns}
     words = {c: max(_longest(row[c]) for row in (heads, *rows)) for c in columns}
@@ -66,7 +69,7 @@ def wrapped(text: str, room: int, margin: int = 0) -> Iterator[str]:
 
 def show_line(text: str, margin: int = 0) -> None:
     """Print a line, on a terminal broken between words; its other lines begin with `margin` blanks."""
-    for line in wrapped(text, terminal_width(), margin):
+    for line in wrapped(one_line(text), terminal_width(), margin):
         click.echo(line)
 
 

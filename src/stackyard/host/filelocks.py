@@ -15,6 +15,7 @@ from pathlib import Path
 
 from stackyard.errors import StackyardError
 from stackyard.host.identity import account_name
+from stackyard.host.quoting import plain
 
 LIMIT_S = 900.0
 PATIENCE_S = 1.0
@@ -65,7 +66,8 @@ def holders(path: Path) -> list[str]:
 def _process(pid: int) -> str:
     place = Path("/proc", str(pid))
     try:
-        return f"{account_name(place.stat().st_uid)}, process {pid} ({(place / 'comm').read_text().strip()})"
+        name = (place / "comm").read_text(errors="surrogateescape").strip()
+        return f"{account_name(place.stat().st_uid)}, process {pid} ({plain(name)})"
     except OSError:
         return f"process {pid}" if pid > 0 else "a process of another host or container"
 

@@ -17,10 +17,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from stackyard.host.quoting import plain
 from stackyard.late import dataclass
 
 Fate = Literal["running", "dead", "unknown"]
 _MOST_PIDS = 1 << 22  # PID_MAX_LIMIT of the kernel
+_MOST_SHOWN = 80
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class Identity:
     token: str
 
     def __str__(self) -> str:
-        return f"{self.user} on {self.host}, process {self.pid}, since {self.since}"
+        user, host, since = (plain(text, _MOST_SHOWN) for text in (self.user, self.host, self.since))
+        return f"{user} on {host}, process {self.pid}, since {since}"
 
     def to_json(self) -> dict[str, Any]:
         """The identity as JSON values."""

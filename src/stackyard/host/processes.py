@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.host.identity import account_name
+from stackyard.host.quoting import plain
 
 _LINKS = ("exe", "cwd", "root")
 _TEXTS = ("maps", "environ")
@@ -18,7 +19,7 @@ _MOST_BYTES = 1 << 26
 
 @dataclass(frozen=True)
 class Found:
-    """A process, and what of its names matches."""
+    """A process, and what of its names matches. Whoever started it chose its `name`."""
 
     pid: int
     user: str
@@ -26,7 +27,7 @@ class Found:
     paths: frozenset[bytes]
 
     def __str__(self) -> str:
-        return f"process {self.pid} of {self.user} ({self.name})"
+        return f"process {self.pid} of {self.user} ({plain(self.name)})"
 
 
 def of_yard(roots: Iterable[bytes]) -> re.Pattern[bytes]:
@@ -82,7 +83,7 @@ def _target(link: Path) -> bytes:
 def _found(pid: int, paths: frozenset[bytes]) -> Found:
     place = Path("/proc", str(pid))
     try:
-        name = (place / "comm").read_text(errors="replace").strip()
+        name = (place / "comm").read_text(errors="surrogateescape").strip()
         return Found(pid, account_name(place.stat().st_uid), name, paths)
     except OSError:  # it has ended meanwhile
         return Found(pid, "?", "?", paths)

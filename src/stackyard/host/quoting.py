@@ -1,9 +1,23 @@
-"""Words of a file or a command line, in messages that stay readable: without secrets, and cut where they are long.
+"""Text of others in messages that stay readable: without secrets, cut where it is long, and nothing but text.
+
+A terminal obeys what it is sent: colours, a cleared screen, a line written over another one, letters in the opposite
+order. So what another account may have chosen (the name of a process or a file, a note in a shared directory) is
+`plain`, and all that the command line prints is `harmless`.
 
 Secrets are removed first: half of a login or a token does not look like one any more.
 """
 
 from __future__ import annotations
+
+import re
+
+MOST = 160
+LONG = 1000
+"""For paths, which are of use only as a whole."""
+_OURS = re.compile(r"(\x1b\[(?:[0-2]|22|3[1-7]|9[1-6])m)")
+"""The colours that `click.style` makes of ours: none that hides text."""
+_BYTES = range(0xDC80, 0xDD00)
+"""How Python keeps the bytes of a file name that are not UTF-8."""
 
 
 def quoted(value: object) -> str:
@@ -11,9 +25,44 @@ def quoted(value: object) -> str:
     return repr(cut(value)) if isinstance(value, str) else cut(repr(value))
 
 
-def cut(text: str, most: int = 160) -> str:
+def cut(text: str, most: int = MOST) -> str:
     """The beginning of a text: `most` characters, then dots."""
     from stackyard.host.secrets import redacted  # late: most commands refuse nothing
 
     text = redacted(text)
     return text if len(text) <= most else f"{text[:most]}..."
+
+
+def plain(text: str, most: int = MOST) -> str:
+    """What another account chose, on one line: what does not print is escaped, and it is cut after `most` characters.
+
+    Control characters, ends of lines, and what turns the direction of text are ``\\x1b``, ``\\n`` and ``\\u202e``. What
+    is plain stays as it is.
+    """
+    text = _escaped(text[: most + 1])
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def harmless(text: str) -> str:
+    """A text with nothing that a terminal obeys but ends of lines, tabs and the colours that are ours."""
+    if text.isprintable():
+        return text
+    parts = _OURS.split(text)
+    return "".join(part if number % 2 else _escaped(part, "\n\t") for number, part in enumerate(parts))
+
+
+def one_line(text: str) -> str:
+    """`harmless`, with ends of lines escaped too: for what must not look like a line of its own."""
+    return harmless(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _escaped(text: str, but: str = "") -> str:
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in but else _escape(letter) for letter in text)
+
+
+def _escape(letter: str) -> str:
+    if ord(letter) in _BYTES:
+        return f"\\x{ord(letter) - 0xDC00:02x}"
+    return letter.encode("unicode_escape").decode("ascii")

@@ -21,6 +21,7 @@ from stackyard import grammar
 from stackyard.errors import StackyardError, cause
 from stackyard.findings import some
 from stackyard.host.identity import whoami
+from stackyard.host.quoting import LONG, plain
 from stackyard.late import dataclass
 from stackyard.yard import atomic, disk, formats, trash
 from stackyard.yard.layout import Yard, is_yard
@@ -73,9 +74,9 @@ def _look(found: Children, roots: Sequence[Path]) -> None:
         except disk.ABSENT:
             continue
         except PermissionError:
-            closed.append(str(root))
+            closed.append(plain(str(root), LONG))
         except (OSError, StackyardError) as error:
-            found.unseen.append(f"cannot look into the yard {root}: {cause(error)}")
+            found.unseen.append(f"cannot look into the yard {plain(str(root), LONG)}: {cause(error)}")
     if closed:
         found.unseen.append(f"permission denied: {some(closed, 3)}")
 

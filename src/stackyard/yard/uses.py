@@ -29,6 +29,7 @@ from typing import Any
 from stackyard.errors import MissingError
 from stackyard.host import clock
 from stackyard.host.identity import Identity, account_name, hostname, this_process
+from stackyard.host.quoting import plain
 from stackyard.late import dataclass
 from stackyard.yard import atomic, disk
 from stackyard.yard.folders import RevisionPaths
@@ -36,6 +37,7 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import Policy
 
 _MOST_BYTES = 16_384
+_MOST_SHOWN = 80
 _MOST_S = 5.0
 """How long the files of a revision may be away while a removal finds that it is in use."""
 
@@ -61,9 +63,11 @@ class Use:
     age_s: float = 0.0
 
     def __str__(self) -> str:
+        who = plain(self.owner.user, _MOST_SHOWN)
         if self.job:
-            return f"job {self.job} of {self.owner.user}"
-        return f"{self.what} of {self.owner.user} on {self.owner.host}, process {self.owner.pid}"
+            return f"job {plain(self.job, _MOST_SHOWN)} of {who}"
+        what, host = plain(self.what, _MOST_SHOWN), plain(self.owner.host, _MOST_SHOWN)
+        return f"{what} of {who} on {host}, process {self.owner.pid}"
 
 
 def mode(policy: Policy) -> int:

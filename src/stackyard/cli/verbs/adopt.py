@@ -9,7 +9,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json, show_notice
+from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.errors import InputError
 from stackyard.findings import counted
 
@@ -89,9 +89,9 @@ def _dry_run(found: Any, tasks: list[Any], as_json: bool) -> None:
         show_json({"dry_run": True, "revisions": rows, "warnings": list(found.warnings)})
         return
     for row in rows:
-        click.echo(_line(row))
+        echo(_line(row))
     for text in found.warnings:
-        click.echo(f"    {click.style('note:', fg='yellow')} {text}")
+        echo(f"    {click.style('note:', fg='yellow')} {text}")
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.findings import show_finding
 from stackyard.cli.help import Verb, VerbGroup
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, emit, show_json, show_text
 from stackyard.errors import InputError, cause
 from stackyard.findings import counted
 
@@ -100,14 +100,14 @@ def _write(context: Context, bindings: HostBindings, output: Path | None, replac
 
     text = bindings_text(bindings, (f"{bindings.summary}. Review it; each path has its reason.",))
     if output is None:
-        click.echo(text, nl=False)
+        emit(text)
         return
     if output.exists() and not replace:
         raise InputError(f"cannot write {output}: it exists", hint="--replace writes over it, -o names another file")
     _write_text(output, text)
     paths = len(bindings.libraries) + len(bindings.binds)
-    click.echo(f"wrote {output}: {bindings.summary}, {paths} paths")
-    click.echo(f"    in site.yaml: launch: {{container: {{bindings: {output}}}}}")
+    echo(f"wrote {output}: {bindings.summary}, {paths} paths")
+    echo(f"    in site.yaml: launch: {{container: {{bindings: {output}}}}}")
 
 
 @command.command(cls=Verb, short_help="the bindings as a file, as settings of a site, or as a module", examples=(
@@ -130,14 +130,14 @@ def show(context: Context, file: Path | None, kind: str, runtime: str, profiles:
     from stackyard.image.bindings.profiles import missing_here, profile_names
 
     if profiles:
-        show_json(profile_names()) if as_json else click.echo("\n".join(profile_names()))
+        show_json(profile_names()) if as_json else show_text("\n".join(profile_names()))
         return
     bindings = _bindings(context, file)
     missing = missing_here(bindings)
     if as_json:
         show_json({**bindings.model_dump(), "missing": missing})
     else:
-        click.echo(_text(bindings, kind, runtime), nl=False)
+        emit(_text(bindings, kind, runtime))
         if kind in ("lua", "tcl", "stack") and bindings.options:
             options = " ".join(each.option for each in bindings.options)
             context.notice(f"no variable of {runtime} holds `options`: give them to each command: {options}")
@@ -262,7 +262,7 @@ def _repair(
     target = _file(context, file)
     comments = [line[2:] for line in target.read_text(encoding="utf-8").splitlines() if line.startswith("# ")]
     _write_text(target, bindings_text(bindings, comments))
-    click.echo(f"repaired {', '.join(done.rpaths)}: copies in {folder}, bound by {target}", err=True)
+    echo(f"repaired {', '.join(done.rpaths)}: copies in {folder}, bound by {target}", err=True)
     return replace(asked, bindings=bindings)
 
 
@@ -270,7 +270,7 @@ def _ranks(context: Context, image: Path, asked: Asked, launcher: str, program: 
     from stackyard.image.bindings.maps import run_ranks
 
     ranks, done = run_ranks(image, asked.bindings, asked.policy, launcher, program)
-    click.echo(done.output, err=True)
+    show_text(done.output, err=True)
     return ranks
 
 
@@ -280,11 +280,11 @@ def _show_checked(done: Checked, findings: Sequence[Finding], ranks: Sequence[Ra
         show_finding(finding)
     for rank in ranks:
         whose = "the host's" if rank.is_host else "not the host's"
-        click.echo(f"rank {rank.rank} on {rank.node}: {rank.library or 'no MPI'}, {whose}")
+        echo(f"rank {rank.rank} on {rank.node}: {rank.library or 'no MPI'}, {whose}")
     refused = sum(finding.severity == "refused" for finding in findings)
     of_host = sum(loaded.startswith("host:") for loaded in done.loads.values())
     verdict = counted(refused, "problem") if refused else "no problem found"
-    click.echo(f"{done.image}: {verdict}; {of_host} of {len(done.loads)} programs and libraries load the host's MPI")
+    echo(f"{done.image}: {verdict}; {of_host} of {len(done.loads)} programs and libraries load the host's MPI")
 
 
 def _file(context: Context, file: Path | None) -> Path:

@@ -10,7 +10,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.intents import Duration
-from stackyard.cli.output import human_bytes, show_error, show_json, show_notice
+from stackyard.cli.output import echo, human_bytes, show_error, show_json, show_notice
 from stackyard.errors import InputError
 from stackyard.findings import counted
 from stackyard.host.scratch import scratch
@@ -199,14 +199,14 @@ def _show_dry_run(changed: list[dict[str, Any]], rows: list[dict[str, Any]], out
     from stackyard.cli.changes import show_changes
 
     for entry in changed:
-        click.echo(f"would write {entry['lock']} ({'; '.join(entry['because'])})")
+        echo(f"would write {entry['lock']} ({'; '.join(entry['because'])})")
     for row in rows:
-        click.echo(plan_line(row))
+        echo(plan_line(row))
     if outlook.status:
-        click.echo("would change what users see of published revisions:")
+        echo("would change what users see of published revisions:")
         show_changes(outlook.changes)
     if outlook.policy:
-        click.echo("would write all modules again: they differ from what this program and the site now give")
+        echo("would write all modules again: they differ from what this program and the site now give")
 
 
 KEPT = {
@@ -235,7 +235,7 @@ def _report_nothing(modules: list[str], as_json: bool) -> None:
     if as_json:
         show_json({"generation": 0, "locks": [], "revisions": [{"module": m, "status": "unchanged"} for m in modules]})
     else:
-        click.echo(f"nothing changed: {', '.join(modules)} {'is' if len(modules) == 1 else 'are'} published")
+        echo(f"nothing changed: {', '.join(modules)} {'is' if len(modules) == 1 else 'are'} published")
 
 
 def report(context: Context, result: Any, request: Any, said: list[str], as_json: bool) -> None:

@@ -10,7 +10,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, show_json, show_text
 from stackyard.errors import InputError
 from stackyard.yard import catalogue
 
@@ -36,9 +36,9 @@ def command(context: Context, a: str, b: str, as_json: bool) -> None:
         return
     for label, result in results.items():
         if len(results) > 1:
-            click.echo(click.style(label, bold=True))
+            echo(click.style(label, bold=True))
         lines = result.lines()
-        click.echo("\n".join(lines) if lines else "no differences")
+        show_text("\n".join(lines) if lines else "no differences")
 
 
 def _pairs(context: Context, a: str, b: str) -> dict[str, tuple[Any, Any]]:

@@ -15,7 +15,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.findings import show_finding
 from stackyard.cli.help import Verb
 from stackyard.cli.intents import LAUNCHERS, intent_options, output, requested
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, show_json, show_text
 from stackyard.findings import counted
 
 if TYPE_CHECKING:
@@ -102,16 +102,16 @@ def _show_layout(found: Explained, picture: bool, width: int) -> None:
 
     layout, node = found.layout, found.layout.node
     title = f"{counted(layout.ranks, 'rank')} on {counted(layout.nodes, 'node')} {_alike(node.kind)}"
-    click.echo(click.style(title, bold=True))
+    echo(click.style(title, bold=True))
     for sentence in layout.reasons:
         _wrapped(sentence, "  ", width)
     for sentence in node.assumed:
         _wrapped(sentence, "  ", width, label=("assumed:", "cyan"))
     _show_findings(layout.findings, width)
     for heading, part in found.drawings if picture else ():
-        click.echo("\n" + draw(part, width=width, color=sys.stdout.isatty(), heading=heading).rstrip())
+        show_text("\n" + draw(part, width=width, color=sys.stdout.isatty(), heading=heading).rstrip())
     if picture and not found.drawings:
-        click.echo("\n" + draw(replace(layout, hosts=()), width=width, color=sys.stdout.isatty()).rstrip())
+        show_text("\n" + draw(replace(layout, hosts=()), width=width, color=sys.stdout.isatty()).rstrip())
 
 
 def _show_findings(findings: Sequence[Finding], width: int) -> None:
@@ -123,7 +123,7 @@ def _show_line(name: str, line: dict[str, Any], own: str, width: int) -> None:
     from stackyard.findings import Finding
     from stackyard.launch.api.explaining import shown_words
 
-    click.echo(f"\n{click.style(name, bold=True)}{', the launcher used here' if name == own else ''}")
+    show_text(f"\n{click.style(name, bold=True)}{', the launcher used here' if name == own else ''}")
     if "cannot" in line:
         _wrapped(line["cannot"], "  ", width, label=("not supported:", "yellow"))
         return
@@ -135,9 +135,9 @@ def _show_line(name: str, line: dict[str, Any], own: str, width: int) -> None:
     for file, text in line["files"].items():
         shown = text.splitlines()
         more = [f"... {len(shown) - 6} more lines"] if len(shown) > 6 else []
-        click.echo(f"    {click.style(file, fg='cyan')} contains")
+        echo(f"    {click.style(file, fg='cyan')} contains")
         for each in (*shown[:6], *more):
-            click.echo(f"      | {_cut(each, width - 8)}")
+            echo(f"      | {_cut(each, width - 8)}")
     _show_findings([Finding.from_json(finding) for finding in line["findings"]], width)
 
 
@@ -150,7 +150,7 @@ def _show_command(parts: Sequence[str], width: int) -> None:
         else:
             lines.append(part)
     prompt = click.style("$", dim=True)
-    click.echo(f"  {prompt} " + " \\\n      ".join(lines))
+    show_text(f"  {prompt} " + " \\\n      ".join(lines))
 
 
 def _options(program: str) -> list[str]:
@@ -166,7 +166,7 @@ def _show_reasons(rows: Sequence[tuple[str, str]], width: int, *, cut: bool = Fa
         lines = textwrap.wrap(reason, width - column - 6)
         start = "    " if len(words) <= column else f"    {shown}\n    {' ' * column}"
         first = shown if len(words) <= column else ""
-        click.echo(start + first + "  " + f"\n{' ' * (column + 6)}".join(lines))
+        show_text(start + first + "  " + f"\n{' ' * (column + 6)}".join(lines))
 
 
 def _show_hosts(found: Explained, width: int) -> None:
@@ -175,13 +175,13 @@ def _show_hosts(found: Explained, width: int) -> None:
     names = stand_for(found.layout.nodes)
     if any("node1" in text for line in found.lines.values() for text in line.get("files", {}).values()):
         few = " and ".join(names) if len(names) < 3 else f"{names[0]} to {names[-1]}"
-        click.echo()
+        echo()
         _wrapped(f"{few} stand{'s' * (len(names) == 1)} for the hosts of the allocation.", "", width)
 
 
 def _show_rank(found: Explained, width: int) -> None:
     program, reasons = found.rank
-    click.echo(f"\n{click.style('each rank' if 'RANK' in found.identity else 'each node', bold=True)}")
+    show_text(f"\n{click.style('each rank' if 'RANK' in found.identity else 'each node', bold=True)}")
     variables = ", ".join(found.identity)
     _wrapped(f"rank.sh waits for all nodes, sets {variables} and the variables below, and runs", "  ", width)
     _show_command(_options(program), width)
@@ -192,7 +192,7 @@ def _show_head(found: Explained, width: int) -> None:
     prefix, reasons = found.head
     if not reasons:
         return
-    click.echo(f"\n{click.style('batch script', bold=True)}: the directives that `submit` writes")
+    show_text(f"\n{click.style('batch script', bold=True)}: the directives that `submit` writes")
     _show_reasons([(" ".join((prefix, *reason.words)), reason.reason) for reason in reasons], width)
     _show_findings(found.findings, width)
 
@@ -200,7 +200,7 @@ def _show_head(found: Explained, width: int) -> None:
 def _wrapped(text: str, indent: str, width: int, *, label: tuple[str, str] = ("", "")) -> None:
     word, color = label
     filled = textwrap.fill(f"{word} {text}".strip(), width, initial_indent=indent, subsequent_indent=indent + "  ")
-    click.echo(filled.replace(word, click.style(word, fg=color), 1) if word else filled)
+    show_text(filled.replace(word, click.style(word, fg=color), 1) if word else filled)
 
 
 def _cut(text: str, width: int) -> str:

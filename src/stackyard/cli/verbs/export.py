@@ -9,7 +9,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json
+from stackyard.cli.output import emit, show_json
 from stackyard.lock.model import LockedVariant
 from stackyard.yard import atomic, catalogue
 from stackyard.yard.folders import RevisionPaths
@@ -41,7 +41,7 @@ def command(context: Context, rev: str, form: str, output: Path | None, dry_run:
     if as_json:
         show_json({"module": record.module, "as": form, "text": text})
     elif output is None or dry_run:
-        click.echo(text, nl=False)
+        emit(text)
     else:
         atomic.write_text(output, text)
 

@@ -9,7 +9,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import human_bytes, show_json, show_notice
+from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.errors import InputError
 from stackyard.findings import counted
 from stackyard.yard import catalogue, disk
@@ -114,9 +114,9 @@ def _unlisted(module: str, folder: str) -> Entry:
 def _show_faults(report: Report) -> None:
     root, shown = report.yard.root, report.shown
     for fault in shown[:_MOST_LINES]:
-        click.echo(fault.line(root))
+        echo(fault.line(root))
     if len(shown) > _MOST_LINES:
-        click.echo(f"... and {len(shown) - _MOST_LINES:,} more: --json has them all")
+        echo(f"... and {len(shown) - _MOST_LINES:,} more: --json has them all")
 
 
 def _show(report: Report, repaired: Report | None) -> None:
@@ -124,13 +124,13 @@ def _show(report: Report, repaired: Report | None) -> None:
     if repaired is None:
         _show_faults(report)
     elif report.faults:
-        click.echo(click.style("not repaired:", bold=True))
+        echo(click.style("not repaired:", bold=True))
         _show_faults(report)
     for note in report.notes:
         show_notice(note)
     for remedy in dict.fromkeys(fault.remedy for fault in report.shown if fault.remedy):
         show_notice(remedy)
-    click.echo(_summary(report, repaired))
+    echo(_summary(report, repaired))
 
 
 def _summary(report: Report, repaired: Report | None) -> str:

@@ -11,8 +11,9 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import human_bytes, show_json, show_notice
+from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.errors import InputError
+from stackyard.host.quoting import LONG, plain
 from stackyard.yard import disk
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _collect(context: Context, watch: Watch, plan: Plan, as_json: bool) -> None:
         return
     removing.show(outcome)
     if plan.is_empty:
-        click.echo("nothing to collect")
+        echo("nothing to collect")
 
 
 def _days(text: str) -> int:
@@ -128,22 +129,22 @@ def _show_plan(watch: Watch, plan: Plan, as_json: bool) -> None:
         show_json(_to_json(watch, plan))
         return
     for doomed in plan.revisions:
-        click.echo(f"remove {doomed.entry.module}  {_size(doomed.bytes, doomed.inodes)}  {doomed.why}")
+        echo(f"remove {doomed.entry.module}  {_size(doomed.bytes, doomed.inodes)}  {doomed.why}")
     for each in plan.garbage:
-        place = each.path.relative_to(watch.yard.root)
-        click.echo(f"remove {place}  {_size(each.bytes, each.inodes)}  {each.why}")
+        place = plain(str(each.path.relative_to(watch.yard.root)), LONG)
+        echo(f"remove {place}  {_size(each.bytes, each.inodes)}  {each.why}")
     for item in plan.due:
-        click.echo(f"delete {item.what.module or item.what.path}  {_size(item.what.bytes, item.what.inodes)}")
+        echo(f"delete {item.what.module or plain(item.what.path, LONG)}  {_size(item.what.bytes, item.what.inodes)}")
     if plan.packed:
-        click.echo(f"pack {removing.manifests(plan.packed)}")
+        echo(f"pack {removing.manifests(plan.packed)}")
     if plan.leases:
-        click.echo(f"remove {removing.leases(plan.leases)}")
+        echo(f"remove {removing.leases(plan.leases)}")
     for module in plan.hide:
-        click.echo(f"hide {module}  retired")
+        echo(f"hide {module}  retired")
     for module, users in plan.kept.items():
-        click.echo(f"keep {module}  used by {'; '.join(users)}")
+        echo(f"keep {module}  used by {'; '.join(users)}")
     for text in _totals(plan):
-        click.echo(text)
+        echo(text)
     for sentence in plan.unseen:
         show_notice(f"not looked at: {sentence}")
 

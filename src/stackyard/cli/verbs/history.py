@@ -13,7 +13,7 @@ import click
 from stackyard.cli.changes import show_changes
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, show_json, show_text
 from stackyard.cli.tables import show_line
 from stackyard.errors import InputError, StackyardError
 from stackyard.findings import counted
@@ -55,14 +55,14 @@ def command(context: Context, number: int | None, most: int | None, everything: 
         show_json([row for past in pasts for row in past.rows()])
         return
     if not pasts:
-        click.echo(f"no generations in {yard.root}; publish one: stackyard deploy FILE")
+        echo(f"no generations in {yard.root}; publish one: stackyard deploy FILE")
     for position, past in enumerate(pasts):
         if len(pasts) > 1:
-            click.echo(("\n" if position else "") + f"in {past.yard.root}:")
+            show_text(("\n" if position else "") + f"in {past.yard.root}:")
         _list(past)
         if earlier := past.earlier:
             shown = f"stackyard history -n {len(past.numbers) + min(earlier, _MOST)}, or --all"
-            click.echo(f"{counted(earlier, 'earlier generation')} not listed: {shown}")
+            echo(f"{counted(earlier, 'earlier generation')} not listed: {shown}")
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _list(past: Past) -> None:
     for number, manifest in found.items():
         label = click.style(f"{number:>{width}}", bold=True)
         if not isinstance(manifest, Manifest):
-            click.echo(f"{label}  {click.style('damaged', fg='red')}: {manifest.message}")
+            echo(f"{label}  {click.style('damaged', fg='red')}: {manifest.message}")
             continue
         now = click.style("  (current)", fg="green") if number == past.current else ""
         show_line(f"{label}  {_when(manifest)}  {_who(manifest):<{names}}  {manifest.reason}{now}", width + 2)
@@ -144,7 +144,7 @@ def _one(past: Past, manifest: Manifest, as_json: bool) -> None:
         show_json({**past.row(manifest), "entries": [asdict(e) for e in manifest.entries]})
         return
     now = click.style("  (current)", fg="green") if manifest.number == past.current else ""
-    click.echo(click.style(f"generation {manifest.number}", bold=True) + now)
+    echo(click.style(f"generation {manifest.number}", bold=True) + now)
     origin = manifest.origin
     facts = {
         "what": manifest.reason,
@@ -159,19 +159,19 @@ def _one(past: Past, manifest: Manifest, as_json: bool) -> None:
         if text:
             show_line(f"  {name:<9}{text}", 11)
     for position, file in enumerate(origin.files):
-        click.echo(f"  {'' if position else 'files':<9}{file.sha256[:12] or 'not found':<12}  {file.path}")
-    click.echo("changes:")
+        echo(f"  {'' if position else 'files':<9}{file.sha256[:12] or 'not found':<12}  {file.path}")
+    echo("changes:")
     _show_changes(past, manifest)
     shown = [e for e in manifest.entries if e.is_visible]
-    click.echo(f"users {'saw' if not now else 'see'}:" if shown else "users saw nothing")
+    echo(f"users {'saw' if not now else 'see'}:" if shown else "users saw nothing")
     for e in shown:
-        click.echo(f"    {e.module}" + ("  (D)" if e.default else "") + (f"  {e.state}" * (e.state != "published")))
+        echo(f"    {e.module}" + ("  (D)" if e.default else "") + (f"  {e.state}" * (e.state != "published")))
 
 
 def _show_changes(past: Past, manifest: Manifest) -> None:
     changes = past.changes(manifest)
     if changes is None:
-        click.echo(f"    compared with generation {manifest.previous}: not known, it cannot be read")
+        echo(f"    compared with generation {manifest.previous}: not known, it cannot be read")
     else:
         show_changes(changes)
 

@@ -14,7 +14,7 @@ import click
 from stackyard.cli import imagebuild, imageextend, imagefiles, imagetransfer
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
-from stackyard.cli.output import human_bytes, show_error, show_json, show_table
+from stackyard.cli.output import echo, human_bytes, show_error, show_json, show_table, show_text
 from stackyard.errors import InputError, StackyardError
 from stackyard.yard import catalogue, generations, revisions
 from stackyard.yard.folders import RevisionPaths
@@ -88,10 +88,11 @@ def status(context: Context, rev: str | None, as_json: bool) -> None:
         if rows:
             show_table([{**row, "mounted": _said(row)} for row in rows], ["module", "mounted"])
         else:
-            click.echo(NO_IMAGES)
-        click.echo("\nways to mount an image on this machine, in the order in which they are tried:")
+            echo(NO_IMAGES)
+        echo()
+        echo("ways to mount an image on this machine, in the order in which they are tried:")
         for way in ways:
-            click.echo(f"  {'✔' if way.works else '✘'} {way.name}: {way.detail}")
+            echo(f"  {'✔' if way.works else '✘'} {way.name}: {way.detail}")
     if any(row["unusable"] or not (usable or row["mounted"]) for row in rows):
         sys.exit(4)
 
@@ -125,7 +126,7 @@ def list_(context: Context, as_json: bool) -> None:
         show_json(rows)
         return
     if not rows:
-        click.echo(NO_IMAGES)
+        echo(NO_IMAGES)
         return
     shown = [{"image": str(row.get("module") or f"base {row['base']}"), "bytes": human_bytes(row["bytes"]),
               "entries": f"{row['entries']:,}"} for row in rows]  # fmt: skip
@@ -162,11 +163,9 @@ def inspect(context: Context, rev: str, as_json: bool) -> None:
         show_json(value)
         return
     for key in ("module", "image", "sha256", "entries", "packed_with"):
-        click.echo(f"{key.replace('_', ' ')}: {value[key]}")
+        echo(f"{key.replace('_', ' ')}: {value[key]}")
     block = value["superblock"]
-    click.echo(
-        f"size: {human_bytes(record.form.bytes)}, {block['compressor']}, blocks of {human_bytes(block['block'])}"
-    )
+    echo(f"size: {human_bytes(record.form.bytes)}, {block['compressor']}, blocks of {human_bytes(block['block'])}")
 
 
 @_verb(
@@ -194,7 +193,7 @@ def check(context: Context, rev: str) -> None:
         return
     if kept := store.named(context.yard(), rev):
         store.check(kept)
-        click.echo(f"{rev}: the base is as it was imported ({human_bytes(kept.base.root.bytes)})")
+        echo(f"{rev}: the base is as it was imported ({human_bytes(kept.base.root.bytes)})")
         return
     record = _one(context, rev, wrapped=True)
     image = RevisionPaths.of(record.path).image
@@ -204,7 +203,7 @@ def check(context: Context, rev: str) -> None:
                                hint=f"restore it from a copy, or move {record.path} away and deploy again")  # fmt: skip
         error.exit_code = 3
         raise error
-    click.echo(f"{record.module}: {image.name} is as it was packed ({human_bytes(record.form.bytes)})")
+    echo(f"{record.module}: {image.name} is as it was packed ({human_bytes(record.form.bytes)})")
 
 
 @_verb(
@@ -222,7 +221,7 @@ def mount(context: Context, rev: str) -> None:
     from stackyard.image import mounts
 
     record = _one(context, rev)
-    click.echo(f"{record.module} is mounted on {record.prefix} {mounts.mount(record)}")
+    echo(f"{record.module} is mounted on {record.prefix} {mounts.mount(record)}")
 
 
 @_verb(
@@ -238,7 +237,7 @@ def unmount(context: Context, rev: str) -> None:
 
     record = _one(context, rev)
     mounts.unmount(record)
-    click.echo(f"{record.module} is unmounted")
+    echo(f"{record.module} is unmounted")
 
 
 @_verb(
@@ -273,8 +272,8 @@ def autofs(context: Context, as_json: bool) -> None:
         show_json(maps)
     else:
         for path, text in maps.items():
-            click.echo(f"# {path}\n{text}")
-        click.echo(f"# then, on each node: chmod 755 {bykernel.HELPER}; systemctl reload autofs")
+            show_text(f"# {path}\n{text}")
+        echo(f"# then, on each node: chmod 755 {bykernel.HELPER}; systemctl reload autofs")
     if left_out:
         sys.exit(3)
 

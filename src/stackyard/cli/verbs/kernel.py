@@ -13,7 +13,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, emit, show_json
 from stackyard.errors import InputError
 from stackyard.yard import catalogue
 
@@ -66,14 +66,14 @@ def install(context: Context, /, rev: str, prefix: Path | None, dry_run: bool, a
         start = [*words, "kernel", "start", record.module]
         text = kernel.remote_specification(record, start, _launch_options(options["launch"]), options["display_name"])
     if dry_run:
-        click.echo(text, nl=False)
+        emit(text)
         return
     place = kernel.install(_folder(prefix), name, text, replace=options["replace"], for_all=prefix is not None)
     if as_json:
         show_json({"name": name, "folder": str(place), "revision": record.module})
     else:
-        click.echo(f"kernel {name} of {record.module}: {place}")
-        click.echo("choose it in Jupyter, or: " + shlex.join(["jupyter", "console", "--kernel", name]))
+        echo(f"kernel {name} of {record.module}: {place}")
+        echo("choose it in Jupyter, or: " + shlex.join(["jupyter", "console", "--kernel", name]))
 
 
 @command.command("list", cls=Verb, short_help="installed kernels", examples=(
@@ -91,11 +91,11 @@ def list_(prefix: Path | None, as_json: bool) -> None:
         show_json([{**asdict(each), "folder": str(each.folder), "gone": kernel.is_gone(each)} for each in found])
         return
     if not found:
-        click.echo(f"no kernels of stackyard in {_folder(prefix)}; write one: stackyard kernel install REV")
+        echo(f"no kernels of stackyard in {_folder(prefix)}; write one: stackyard kernel install REV")
     for each in found:
-        click.echo(f"{each.name}  {each.revision}{'  (removed)' if kernel.is_gone(each) else ''}")
+        echo(f"{each.name}  {each.revision}{'  (removed)' if kernel.is_gone(each) else ''}")
     if any(map(kernel.is_gone, found)):
-        click.echo("the revisions of some were removed: stackyard kernel remove --gone")
+        echo("the revisions of some were removed: stackyard kernel remove --gone")
 
 
 @command.command(cls=Verb, short_help="remove kernelspecs", examples=(
@@ -123,7 +123,7 @@ def remove(names: tuple[str, ...], gone: bool, prefix: Path | None, dry_run: boo
         show_json({"removed": [each.name for each in chosen], "dry_run": dry_run})
         return
     for each in chosen:
-        click.echo(f"{'would remove' if dry_run else 'removed'} {each.name} of {each.revision}")
+        echo(f"{'would remove' if dry_run else 'removed'} {each.name} of {each.revision}")
 
 
 @command.command(cls=Verb, short_help="what Jupyter starts for a kernel on a node", hidden=True, examples=(

@@ -11,7 +11,7 @@ from stackyard.cli.agreeing import agree
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.intents import AGAIN, intent_options, output, requested
-from stackyard.cli.output import only_shown, show_json, show_notice
+from stackyard.cli.output import echo, only_shown, show_json, show_notice, show_text
 from stackyard.findings import counted
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def carry_out(job: Job, paths: RunPaths, stream: Stream, as_json: bool) -> None:
             show_plan(plan, str(paths.root))
 
     with only_shown():
-        click.echo(f"run {click.style(paths.name, bold=True)}", err=True)
+        echo(f"run {click.style(paths.name, bold=True)}", err=True)
     told = "none" if as_json else stream
     result = jobs.carry_out(job, paths, view, (lambda _: None) if as_json else announce, told)
     with only_shown():
@@ -132,4 +132,4 @@ def _dry_run(job: Job, as_json: bool) -> None:
         return
     show_plan(found.plan, str(found.run.root), err=False)
     for name, text in found.files.items():
-        click.echo(f"\n{click.style(f'--- {name}', bold=True)}\n{text.rstrip()}")
+        show_text(f"\n{click.style(f'--- {name}', bold=True)}\n{text.rstrip()}")

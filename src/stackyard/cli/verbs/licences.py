@@ -11,7 +11,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, show_json, show_text
 from stackyard.errors import InputError
 from stackyard.yard import catalogue
 
@@ -47,9 +47,9 @@ def list_(context: Context, as_json: bool) -> None:
         show_json(found)
         return
     for each in found:
-        click.echo(f"{each['name']}  {each['when']}  {each['yard']}")
+        echo(f"{each['name']}  {each['when']}  {each['yard']}")
     if not found:
-        click.echo("you have accepted no licence")
+        echo("you have accepted no licence")
 
 
 @command.command(cls=Verb, short_help="read and accept a licence", examples=(
@@ -74,15 +74,13 @@ def accept(context: Context, /, name: str, rev: str, dry_run: bool, as_json: boo
         names = ", ".join(str(each["name"]) for each in record.licences) or "none"
         raise InputError(f"{record.module} has no licence {name!r}", hint=f"its licences: {names}")
     text = text_of(record, entry["sha256"])
-    click.echo(text or f"{record.module} has no text of the licence {name}", err=True)
+    show_text(text or f"{record.module} has no text of the licence {name}", err=True)
     if dry_run:
         return
     wanted = licences.Needed(name, entry["sha256"], entry.get("variable") or "")
     with writing(yard, site):
         made = licences.accept(yard, wanted)
-    show_json(asdict(made)) if as_json else click.echo(
-        f"accepted by {made.who}, {made.when}: {name} of {record.module}"
-    )
+    show_json(asdict(made)) if as_json else echo(f"accepted by {made.who}, {made.when}: {name} of {record.module}")
 
 
 @command.command(cls=Verb, short_help="the licence of every package", examples=(
@@ -102,12 +100,12 @@ def report(context: Context, /, name: str, as_json: bool) -> None:
         show_json({label: [asdict(each) for each in packages] for label, packages in found.items()})
         return
     for label, packages in found.items():
-        click.echo(label)
+        echo(label)
         width = max((len(f"{p.name} {p.version}") for p in packages), default=0)
         for each in packages:
-            click.echo(f"    {f'{each.name} {each.version}':{width}}  {each.licence or 'not known'}")
+            echo(f"    {f'{each.name} {each.version}':{width}}  {each.licence or 'not known'}")
         counts = Counter(each.licence or "not known" for each in packages).most_common()
-        click.echo("  " + ", ".join(f"{licence}: {count}" for licence, count in counts))
+        echo("  " + ", ".join(f"{licence}: {count}" for licence, count in counts))
 
 
 def _is_file(name: str) -> bool:

@@ -14,7 +14,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.findings import WORDS, show_finding
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, show_json
 from stackyard.errors import Where
 from stackyard.findings import counted
 
@@ -62,11 +62,11 @@ def _show(path: Path, report: Any, notes: bool) -> None:
     """One script: what it requests, its findings, its notes, and the number of each."""
     place = _short(path)
     rows = report.script.text.splitlines()
-    click.echo(click.style(place, bold=True) + (f": {report.summary}" if report.summary else ""))
+    echo(click.style(place, bold=True) + (f": {report.summary}" if report.summary else ""))
     said: set[str] = set()
     for group in _groups(report.findings, notes):
         _show_group(place, group, rows, said)
-    click.echo(f"  {_counted(report.findings)}")
+    echo(f"  {_counted(report.findings)}")
 
 
 def _groups(findings: Iterable[Finding], notes: bool) -> list[list[Finding]]:
@@ -99,7 +99,7 @@ def _counted(findings: Iterable[Finding]) -> str:
 
 def _show_total(reports: Sequence[Any]) -> None:
     clean = sum(report.exit_code == 0 for report in reports)
-    click.echo(f"{len(reports)} scripts, {clean} clean: {_counted(f for report in reports for f in report.findings)}")
+    echo(f"{len(reports)} scripts, {clean} clean: {_counted(f for report in reports for f in report.findings)}")
 
 
 def _short(path: Path) -> str:
@@ -120,6 +120,6 @@ def _fix(path: Path, report: Any) -> None:
     intent, notes = lint.to_intent(report.script)
     target = path.with_name(path.name + ".job.yaml")
     atomic.write_text(target, job_text(intent, [f"generated from {path.name} by stackyard lint --fix", *notes]))
-    click.echo(f"wrote {_short(target)}: stackyard submit --job {_short(target)}")
+    echo(f"wrote {_short(target)}: stackyard submit --job {_short(target)}")
     for note in notes:
-        click.echo(f"    {click.style('not carried over:', fg='yellow')} {note}")
+        echo(f"    {click.style('not carried over:', fg='yellow')} {note}")

@@ -10,7 +10,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import human_bytes, show_json, show_notice, show_table
+from stackyard.cli.output import echo, human_bytes, show_json, show_notice, show_table, show_text
 from stackyard.yard import signatures, usage
 from stackyard.yard.catalogue import listing, size_of
 from stackyard.yard.folders import RevisionPaths
@@ -61,20 +61,20 @@ def command(context: Context, everything: bool, size: bool, with_usage: bool, si
         show_json(rows)
         return
     if not rows:
-        click.echo(f"no published revisions in {yard.root}; publish one: stackyard deploy FILE")
+        echo(f"no published revisions in {yard.root}; publish one: stackyard deploy FILE")
         return
     yards = list(dict.fromkeys(row["yard"] for row in rows))
     for number, root in enumerate(yards):
         if len(yards) > 1:
-            click.echo(("\n" if number else "") + f"in {root}:")
+            show_text(("\n" if number else "") + f"in {root}:")
         columns = COLUMNS + SIZES * size + USES * with_usage + SIGNED * signed
         show_table([_cells(row) for row in rows if row["yard"] == root], columns)
     _show_behind(yard, rows)
     if any(row["default"] for row in rows):
-        click.echo("(D): default")
+        echo("(D): default")
     for row in rows:
         if row["state"] in WHY:
-            click.echo(f"{row['module']} {WHY[row['state']]} {row['report_file'] or row['path']}")
+            echo(f"{row['module']} {WHY[row['state']]} {row['report_file'] or row['path']}")
 
 
 def _show_behind(yard: Yard, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -86,9 +86,9 @@ def _show_behind(yard: Yard, rows: Sequence[Mapping[str, Any]]) -> None:
         found = of_extension(RevisionPaths.of(row["path"]), yard)
         if found and found.newer:
             reason = found.problem or f"is behind its base: {found.newer.module}"
-            click.echo(f"{row['module']}{':' if found.problem else ''} {reason}; `stackyard rebase {row['stack']}`")
+            echo(f"{row['module']}{':' if found.problem else ''} {reason}; `stackyard rebase {row['stack']}`")
         elif found and found.problem:
-            click.echo(f"{row['module']}: {found.problem}")
+            echo(f"{row['module']}: {found.problem}")
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, emit, show_json
 from stackyard.cli.typed import as_typed
 from stackyard.errors import InputError
 from stackyard.findings import counted
@@ -68,7 +68,7 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
             locks = deploy.lock_all(replace(request, yard=yard), progress)
             written = [None if dry_run else write_lock(locked, yard, progress) for locked in locks]
     if options["fmt"]:
-        click.echo(_export(locks[0], options), nl=False)
+        emit(_export(locks[0], options))
     elif as_json:
         show_json([_as_json(locked) for locked in locks])
     else:
@@ -102,16 +102,14 @@ def _place(request: Any, dry_run: bool) -> AbstractContextManager[Yard]:
 def _show(locked: Any, place: Path | None) -> None:
     """What became of a lock. `place`: where it was written; None where it is fresh, and in a dry run."""
     if not locked.changed:
-        click.echo(f"{as_typed(str(locked.path))} is fresh")
+        echo(f"{as_typed(str(locked.path))} is fresh")
         return
-    click.echo(
-        f"{'wrote' if place else 'would write'} {as_typed(str(place or locked.path))}: {_because(locked.changed)}"
-    )
+    echo(f"{'wrote' if place else 'would write'} {as_typed(str(place or locked.path))}: {_because(locked.changed)}")
     for labels, lines in _moves(locked):
         for label in labels:
-            click.echo(f"    {label}")
+            echo(f"    {label}")
         for line in lines:
-            click.echo(f"        {line}")
+            echo(f"        {line}")
 
 
 def _moves(locked: Any) -> list[tuple[list[str], list[str]]]:

@@ -11,7 +11,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import human_bytes, show_json
+from stackyard.cli.output import echo, human_bytes, show_json
 from stackyard.errors import InputError
 from stackyard.findings import counted
 
@@ -96,10 +96,10 @@ def _wanted(context: Context, files: tuple[Path, ...], named: dict[str, Any], dr
 def _show(result: dict[str, Any]) -> None:
     verb = "would fetch" if result["dry_run"] else "fetched"
     fetched = result["fetched"]
-    click.echo(f"{verb} {counted(len(fetched), 'file')}, {human_bytes(result['bytes'])}, into {result['mirror']}")
+    echo(f"{verb} {counted(len(fetched), 'file')}, {human_bytes(result['bytes'])}, into {result['mirror']}")
     for path in fetched if result["dry_run"] else ():
-        click.echo(f"    {path}")
+        echo(f"    {path}")
     for text in result["lacking"]:
-        click.echo(f"not in it: {text}")
+        echo(f"not in it: {text}")
     if not result["dry_run"]:
-        click.echo(f"build from it: stackyard deploy FILE... --mirror {result['mirror']}")
+        echo(f"build from it: stackyard deploy FILE... --mirror {result['mirror']}")

@@ -10,7 +10,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import human_bytes, show_json, show_notice
+from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.errors import InputError
 from stackyard.findings import counted
 
@@ -67,12 +67,12 @@ def _show_plan(plan: Plan, request: Request, as_json: bool) -> None:
                    "left_out": left, "notices": plan.notices})  # fmt: skip
         return
     for row in rows:
-        click.echo(f"would {row['action']} {row['module']}  {_size(row)}")
+        echo(f"would {row['action']} {row['module']}  {_size(row)}")
     for module in left:
-        click.echo(f"would leave out {module}")
+        echo(f"would leave out {module}")
     total = {key: sum(row[key] for row in rows) for key in ("bytes", "inodes", "shared_bytes", "shared_inodes")}
-    click.echo(f"{counted(len(rows), 'revision')} to {request.root}: {_size(total)}")
-    click.echo("shared: with a cache or other revisions; linked on the same file system, copied once on another")
+    echo(f"{counted(len(rows), 'revision')} to {request.root}: {_size(total)}")
+    echo("shared: with a cache or other revisions; linked on the same file system, copied once on another")
     for text in plan.notices:
         show_notice(text)
 
@@ -96,12 +96,12 @@ def _show(done: Done, request: Request, as_json: bool) -> None:
         show_json({"root": str(request.root), "generation": done.manifest.number, "reason": done.manifest.reason,
                    "revisions": done.rebuilt, "notices": done.notices, "next": steps})  # fmt: skip
         return
-    click.echo(f"{request.root}: {counted(done.rebuilt, 'revision')}, generation {done.manifest.number}")
+    echo(f"{request.root}: {counted(done.rebuilt, 'revision')}, generation {done.manifest.number}")
     for text in done.notices:
         show_notice(text)
-    click.echo("next:")
+    echo("next:")
     for step in steps:
-        click.echo(f"  {step}")
+        echo(f"  {step}")
 
 
 def _next(request: Request) -> list[str]:

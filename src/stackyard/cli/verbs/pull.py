@@ -12,7 +12,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.findings import show_checks
 from stackyard.cli.help import Verb
 from stackyard.cli.imagetransfer import registry_options
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, show_json
 
 if TYPE_CHECKING:
     from stackyard.image.oci.transfer import Registry
@@ -54,7 +54,7 @@ def command(
     require_fit(fit, yard)
     if dry_run:
         fits = f"{fit.module} fits {yard.root} and this machine"
-        show_json({"dry_run": True, **asdict(fit)}) if as_json else click.echo(fits)
+        show_json({"dry_run": True, **asdict(fit)}) if as_json else echo(fits)
         return
     request = Request(yard, context.site(), allow_unverified, accept, context.command)
     _show(_pulled(context, source, registry, request, fit.module), as_json)
@@ -90,7 +90,7 @@ def _show(done: Outcome, as_json: bool) -> None:
         report = done.report.to_json() if done.report else None
         show_json({"module": done.module, "status": done.status, "folder": done.folder, "report": report})
     else:
-        click.echo(f"{done.module}: {done.status}")
+        echo(f"{done.module}: {done.status}")
         if done.report is not None and done.report.state != "passed":
             show_checks(done.report)
     if done.status not in USABLE:

@@ -13,7 +13,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.imagebuild import compression_option
 from stackyard.cli.imagetransfer import registry_options
-from stackyard.cli.output import human_bytes, show_json
+from stackyard.cli.output import echo, human_bytes, show_json
 from stackyard.yard import catalogue
 
 if TYPE_CHECKING:
@@ -55,13 +55,13 @@ def command(
             show_json({"target": target, "dry_run": True, **asdict(fit)})
         else:
             needs = f", glibc {fit.glibc} or newer" if fit.glibc else ""
-            click.echo(f"would push {record.module} to {target}: for {fit.path} on {fit.platform}{needs}")
+            echo(f"would push {record.module} to {target}: for {fit.path} on {fit.platform}{needs}")
         return
     place, found = _send(_Made(record, asdict(entry), compression), target, Registry(plain_http, authfile, limit_s))
     if as_json:
         show_json({"target": place, "digest": found.manifest.digest, "bytes": found.bytes})
     else:
-        click.echo(f"{place}: {found.manifest.digest}, {len(found.layers)} layers, {human_bytes(found.bytes)}")
+        echo(f"{place}: {found.manifest.digest}, {len(found.layers)} layers, {human_bytes(found.bytes)}")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, show_json
 from stackyard.errors import StackyardError
 from stackyard.yard import catalogue
 from stackyard.yard.layout import Yard
@@ -41,7 +41,7 @@ def command(
         if as_json:
             show_json({"name": name, "revisions": []})
         else:
-            click.echo(f"{name} is on the newest revision of its base")
+            echo(f"{name} is on the newest revision of its base")
         return
     carry_out(context, name, lambda files: extending.on_base(files, target), Wanted(dry_run, as_json, accept))
 

@@ -9,6 +9,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.imagebuild import revision_of
+from stackyard.cli.output import echo
 from stackyard.errors import InputError
 from stackyard.yard.folders import RevisionPaths
 
@@ -51,7 +52,7 @@ def command(context: Context, rev: str, kind: str, base: str, builder: str, pref
     recipe = Recipe(record, locked, change_of(record, context.site), place, _named(context, base), builder)
     texts, notes = files(recipe, kind)
     _write(output, texts)
-    click.echo(f"written to {output}: {', '.join(texts)}")
+    echo(f"written to {output}: {', '.join(texts)}")
     for note in notes:
         context.notice(note)
 

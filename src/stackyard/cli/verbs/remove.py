@@ -8,7 +8,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import human_bytes, show_json, show_notice
+from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.errors import InputError, StackyardError
 from stackyard.yard import catalogue, disk, revisions
 from stackyard.yard.folders import RevisionPaths
@@ -81,7 +81,7 @@ def _show_plan(context: Context, entries: list[Entry], as_json: bool) -> None:
         return
     for row in rows:
         used = f"  kept: used by {', '.join(row['used_by'])}" if row["used_by"] else ""
-        click.echo(f"{row['module']}  {human_bytes(row['bytes'])} in {row['inodes']:,} files{used}")
-        click.echo(f"    shared with the cache or other revisions: {human_bytes(row['shared_bytes'])}")
+        echo(f"{row['module']}  {human_bytes(row['bytes'])} in {row['inodes']:,} files{used}")
+        echo(f"    shared with the cache or other revisions: {human_bytes(row['shared_bytes'])}")
     for sentence in seen.unseen:
         show_notice(f"not looked at: {sentence}")

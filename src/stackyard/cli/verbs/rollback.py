@@ -10,7 +10,7 @@ import click
 from stackyard.cli.changes import show_changes
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json, show_notice
+from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.cli.steps import publish
 from stackyard.yard import catalogue, generations
 from stackyard.yard.changes import compare
@@ -59,5 +59,5 @@ def command(context: Context, to: str | None, without_missing: bool, dry_run: bo
 
 
 def _show(title: str, now: Sequence[Entry], before: Sequence[Entry]) -> None:
-    click.echo(title)
+    echo(title)
     show_changes(compare(before, now))

@@ -9,6 +9,7 @@ import click
 from stackyard.cli.agreeing import agreed
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
+from stackyard.cli.output import echo
 from stackyard.errors import InputError, MissingError
 from stackyard.host.command import which
 from stackyard.yard import catalogue, signatures, usage, uses
@@ -42,7 +43,7 @@ def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) ->
     if dry_run:
         for name in sorted({*environ, *os.environ}):
             if environ.get(name) != os.environ.get(name):
-                click.echo(f"{name}={environ[name]}" if name in environ else f"unset {name}")
+                echo(f"{name}={environ[name]}" if name in environ else f"unset {name}")
         return
     if not words:
         raise InputError("no command given", hint=f"add one: stackyard run {rev} -- {example(record)}")

@@ -11,7 +11,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
-from stackyard.cli.output import show_json, show_table
+from stackyard.cli.output import echo, show_json, show_table, show_text
 from stackyard.errors import InputError
 from stackyard.findings import counted
 
@@ -42,7 +42,7 @@ def command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
         show_json(rows)
         return
     if not rows:
-        click.echo("no runs here; `stackyard runs --all` lists those of other directories")
+        echo("no runs here; `stackyard runs --all` lists those of other directories")
         return
     show_table([_shown(row, everywhere) for row in rows], ["run", "how", "state", "nodes", "time", "job", "program"])
 
@@ -101,7 +101,7 @@ def logs(context: Context, run: str, rank: int | None, role: str | None, launche
     step = paths.main
     path = step.launcher_log if launcher else rank_log(paths, rank or 0)
     if where:
-        click.echo(path if launcher or rank is not None else step.logs)
+        echo(path if launcher or rank is not None else step.logs)
         return
     if not path.exists():
         raise _no_log(paths, step.logs, path)
@@ -132,7 +132,7 @@ def cancel(context: Context, run: str) -> None:
     """Cancel a queued or running run: all of its ranks."""
     from stackyard.launch.api import runs
 
-    click.echo(runs.cancel(_find(context, run)))
+    echo(runs.cancel(_find(context, run)))
 
 
 @_verb(
@@ -156,7 +156,7 @@ def show(context: Context, run: str, as_json: bool) -> None:
     for index, each in found.tasks.items():
         why = (each.first or {}).get("message", "") or each.message
         colored = click.style(each.state, fg=COLORS.get(each.state, "red"))
-        click.echo(f"  {click.style(f'task {index}'.ljust(10), fg='cyan')} {colored} {why}".rstrip())
+        echo(f"  {click.style(f'task {index}'.ljust(10), fg='cyan')} {colored} {why}".rstrip())
     if found.status.first:
         show_failure(found.status.state, found.status.first, 1, "", found.paths.root)
 
@@ -181,7 +181,7 @@ def _show_facts(found: RunReport) -> None:
     record, status = found.record, found.status
     state = click.style(status.state, fg=COLORS.get(status.state, "red"))
     name = click.style(found.paths.name, bold=True)
-    click.echo(f"{name}  {state}  {record.created} by {record.user} on {record.host}")
+    echo(f"{name}  {state}  {record.created} by {record.user} on {record.host}")
     changes = "with local changes" if record.code.get("changed") else ""
     facts = {
         "command": " ".join(record.command[1:]),
@@ -209,7 +209,7 @@ def _show_facts(found: RunReport) -> None:
             facts[f"attempt {number}"] = f"{why}; {counted(len(before['hosts']), 'node')}{copied}"
     for title, text in facts.items():
         if text:
-            click.echo(f"  {click.style(title.ljust(10), fg='cyan')} {text}")
+            show_text(f"  {click.style(title.ljust(10), fg='cyan')} {text}")
 
 
 def _range(intent: dict[str, Any]) -> str:
@@ -235,11 +235,11 @@ def diff(context: Context, a: str, b: str, as_json: bool) -> None:
         show_json([{"what": what, "a": left, "b": right} for what, left, right in rows])
         return
     for what, left, right in rows:
-        click.echo(click.style(what, bold=True))
-        click.echo(f"  {click.style('-', fg='red')} {left or '(none)'}")
-        click.echo(f"  {click.style('+', fg='green')} {right or '(none)'}")
+        echo(click.style(what, bold=True))
+        echo(f"  {click.style('-', fg='red')} {left or '(none)'}")
+        echo(f"  {click.style('+', fg='green')} {right or '(none)'}")
     if not rows:
-        click.echo("no differences")
+        echo("no differences")
 
 
 def _folder(context: Context) -> Path:

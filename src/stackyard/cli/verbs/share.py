@@ -6,7 +6,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json, show_notice
+from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.errors import InputError
 from stackyard.yard import catalogue
 
@@ -63,7 +63,7 @@ def command(context: Context, rev: str, given: str, later: bool, undo: bool, dry
         words = {"module": entry.module, "group": group.name, "modules": str(folder)}
         show_json({**words, "undo": undo, "later": later, "dry_run": dry_run})
     elif undo:
-        click.echo(f"{'would take' if dry_run else 'took'} back {entry.module} from the group {group.name}")
+        echo(f"{'would take' if dry_run else 'took'} back {entry.module} from the group {group.name}")
     else:
-        click.echo(f"{'would share' if dry_run else 'shared'} {entry.module} with the group {group.name}; they type:")
-        click.echo(f"    module use {folder} && module load {entry.module}")
+        echo(f"{'would share' if dry_run else 'shared'} {entry.module} with the group {group.name}; they type:")
+        echo(f"    module use {folder} && module load {entry.module}")

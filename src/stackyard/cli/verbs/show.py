@@ -10,7 +10,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import human_bytes, show_json, show_table
+from stackyard.cli.output import echo, human_bytes, show_json, show_table
 from stackyard.cli.shells import module_notes
 from stackyard.cli.tables import show_line
 from stackyard.errors import InputError
@@ -121,7 +121,7 @@ def _report(paths: RevisionPaths) -> dict[str, Any] | None:
 
 
 def _show(value: dict[str, Any], record: BuildRecord) -> None:
-    click.echo(click.style(value["module"], bold=True) + (f"  {value['summary']}" if value["summary"] else ""))
+    echo(click.style(value["module"], bold=True) + (f"  {value['summary']}" if value["summary"] else ""))
     report = value["report"] or {}
     facts = {
         "state": _state(value),
@@ -144,7 +144,7 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
             show_line(f"  {name:<11}{text}", 13)
     for text in (*value["notices"], *sentences(record.collisions), *value["limits"]):
         show_line(f"  {'note':<11}{text}", 13)
-    click.echo()
+    echo()
     rows = [{"package": p.name, "version": p.version, "build": p.build, "from": _origin(p)} for p in record.packages]
     show_table(rows, ("package", "version", "build", "from"))
 

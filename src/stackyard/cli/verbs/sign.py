@@ -10,7 +10,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, show_json
 from stackyard.errors import InputError
 from stackyard.yard import catalogue, generations, signatures
 from stackyard.yard.folders import RevisionPaths
@@ -45,7 +45,7 @@ def command(context: Context, revs: tuple[str, ...], everything: bool, key: str,
         show_json(rows)
         return
     for row in rows:
-        click.echo(f"{row['module']}: {'; '.join(row['signatures']) or 'no signature'}")
+        echo(f"{row['module']}: {'; '.join(row['signatures']) or 'no signature'}")
 
 
 def _all(yard: Yard) -> list[Entry]:

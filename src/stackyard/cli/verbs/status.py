@@ -10,7 +10,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, show_json, show_text
 from stackyard.errors import StackyardError
 from stackyard.yard.layout import Yard
 
@@ -36,9 +36,9 @@ def command(context: Context, name: str | None, as_json: bool) -> None:
         show_json(rows)
         return
     if not rows:
-        click.echo(f"no extensions in {yard.root}; create one: stackyard extend --name NAME --pip REQUIREMENT")
+        echo(f"no extensions in {yard.root}; create one: stackyard extend --name NAME --pip REQUIREMENT")
     for row in rows:
-        click.echo("\n".join(_lines(row)))
+        show_text("\n".join(_lines(row)))
 
 
 def _row(yard: Yard, name: str, loaded: set[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.following import follow_run
 from stackyard.cli.help import Verb
 from stackyard.cli.intents import AGAIN, intent_options, output, requested
-from stackyard.cli.output import show_json, show_notice
+from stackyard.cli.output import echo, emit, show_json, show_notice, show_text
 
 if TYPE_CHECKING:
     from stackyard.launch.api.jobs import Preview, Run
@@ -60,11 +60,11 @@ def _report(run: Run, job_id: str, options: dict[str, Any]) -> None:
     if options["as_json"] and options["no_follow"]:
         show_json({"run": str(paths.root), "job": job_id, "scheduler": scheduler, "script": str(paths.script)})
         return
-    click.echo(f"run {click.style(paths.name, bold=True)}: {scheduler} job {job_id}", err=True)
+    echo(f"run {click.style(paths.name, bold=True)}: {scheduler} job {job_id}", err=True)
     if run.job.intent.batch.array:
         show_notice(f"each task of the array has a run directory below {paths.root / 'array'}")
     if options["no_follow"]:
-        click.echo(f"  stackyard runs attach {handle(paths)}", err=True)
+        echo(f"  stackyard runs attach {handle(paths)}", err=True)
         return
     follow_run(paths, as_json=options["as_json"])
 
@@ -77,6 +77,6 @@ def _dry_run(found: Preview, as_json: bool) -> None:
         plan = plan_json(found.plan, str(found.run.root))
         show_json({"dry_run": True, "submit": found.submit, "script": found.script, **plan})
         return
-    click.echo(found.script, nl=False)
-    click.echo(f"\n{click.style('$', dim=True)} {found.submit}", err=True)
+    emit(found.script)
+    show_text(f"\n{click.style('$', dim=True)} {found.submit}", err=True)
     show_findings(found.plan)

@@ -6,7 +6,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, show_json
 from stackyard.yard.layout import Yard
 
 EXAMPLES = (
@@ -57,6 +57,6 @@ def _reset(yard: Yard, name: str, dry_run: bool, as_json: bool) -> None:
         show_json({"module": record.module, "dry_run": dry_run, "removed": [each.shown for each in gone]})
         return
     if not gone:
-        click.echo(f"{record.module} is as recorded")
+        echo(f"{record.module} is as recorded")
     for each in gone:
-        click.echo(f"{'would remove' if dry_run else 'removed'} {each.name} {each.version} from {record.module}")
+        echo(f"{'would remove' if dry_run else 'removed'} {each.name} {each.version} from {record.module}")

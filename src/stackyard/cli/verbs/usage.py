@@ -8,7 +8,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json, show_table
+from stackyard.cli.output import echo, emit, show_json, show_table
 from stackyard.yard import catalogue, generations, usage
 from stackyard.yard.usage import Usage
 
@@ -34,7 +34,7 @@ def command(context: Context, rev: str | None, hook: str | None, as_json: bool) 
     if hook is not None:
         from stackyard.expose import hooks
 
-        click.echo(hooks.hook("lmod" if hook == "lmod" else "modules", yard, context.site()), nl=False)
+        emit(hooks.hook("lmod" if hook == "lmod" else "modules", yard, context.site()))
         return
     site, found = context.site(), usage.read(yard)
     if rev is not None:
@@ -64,7 +64,7 @@ def _row(module: str, found: Usage, *, anonymous: bool) -> dict[str, Any]:
 
 def _show(rows: list[dict[str, Any]], *, counted: bool) -> None:
     if not counted:
-        click.echo("uses are not counted; `usage: {count: true}` in site.yaml counts them")
+        echo("uses are not counted; `usage: {count: true}` in site.yaml counts them")
         return
     cells = [
         {**row, "uses": f"{row['uses']:,}", "users": str(row["users"]), "last": row["last"] or "never"} for row in rows
@@ -74,7 +74,7 @@ def _show(rows: list[dict[str, Any]], *, counted: bool) -> None:
 
 def _show_one(row: dict[str, Any]) -> None:
     kinds = ", ".join(f"{number:,} by {kind}" for kind, number in sorted(row["kinds"].items()))
-    click.echo(f"{row['module']}  {row['uses']:,} uses" + (f" ({kinds})" if kinds else ""))
+    echo(f"{row['module']}  {row['uses']:,} uses" + (f" ({kinds})" if kinds else ""))
     for name, table in (("month", row["months"]), ("user", row["by"])):
         if table:
             show_table([{name: key, "uses": f"{number:,}"} for key, number in table.items()], (name, "uses"))

@@ -13,7 +13,7 @@ from stackyard.cli.agreeing import unaccepted
 from stackyard.cli.context import Context
 from stackyard.cli.findings import show_checks
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, show_json
 from stackyard.cli.repairs import repair
 from stackyard.errors import InputError, StackyardError
 from stackyard.progress import Progress
@@ -177,11 +177,11 @@ def _state(module: str, report: Report) -> dict[str, State]:
 
 def _show(reports: Mapping[str, Report]) -> None:
     for module, report in reports.items():
-        click.echo(f"{click.style(module, bold=True)}: {report.summary()}")
+        echo(f"{click.style(module, bold=True)}: {report.summary()}")
         show_checks(report)
 
 
 def _show_changed(reports: Mapping[str, Report], changed: Sequence[str]) -> None:
     for module in changed:
         passed = reports[module].state == "passed"
-        click.echo(f"{module} is now {'verified' if passed else 'listed as failed'}")
+        echo(f"{module} is now {'verified' if passed else 'listed as failed'}")

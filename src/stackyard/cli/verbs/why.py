@@ -9,7 +9,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json
+from stackyard.cli.output import echo, show_json
 from stackyard.errors import InputError
 from stackyard.yard import catalogue
 from stackyard.yard.folders import RevisionPaths
@@ -47,9 +47,9 @@ def command(context: Context, rev: str, package: str, as_json: bool) -> None:
         return
     for label, lines in found.items():
         if len(found) > 1:
-            click.echo(click.style(label, bold=True))
+            echo(click.style(label, bold=True))
         for chain in lines:
-            click.echo(" <- ".join(reversed(chain)) if chain[1:] else f"{chain[0]}: requested by the stack's file")
+            echo(" <- ".join(reversed(chain)) if chain[1:] else f"{chain[0]}: requested by the stack's file")
 
 
 def _variants(context: Context, rev: str) -> dict[str, LockedVariant]:

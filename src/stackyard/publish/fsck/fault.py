@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from stackyard.host.quoting import LONG, plain
 from stackyard.yard.caches import Kind
 from stackyard.yard.contents import written
 from stackyard.yard.layout import Yard
@@ -53,7 +54,7 @@ class Fault:
         path = self.path.relative_to(root) if self.path.is_relative_to(root) else self.path
         also = f"also in {', '.join(self.also)}" if self.also else ""
         about = "; ".join(part for part in (self.package, also) if part)
-        return f"{written(str(path))}: {self.text}" + (f" ({about})" if about else "")
+        return f"{plain(written(str(path)), LONG)}: {plain(self.text, LONG)}" + (f" ({about})" if about else "")
 
     def to_json(self) -> dict[str, Any]:
         """It as JSON values."""
