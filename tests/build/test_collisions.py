@@ -382,7 +382,7 @@ def test_verification_compares_the_file_of_the_winner(tmp_path: Path) -> None:
     record = build(Yard(tmp_path / "yard"), locked(pip=wheels))
     (check,) = check_collisions(record)
     assert (check.status, check.kind, check.required) == ("warned", "content", False)
-    assert check.detail == f"path collision: {SITE}/cvx/a.py of aa, bb: bb wins" and "collisions:" in check.remedy
+    assert check.detail == f"{SITE}/cvx/a.py of aa, bb: bb wins" and "collisions:" in check.remedy
     place = Path(record.prefix) / SITE / "cvx/a.py"
     place.parent.chmod(0o755)
     place.unlink()

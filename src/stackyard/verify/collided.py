@@ -31,7 +31,7 @@ def check_collisions(record: BuildRecord) -> list[CheckResult]:
         return [CheckResult("content", _NAME, "failed", listed(wrong), remedy, seconds)]
     bad = [each for each in record.collisions if each.kind == "warning"]
     if bad:
-        text = listed(sentences(bad))
+        text = listed([sentence.removeprefix("path collision: ") for sentence in sentences(bad)])
         return [CheckResult("content", _NAME, "warned", text, _CHOOSE, seconds, required=False)]
     count = counted(sum(len(each.files) for each in record.collisions), "path")
     text = f"{count} of several packages: the file is that of the package in the record"
