@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 
 from stackyard.build.listings import MADE, is_in_order
 from stackyard.errors import StackyardError
+from stackyard.host.quoting import LONG, plain
 from stackyard.late import dataclass
 from stackyard.yard import formats
-from stackyard.yard.collision import readable
 
 Read = Callable[[Path], bytes]
 _ODD = ("../", "./", "/")
@@ -79,7 +79,7 @@ def require_plain(claims: Collection[tuple[str, Claim]]) -> None:
         others = [(one, two) for one in there for two in below if one is not two]
         if others:
             raise StackyardError(
-                f"cannot install {others[0][0].name} and {others[0][1].name}: {readable(place)} is a file of the one, "
+                f"cannot install {others[0][0].name} and {others[0][1].name}: {plain(place, LONG)} is a file of the one, "
                 "and a directory of the other",
                 hint="leave one of them out",
             )

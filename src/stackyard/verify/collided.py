@@ -9,9 +9,10 @@ from pathlib import Path
 from stackyard.errors import StackyardError
 from stackyard.findings import counted
 from stackyard.host.hashing import sha256_file, sha256_text
+from stackyard.host.quoting import LONG, plain
 from stackyard.verify.content import REMEDY, listed
 from stackyard.verify.report import CheckResult
-from stackyard.yard.collision import Collision, readable, sentences
+from stackyard.yard.collision import Collision, sentences
 from stackyard.yard.record import BuildRecord
 
 _NAME = "path collisions"
@@ -41,7 +42,9 @@ def check_collisions(record: BuildRecord) -> list[CheckResult]:
 def _problems(root: Path, collision: Collision) -> list[str]:
     of = f"is not that of {collision.winner}"
     return [
-        f"{readable(path)} {of}" for path, digest in collision.files.items() if digest and _hash(root / path) != digest
+        f"{plain(path, LONG)} {of}"
+        for path, digest in collision.files.items()
+        if digest and _hash(root / path) != digest
     ]
 
 

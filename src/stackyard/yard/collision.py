@@ -10,8 +10,8 @@ from dataclasses import field
 from typing import Literal
 
 from stackyard.findings import some
+from stackyard.host.quoting import LONG, plain
 from stackyard.late import dataclass
-from stackyard.yard.contents import written
 
 Kind = Literal["note", "warning", "chosen"]
 _SHOWN = 3
@@ -38,16 +38,11 @@ class Collision:
     @property
     def shown(self) -> str:
         """The paths as people read them: the first ones, and how many more there are."""
-        return some([readable(path) for path in self.files], 1)
+        return some([plain(path, LONG) for path in self.files], 1)
 
     def __str__(self) -> str:
         winner = f"{self.winner} wins" if self.winner else "it is not known whose is there"
         return f"path collision: {self.shown} of {', '.join(self.packages)}: {winner}"
-
-
-def readable(path: str) -> str:
-    """A path in a message: on one line, whatever is in it."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in written(path))
 
 
 def sentences(collisions: Sequence[Collision]) -> list[str]:
@@ -58,7 +53,7 @@ def sentences(collisions: Sequence[Collision]) -> list[str]:
 
 def _note(notes: Sequence[Collision]) -> Iterable[str]:
     if notes:
-        paths = [readable(path) for each in notes for path in each.files]
+        paths = [plain(path, LONG) for each in notes for path in each.files]
         packages = sorted({name for each in notes for name in each.packages})
         text = "path collision in licences, documentation or tests"
         yield f"{text}: {some(paths, _SHOWN)} of {some(packages, _SHOWN)}: the last one installed wins"
