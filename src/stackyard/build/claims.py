@@ -78,9 +78,10 @@ def require_plain(claims: Collection[tuple[str, Claim]]) -> None:
         below = [claim.owner for path, claim in claims if path.startswith(f"{place}/")]
         others = [(one, two) for one in there for two in below if one is not two]
         if others:
+            one, two = others[0]
+            text = f"{plain(place, LONG)} is a file of the one, and a directory of the other"
             raise StackyardError(
-                f"cannot install {others[0][0].name} and {others[0][1].name}: {plain(place, LONG)} is a file of the one, "
-                "and a directory of the other",
+                f"cannot install {one.name} and {two.name}: {text}",
                 hint="leave one of them out",
             )
 
