@@ -13,14 +13,15 @@ import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from stackyard.build.fetch import RELOCK, fetching
 from stackyard.build.job import Job
 from stackyard.errors import StackyardError
-from stackyard.host import http, secrets, space, uv
+from stackyard.grammar import shown
+from stackyard.host import at, http, secrets, space, uv
 from stackyard.host.hashing import local_path
 from stackyard.host.trust import LOGIN_HINT
 from stackyard.lock.model import CondaPackage
@@ -158,12 +159,14 @@ def require_as_locked(folder: Path, package: CondaPackage) -> None:
                 f"{url} is not what is locked: its {key} is {index.get(key)}, the lock says {locked}",
                 hint=RELOCK,
             )
-    for path in _paths(folder):
-        if path.startswith("/") or ".." in PurePosixPath(path).parts:
+    for path in filter(None, _paths(folder)):
+        try:
+            at.parts(path)
+        except ValueError as error:
             raise StackyardError(
-                f"{url} has a path that leads out of the prefix: {path}",
+                f"{url} has a path that leads out of the prefix: {shown(path)}",
                 hint="leave this package out",
-            )
+            ) from error
 
 
 def _index(folder: Path, package: CondaPackage) -> dict[str, Any]:

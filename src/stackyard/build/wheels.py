@@ -26,7 +26,7 @@ from stackyard.build import extensions, indexes, pip, programs, source, wheelkey
 from stackyard.build.job import Job, cores
 from stackyard.build.toolchain import Toolchain
 from stackyard.errors import StackyardError
-from stackyard.host import uv
+from stackyard.host import at, uv
 from stackyard.host.hashing import sha256_file, sha256_text
 from stackyard.host.names import canonical, pip_name
 from stackyard.host.secrets import shown
@@ -154,7 +154,7 @@ def _meta(folder: Path) -> dict[str, Any] | None:
     """The metadata of a cached wheel; None if there is none or if its hash does not match."""
     try:
         meta: dict[str, Any] = formats.content(checksum.read(folder / "meta.json"))
-        return meta if sha256_file(folder / meta["wheel"]) == meta["sha256"] else None
+        return meta if sha256_file(folder / at.component(meta["wheel"])) == meta["sha256"] else None
     except (OSError, ValueError, KeyError, StackyardError):
         return None
 

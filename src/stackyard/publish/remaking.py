@@ -6,6 +6,7 @@ they are laid out again as they were, and the file is read there: what it names 
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -225,7 +226,8 @@ def _copy_of(file: UsedFile, recipe: Path) -> Path | None:
 
 
 def _place(file: UsedFile, work: Path) -> Path:
-    return work / Path(file.path).relative_to("/")
+    """Where a file is laid out; a path that leads back, as one that was typed may, stays below that directory."""
+    return work / os.path.normpath(f"/{file.path}").lstrip("/")
 
 
 def _lay(file: UsedFile, recipe: Path, work: Path) -> None:

@@ -18,6 +18,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.host import at
 from stackyard.host.hashing import sha256_file
 from stackyard.late import dataclass
 from stackyard.yard import checksum, disk, formats
@@ -139,7 +140,7 @@ def content_hash(folder: Path, files: Iterable[str]) -> str:
     """sha256 over the files of one package's bytecode, in their order."""
     digest = hashlib.sha256()
     for name in files:
-        digest.update(_digest(folder / name) or b"missing")
+        digest.update(_digest(folder.joinpath(*at.parts(name))) or b"missing")
     return digest.hexdigest()
 
 
@@ -153,7 +154,7 @@ def _audit_package(folder: Path) -> Iterator[str]:
     """An unpacked conda package against its own ``info/paths.json``."""
     listing = folder / "info" / "paths.json"
     for entry in formats.content(listing.read_text(encoding="utf-8"))["paths"]:
-        path, expected = folder / entry["_path"], entry.get("sha256")
+        path, expected = folder.joinpath(*at.parts(entry["_path"])), entry.get("sha256")
         try:
             is_file = stat.S_ISREG(path.lstat().st_mode)
         except disk.ABSENT:
@@ -172,7 +173,7 @@ def _audit_source(path: Path) -> Iterator[str]:
 def _audit_wheel(folder: Path) -> Iterator[str]:
     """A compiled wheel against its ``meta.json``."""
     meta = formats.content(checksum.read(folder / "meta.json"))
-    wheel = folder / meta["wheel"]
+    wheel = folder / at.component(meta["wheel"])
     if not wheel.is_file() or sha256_file(wheel) != meta["sha256"]:
         yield f"{wheel} has changed"
 
@@ -190,7 +191,7 @@ def _audit_unpacked_wheel(folder: Path) -> Iterator[str]:
         with record.open(encoding="utf-8", newline="") as stream:
             rows = [row for row in csv.reader(stream) if len(row) > 1 and row[1].startswith("sha256=")]
         for name, expected, *_ in rows:
-            path = folder / name
+            path = folder.joinpath(*at.parts(name))
             if base64.urlsafe_b64encode(_digest(path)).rstrip(b"=").decode() != expected.removeprefix("sha256="):
                 yield f"{path} has changed"
 

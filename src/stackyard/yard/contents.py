@@ -22,7 +22,7 @@ from stackyard.errors import StackyardError
 from stackyard.host import at
 from stackyard.host.hashing import sha256_file
 from stackyard.late import dataclass
-from stackyard.yard import disk, formats
+from stackyard.yard import disk, formats, within
 
 FORMAT = 1
 _ESCAPED = re.compile(r"\\(\\|x[0-9a-f]{2})")
@@ -67,11 +67,13 @@ class Contents:
 
 
 def _read(value: dict[str, Any]) -> Contents:
+    """Raises ValueError for a name that leads out of the tree: it is joined to the directory where it is compared."""
     files: dict[str, Item] = {}
     for folder, row in value["files"].items():
-        start = f"{folder}/" if folder else ""
+        start = f"{'/'.join(at.parts(_name(folder)))}/" if folder else ""
         for name, item in row.items():
-            files[_name(start + name)] = Item(target=_name(item)) if isinstance(item, str) else Item(*item)
+            path = start + at.component(_name(name))
+            files[path] = Item(target=_name(item)) if isinstance(item, str) else Item(*item)
     return Contents(files, frozenset(_name(folder) for folder in value["files"] if folder))
 
 
@@ -261,14 +263,13 @@ def seal(root: Path, tree: Tree, *, folders: bool, leave: Callable[[str], bool] 
         folders: also directories, so that no file can be added, replaced or removed.
         leave: files that stay as they are.
     """
-    waiting: dict[str, list[str]] = {}
-    for path, status in tree.items():
-        kind = stat.S_ISREG(status.st_mode) or (folders and stat.S_ISDIR(status.st_mode))
-        if kind and status.st_mode & 0o222 and not leave(path):
-            folder, _, name = path.rstrip("/").rpartition("/")
-            waiting.setdefault(folder, []).append(name)
-    for folder in sorted(waiting, key=len, reverse=True):  # what is inside a directory before the directory
+
+    def is_open(path: str) -> bool:
+        kind = stat.S_ISREG(tree[path].st_mode) or (folders and stat.S_ISDIR(tree[path].st_mode))
+        return bool(kind and tree[path].st_mode & 0o222 and not leave(path))
+
+    for folder, names in within.by_folder(filter(is_open, tree)).items():
         with at.folder(root, root / folder) as place:
-            for name in waiting[folder]:
+            for name in names:
                 with suppress(PermissionError, at.Refused):  # another account's, which alone can change it
                     at.set_mode(place, name, lambda status: status.st_mode & ~0o222)

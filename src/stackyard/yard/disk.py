@@ -14,7 +14,7 @@ import stat
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from stackyard.errors import StackyardError
 from stackyard.host import at, space
 from stackyard.host.identity import process_token
 from stackyard.late import dataclass
+from stackyard.yard import within
 
 HARDLINK, REFLINK, COPY, MIXED = "hardlink", "reflink", "copy", "mixed"
 ABSENT = (FileNotFoundError, NotADirectoryError)
@@ -127,7 +128,7 @@ def copy_tree(
     Raises:
         OSError: it has something else in it (a pipe, a device, a mount), or cannot be copied.
     """
-    with _naming(source.parent), at.parent(top or source.parent, source) as origin:
+    with within.named(source.parent), at.parent(top or source.parent, source) as origin:
         target.parent.mkdir(parents=True, exist_ok=True)
         with at.parent(target.parent, target) as place:
             at.copy_tree(origin, place, owners, link=link)
@@ -315,7 +316,7 @@ def remove_tree(path: Path, top: Path | None = None) -> None:
     Raises:
         OSError: a part of it cannot be removed, e.g. it belongs to another account; the rest is removed.
     """
-    with _naming(path.parent), suppress(FileNotFoundError), at.parent(top or path.parent, path) as (folder, name):
+    with within.named(path.parent), suppress(FileNotFoundError), at.parent(top or path.parent, path) as (folder, name):
         doomed = f".{name}{at.REMOVED}{process_token()}"
         os.rename(name, doomed, src_dir_fd=folder, dst_dir_fd=folder)
         at.remove_tree(folder, doomed)
@@ -323,19 +324,8 @@ def remove_tree(path: Path, top: Path | None = None) -> None:
 
 def delete_tree(path: Path, top: Path | None = None) -> None:
     """Remove a tree or a file where it is; it may be missing. Arguments and errors as for `remove_tree`."""
-    with _naming(path.parent), suppress(FileNotFoundError), at.parent(top or path.parent, path) as place:
+    with within.named(path.parent), suppress(FileNotFoundError), at.parent(top or path.parent, path) as place:
         at.remove_tree(*place)
-
-
-@contextmanager
-def _naming(folder: Path) -> Iterator[None]:
-    """Give the errors of `at` the whole path of what they name."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is not None:
-            error.filename = str(folder / error.filename)
-        raise
 
 
 def leftovers(folder: Path) -> list[Path]:

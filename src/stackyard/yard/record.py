@@ -167,6 +167,8 @@ def _record(value: dict[str, Any]) -> BuildRecord:
             "collisions": [_collision(each) for each in value.get("collisions", ())],
         },
     )
+    for path in (made.path, made.prefix):
+        _check_place(path)
     payload_of(made.form, made.prefix)
     check_container(made.form, made.container)
     _check_module(made.module)
@@ -189,6 +191,13 @@ def _check_module(name: str) -> None:
     """
     for part in name.split("/"):
         grammar.LABEL(part)
+
+
+def _check_place(path: str) -> None:
+    """The path of a directory, to which names are joined. Raises ValueError: it is relative, or leads back."""
+    if not path.startswith("/"):
+        raise ValueError(f"not an absolute path: {path!r:.200}")
+    at.parts(path[1:])
 
 
 def _check_settings(record: BuildRecord) -> None:
@@ -354,13 +363,17 @@ def _manifest(value: dict[str, Any]) -> Manifest:
     entries = [members.make(Entry, entry) for entry in value["entries"]]
     for entry in entries:
         _check_module(entry.module)
+        _check_place(entry.folder)
         for alias in entry.aliases:
             grammar.LABEL(alias)
         if entry.successor:
             grammar.MODULE(entry.successor)
         if entry.retired:
             date.fromisoformat(entry.retired)
-    return members.make(Manifest, {**value, "entries": entries, "origin": _origin(value.get("origin", {}))})
+    made = members.make(Manifest, {**value, "entries": entries, "origin": _origin(value.get("origin", {}))})
+    for name in made.files:
+        at.parts(name)
+    return made
 
 
 def _origin(value: Mapping[str, Any]) -> Origin:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from stackyard.errors import StackyardError, cause
@@ -122,9 +122,8 @@ class Item:
 
 def _checked(what: What) -> What:
     """Refuse a path that leads out of the yard, or to another place than its sort has."""
-    path = PurePosixPath(what.path)
-    place = PLACES[what.sort]
-    if path.is_absolute() or ".." in path.parts or len(path.parts) < 2 or (place and path.parts[0] != place):
+    parts, place = at.parts(what.path), PLACES[what.sort]
+    if len(parts) < 2 or (place and parts[0] != place):
         raise ValueError(f"path: not in this yard: {what.path!r:.100}")
     datetime.fromisoformat(what.when)
     return what

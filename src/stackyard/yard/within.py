@@ -1,0 +1,79 @@
+"""Changes to what is below a trusted directory, mostly a yard's root: no link below it is followed (`host.at`).
+
+Where another account may write, each of these does what `os` and `pathlib` do by path, but for what it finds exchanged:
+that raises an OSError, and nothing outside is touched. Errors have the whole path.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from stackyard.host import at
+
+
+@contextmanager
+def named(folder: Path) -> Iterator[None]:
+    """Give the errors of what is done in a directory the whole path of what they name."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            error.filename, error.filename2 = str(folder / error.filename), None
+        raise
+
+
+def make(top: Path, path: Path) -> None:
+    """Create a directory and those above it, below `top`, where they are missing."""
+    with at.folder(top, path, make=True):
+        pass
+
+
+def unlink(top: Path, path: Path) -> None:
+    """Remove a file or a link; it may be missing."""
+    with named(path.parent), suppress(FileNotFoundError), at.parent(top, path) as (folder, name):
+        os.unlink(name, dir_fd=folder)
+
+
+def rmdir(top: Path, path: Path) -> None:
+    """Remove an empty directory."""
+    with named(path.parent), at.parent(top, path) as (folder, name):
+        os.rmdir(name, dir_fd=folder)
+
+
+def rename(top: Path, old: Path, new: Path) -> None:
+    """Rename; what has the new name is replaced, as os.rename does."""
+    with named(old.parent), at.parent(top, old) as (before, name), at.parent(top, new) as (after, become):
+        os.rename(name, become, src_dir_fd=before, dst_dir_fd=after)
+
+
+def symlink(top: Path, path: Path, target: str) -> None:
+    """Make a symbolic link."""
+    with named(path.parent), at.parent(top, path) as (folder, name):
+        os.symlink(target, name, dir_fd=folder)
+
+
+def set_mode(
+    top: Path,
+    path: Path,
+    change: Callable[[os.stat_result], int],
+    kinds: Collection[int] = (stat.S_IFREG, stat.S_IFDIR),
+) -> None:
+    """Change the permission bits of a file or a directory of this account, as `at.set_mode`."""
+    with named(path.parent), at.parent(top, path) as (folder, name):
+        at.set_mode(folder, name, change, kinds=kinds)
+
+
+def by_folder(names: Iterable[str]) -> dict[str, list[str]]:
+    """Paths in a tree by the directory that they are in, so that each is opened once; directories may end with a slash.
+
+    What is inside a directory comes before the directory.
+    """
+    found: dict[str, list[str]] = {}
+    for path in names:
+        folder, _, name = path.rstrip("/").rpartition("/")
+        found.setdefault(folder, []).append(name)
+    return {folder: found[folder] for folder in sorted(found, key=len, reverse=True)}
