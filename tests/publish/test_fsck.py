@@ -280,7 +280,7 @@ def test_what_was_damaged_is_read_again_whatever_the_sample(bed: Bed, monkeypatc
 def test_nothing_is_put_in_place_that_is_not_what_was_noted(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("damaged")
     with pytest.raises(StackyardError, match="changed while it was read"):
-        repair._put(tmp_path / "there", Item(0o444, 3, 0, "0" * 64), b"new")
+        repair._put(tmp_path, tmp_path / "there", Item(0o444, 3, 0, "0" * 64), b"new")
     assert (tmp_path / "there").read_text() == "damaged" and len(list(tmp_path.iterdir())) == 1
 
 

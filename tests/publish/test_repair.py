@@ -12,6 +12,7 @@ import pytest
 
 from stackyard.errors import StackyardError
 from stackyard.expose.published import change_of, follow_policy
+from stackyard.host import at
 from stackyard.progress import Silent
 from stackyard.publish import beside, repair
 from stackyard.publish.generation import Step
@@ -95,11 +96,11 @@ def test_an_error_of_the_file_system_is_one_of_this_revision(
     lib.chmod(0o755)
     (lib / "added").write_text("x")
 
-    def refuse(path: Path, missing_ok: bool = False) -> None:
-        raise PermissionError(1, "Operation not permitted", str(path))
+    def refuse(_: int, name: str) -> None:
+        raise PermissionError(1, "Operation not permitted", name)
 
     with monkeypatch.context() as patched, pytest.raises(StackyardError, match="cannot repair s/1-py311-1: ") as caught:
-        patched.setattr(Path, "unlink", refuse)
+        patched.setattr(at, "remove_tree", refuse)
         repaired(record, yard)
     assert caught.value.hint == "run it as the account that owns the files"
 
@@ -165,7 +166,7 @@ def test_a_policy_that_cannot_be_written_is_told_for_each_revision(
     paths = RevisionPaths.of(published.path)
     before = paths.condarc.read_text()
 
-    def refuse(path: Path, text: str) -> None:
+    def refuse(path: Path, text: str, **_: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     with monkeypatch.context() as patched:

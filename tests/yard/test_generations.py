@@ -222,7 +222,7 @@ def test_nothing_is_lost_if_a_process_sleeps_before_it_moves_the_link(
     yard = three(tmp_path)
     move = atomic.replace_symlink
 
-    def late(link: Path, target: str) -> None:
+    def late(link: Path, target: str, **_: Path) -> None:
         monkeypatch.undo()
         publish(yard, "e")  # by another process, meanwhile
         assert modules_of(generations.current(yard)) == ["a", "b", "c", "d", "e"]
@@ -274,7 +274,7 @@ def test_nothing_is_lost_if_a_process_moves_the_link_late_to_a_generation_of_ano
     atomic.replace_symlink(yard.modules, "generations/1/modules")
     move = atomic.replace_symlink
 
-    def late(link: Path, target: str) -> None:
+    def late(link: Path, target: str, **_: Path) -> None:
         monkeypatch.undo()
         yard.generation(2).owner.unlink()  # the others finish, and one of them publishes
         move(link, target)

@@ -14,7 +14,7 @@ import pytest
 
 from stackyard.host.identity import this_process
 from stackyard.publish.writing import Held
-from stackyard.yard import idleleases
+from stackyard.yard import idleleases, within
 from stackyard.yard import lease as lease_module
 from stackyard.yard.claim import claim
 from stackyard.yard.layout import Yard
@@ -103,15 +103,15 @@ def test_a_claim_that_was_lost_is_lost_also_where_the_winner_is_gone_by_then(
 
 
 def test_who_was_taken_over_while_it_slept_puts_it_back(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, rename = aged(used(yard, "stack it")), os.rename
+    folder, rename = aged(used(yard, "stack it")), within.rename
 
-    def late(old: Path, new: Path) -> None:
+    def late(top: Path, old: Path, new: Path) -> None:
         if old == folder:
             monkeypatch.undo()
             assert take(folder, "it", latest(folder))
-        rename(old, new)
+        rename(top, old, new)
 
-    monkeypatch.setattr(idleleases.os, "rename", late)
+    monkeypatch.setattr(within, "rename", late)
     assert not idleleases.remove(folder)
     assert latest(folder).number == 3 and not latest(folder).is_free
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
+from stackyard.host import at
 from stackyard.yard import reserve
 from stackyard.yard.layout import Yard
 
@@ -32,17 +34,19 @@ def test_where_a_quota_ends_it_stays_in_part_and_is_completed_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file system has room, the account has not: that is seen only by the error of a write."""
-    yard, plain, left = Yard(tmp_path), Path.write_bytes, [5]
+    yard, plain, left = Yard(tmp_path), at.open_new, [5]
 
-    def write(path: Path, data: bytes) -> int:
+    def open_new(folder: int, name: str, mode: int) -> BinaryIO:
         left[0] -= 1
+        stream = plain(folder, name, mode)
         if left[0] < 0:
-            plain(path, data[:100])
-            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), str(path))
-        return plain(path, data)
+            with stream:
+                stream.write(b"a part")
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), name)
+        return stream
 
     with monkeypatch.context() as quota:
-        quota.setattr(Path, "write_bytes", write)
+        quota.setattr(at, "open_new", open_new)
         reserve.keep(yard)
     assert len(list(yard.reserve.iterdir())) == 5 and sizes(yard) == {reserve.BYTES}
     reserve.keep(yard)

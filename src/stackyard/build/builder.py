@@ -152,7 +152,7 @@ class _Steps:
         logins.learn(job)
         with self._phase("tools"):
             chain = toolchain.prepare(job)
-        job.work.mkdir(parents=True, exist_ok=True)
+        job.work.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.kept = recipe.keep(job)
         python = interpreter.prepare(job) if job.variant.base else {}
         if job.locked.conda:

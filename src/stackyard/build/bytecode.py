@@ -115,7 +115,7 @@ def _cached(job: Job, version: str, sha256: str) -> _Place | None:
                 job.entries.added(BYTECODE, [own])
                 return _Place(unit, own, True)
         if yard == job.yard:
-            BYTECODE.discard(store)
+            BYTECODE.discard(store, job.yard)
     return None
 
 

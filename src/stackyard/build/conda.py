@@ -56,7 +56,7 @@ def _discard_others(job: Job) -> None:
         if place.is_symlink() or not place.is_dir():
             continue
         if noted(job.yard, package.stem) != package.sha256 or not job.entries.is_good(CONDA, place):
-            CONDA.discard(place)
+            CONDA.discard(place, job.yard)
             notes.place(job.yard, CONDA, place).unlink(missing_ok=True)
 
 

@@ -85,7 +85,7 @@ class Job:
         """Whether no file may be shared by a hard link: a post script may write into it, and has no layer for that."""
         if not self.variant.post:
             return False
-        self.work.mkdir(parents=True, exist_ok=True)
+        self.work.mkdir(mode=0o700, parents=True, exist_ok=True)
         return not layer.works(self.work)
 
     @cached_property

@@ -46,7 +46,7 @@ def discard_damaged(job: Job, wheels: Sequence[Wheel]) -> None:
     """Remove the unpacked wheels that are not what they were; uv fetches them again."""
     for archive in _archives(job.uv_cache, wheels):
         if not job.entries.is_good(UV, archive):
-            UV.discard(archive)
+            UV.discard(archive, job.yard)
 
 
 def forget(job: Job, wheels: Sequence[Wheel]) -> None:
@@ -100,7 +100,7 @@ def _copy(source: Path, target: Path) -> None:
 def _taken(job: Job, archive: Path, place: Path) -> bool:
     """Whether a good copy of an archive is in this cache: made now, or by a build that was killed."""
     if place.exists() and not job.entries.is_good(UV, place):
-        UV.discard(place)
+        UV.discard(place, job.yard)
     if not place.exists():
         if not adopt(job, UV, archive, place):
             return False

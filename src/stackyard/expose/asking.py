@@ -52,7 +52,7 @@ def write_asking(record: BuildRecord, site: Site) -> None:
     if not asked_of_users(record, site):
         return
     for path, text in asking_scripts(record).items():
-        atomic.write_text(path, text, mode=permissions.program_mode() & 0o555)
+        atomic.write_text(path, text, mode=permissions.program_mode() & 0o555, top=RevisionPaths.of(record.path).yard)
     folder = RevisionPaths.of(record.path).asking
     for name in _names(record):
         if not os.path.lexists(folder / name):

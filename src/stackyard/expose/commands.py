@@ -61,7 +61,7 @@ def write_commands(record: BuildRecord) -> None:
     Errors are those of `scripts`.
     """
     for path, text in scripts(record).items():
-        atomic.write_text(path, text, mode=permissions.program_mode() & 0o555)
+        atomic.write_text(path, text, mode=permissions.program_mode() & 0o555, top=RevisionPaths.of(record.path).yard)
 
 
 def _script(record: BuildRecord, name: str) -> str:

@@ -7,6 +7,7 @@ Modules ignores files without its magic line, so ``module use <yard>/modules`` w
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from stackyard.expose.page import page
 from stackyard.expose.published import change_of, freeze
 from stackyard.expose.root import users_path
 from stackyard.expose.spider import write_cache
+from stackyard.host import at
 from stackyard.host.hashing import sha256_file
 from stackyard.yard import atomic, generations, trash
 from stackyard.yard.layout import Yard, place_of
@@ -63,21 +65,29 @@ def write_modules(
         if entry.module in records and entry.state != "removed":
             freeze(records[entry.module], site)
     for path, text in texts.items():
-        atomic.write_text(folder / path, text)
-    _show_to_root(folder)  # Lmod reads Tcl too
+        atomic.write_text(folder / path, text, top=yard.root)
+    _show_to_root(folder, yard)  # Lmod reads Tcl too
     if "lua" in site.modules.formats:
         write_cache(folder, users_path(yard, site))
 
 
-def _show_to_root(folder: Path) -> None:
+def _show_to_root(folder: Path, yard: Yard) -> None:
     """Make the tree readable to others if root writes it: Lmod, run by root, ignores files of root that are not.
 
     Neither verification nor the spider would then find a module. The yard's own directory decides who may enter.
     """
     if os.geteuid() != 0:
         return
-    for path in (folder, *folder.rglob("*")):
-        path.chmod(path.stat().st_mode | (0o005 if path.is_dir() else 0o004))
+
+    def shown(status: os.stat_result) -> int:
+        return status.st_mode | (0o005 if stat.S_ISDIR(status.st_mode) else 0o004)
+
+    with at.parent(yard.root, folder) as place:
+        at.set_mode(*place, shown)
+        with at.opened(*place) as top:
+            for inner, _, entries in at.walk(top):
+                for entry in entries:
+                    at.set_mode(inner, entry.name, shown)
 
 
 def module_texts(

@@ -92,13 +92,13 @@ def freeze(record: BuildRecord, site: Site) -> None:
 def write_change(record: BuildRecord, change: EnvironmentChange) -> None:
     """Freeze these operations."""
     value = {"format": MODULE.version, "change": change.to_json()}
-    atomic.write_json(RevisionPaths.of(record.path).module, value, checked=True)
+    atomic.write_json(RevisionPaths.of(record.path).module, value, checked=True, top=RevisionPaths.of(record.path).yard)
 
 
 def write_beside(record: BuildRecord, site: Site) -> None:
     """Write the condarc of a revision, its commands and what asks for its licences: what its operations name beside
     the prefix."""
-    atomic.write_text(RevisionPaths.of(record.path).condarc, users_policy(site))
+    atomic.write_text(RevisionPaths.of(record.path).condarc, users_policy(site), top=RevisionPaths.of(record.path).yard)
     write_commands(record)
     write_asking(record, site)
 
@@ -120,7 +120,7 @@ def follow_policy(folders: Iterable[str], text: str) -> list[str]:
     for paths in map(RevisionPaths.of, folders):
         try:
             if disk.is_there(paths.module) and disk.content(paths.condarc) != text.encode():
-                atomic.write_text(paths.condarc, text)
+                atomic.write_text(paths.condarc, text, top=paths.yard)
         except OSError as error:
             problems.append(f"cannot write {paths.condarc}: {error.strerror}; it keeps the site's former policy")
     return problems

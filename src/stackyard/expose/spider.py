@@ -30,9 +30,9 @@ def write_cache(folder: Path, visible: Path) -> bool:
     if str(folder) not in result.stdout:
         raise StackyardError("Lmod's spider failed to read the new modules", detail=result.output)
     place = folder / FOLDER
-    atomic.write_text(place / "timestamp", "")
-    atomic.write_text(place / "spiderT.lua", result.stdout.replace(str(folder), str(visible)))
-    atomic.write_text(place / "lmodrc.lua", lmodrc(visible / FOLDER))
+    atomic.write_text(place / "timestamp", "", top=folder)
+    atomic.write_text(place / "spiderT.lua", result.stdout.replace(str(folder), str(visible)), top=folder)
+    atomic.write_text(place / "lmodrc.lua", lmodrc(visible / FOLDER), top=folder)
     return True
 
 

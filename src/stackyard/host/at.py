@@ -120,13 +120,15 @@ def folder(top: Path, path: Path, *, make: bool = False) -> Iterator[int]:
     """A directory at or below a trusted one, open as `PASS`: links are followed on the way to `top`, and not below it.
 
     Args:
-        make: create what is missing below `top`.
+        make: create what is missing, as far as `top` by path.
 
     Raises:
         OSError: it cannot be opened; the error has the path of the directory at which that failed.
         ValueError: `path` is not below `top`.
     """
     names = [] if path == top else parts(path.relative_to(top).as_posix())
+    if make:
+        top.mkdir(parents=True, exist_ok=True)
     fd = os.open(top, PASS & ~os.O_NOFOLLOW)
     try:
         for count, name in enumerate(names, 1):
@@ -228,12 +230,29 @@ def read_bounded(top: int, name: str, most: int, owner: int | None = None) -> tu
     return data, status
 
 
-def _require_one_name(top: int, status: os.stat_result, name: str) -> None:
-    """Refuse a file with other names in a directory in which another account could have made this one."""
-    if stat.S_ISREG(status.st_mode) and status.st_nlink != 1:
-        around = os.fstat(top)
-        if around.st_mode & 0o022 or around.st_uid not in (0, os.geteuid()):
-            raise Refused(errno.EMLINK, "has other names, which may be anywhere", name)
+def read_regular(path: Path) -> bytes:
+    """What a file holds; links are followed. Nothing is waited for, as Path.read_bytes would at a pipe.
+
+    Raises:
+        OSError: it is not a regular file, or cannot be read.
+    """
+    with open_regular(path) as stream:
+        return stream.read()
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A file to read from; links are followed. Raises as `read_regular`."""
+    stream = open(path, "rb", opener=lambda name, _: os.open(name, READ & ~os.O_NOFOLLOW))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise Refused(errno.EINVAL, "not a regular file", str(path))
+    return stream
+
+
+def _is_named_by_others(around: os.stat_result, status: os.stat_result) -> bool:
+    """Whether a file has other names, and another account can have made this one: then it may be anyone's."""
+    others = around.st_mode & 0o022 or around.st_uid not in (0, os.geteuid())
+    return bool(others and stat.S_ISREG(status.st_mode) and status.st_nlink != 1)
 
 
 # --------------------------------------------------------------------------- changing
@@ -264,12 +283,43 @@ def set_mode(
         if stat.S_IFMT(status.st_mode) not in kinds or status.st_uid not in (owners or (os.geteuid(),)):
             raise Refused(errno.EPERM, "not what it was, or another account's", name)
         before, mode = stat.S_IMODE(status.st_mode), change(status) & 0o7777
-        if mode & ~before:
-            _require_one_name(top, status, name)
+        if mode & ~before and _is_named_by_others(os.fstat(top), status):
+            raise Refused(errno.EMLINK, "has other names, which may be anywhere", name)
         if mode != before:
-            os.chmod(f"/proc/self/fd/{fd}", mode)  # noqa: PTH101 - an O_PATH descriptor has no fchmod
+            change_open(fd, mode)
     finally:
         os.close(fd)
+
+
+def change_open(fd: int, mode: int, group: int | None = None) -> None:
+    """Set the group and then the mode of what is open, also as `PEEK` or `PASS`, for which there is no fchmod(2).
+
+    Raises:
+        OSError: it is another account's, or /proc is not mounted.
+    """
+    place = f"/proc/self/fd/{fd}"
+    if group is not None:
+        os.chown(place, -1, group)
+    os.chmod(place, mode & 0o7777)  # noqa: PTH101
+
+
+@contextmanager
+def writable(folder: int) -> Iterator[None]:
+    """Write in an open directory of this account that may be sealed; it is again afterwards. Root needs no such right.
+
+    Raises:
+        OSError: as `change_open`.
+    """
+    status = os.fstat(folder)
+    mode = stat.S_IMODE(status.st_mode)
+    if os.geteuid() != status.st_uid or os.geteuid() == 0 or mode & stat.S_IWUSR:
+        yield
+        return
+    change_open(folder, mode | stat.S_IWUSR)
+    try:
+        yield
+    finally:
+        change_open(folder, mode)
 
 
 def remove_tree(top: int, name: str, owners: Collection[int] = ()) -> None:
@@ -359,8 +409,8 @@ def copy_tree(source: Place, target: Place, owners: Collection[int] = (), *, lin
         link: make hard links of files where that is possible.
 
     Raises:
-        Refused: something in it is another account's, neither a file nor a directory nor a link, a file with other
-            names in a directory of others, or nested too deeply.
+        Refused: something in it is another account's, neither a file nor a directory nor a link, nested too deeply, or
+            a private file with other names in a directory of others.
         OSError: it cannot be read or written; EXDEV: a file system is mounted in it.
     """
     _copy(*source, target, owners, link, 0)
@@ -382,13 +432,20 @@ def _copy(top: int, name: str, target: Place, owners: Collection[int], link: boo
             raise Refused(errno.EPERM, f"belongs to account {status.st_uid}", name)
         if stat.S_IFMT(status.st_mode) != stat.S_IFMT(mode):
             raise Refused(errno.EINVAL, "not what it was", name)
-        _require_one_name(top, status, name)
+        around = os.fstat(top)
+        if _is_named_by_others(around, status) and not _is_readable(around, status):
+            raise Refused(errno.EMLINK, "has other names, which may be anywhere", name)
         if stat.S_ISDIR(mode):
             _copy_folder(fd, target, owners, link, depth)
         elif not (link and _linked(fd, status, target)):
             _copy_file(fd, status, target)
     finally:
         os.close(fd)
+
+
+def _is_readable(around: os.stat_result, status: os.stat_result) -> bool:
+    """Whether all accounts may read a file, or the group of its directory: then a copy tells nothing new."""
+    return bool(status.st_mode & 0o004 or (status.st_mode & 0o040 and status.st_gid == around.st_gid))
 
 
 def _copy_folder(fd: int, target: Place, owners: Collection[int], link: bool, depth: int) -> None:

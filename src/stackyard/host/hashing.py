@@ -7,10 +7,11 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from stackyard.errors import StackyardError
+from stackyard.host import at
 
 if TYPE_CHECKING:
     from stackyard.host.trust import Trust
@@ -28,13 +29,18 @@ def local_path(url: str) -> Path | None:
 
 def sha256_file(path: Path) -> str:
     """sha256 of a file's bytes. Raises StackyardError when it cannot be read."""
-    digest = hashlib.sha256()
     try:
-        with path.open("rb") as stream:
-            while block := stream.read(_BLOCK):
-                digest.update(block)
+        with at.open_regular(path) as stream:
+            return sha256_stream(stream)
     except OSError as error:
         raise StackyardError(f"cannot read {path}: {error.strerror}") from error
+
+
+def sha256_stream(stream: BinaryIO) -> str:
+    """sha256 of what an open file holds from here on."""
+    digest = hashlib.sha256()
+    while block := stream.read(_BLOCK):
+        digest.update(block)
     return digest.hexdigest()
 
 

@@ -66,10 +66,10 @@ def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str]) -
         )  # fmt: skip
         _read_back(made)
     except BaseException:
-        disk.remove_tree(paths.prefix)
+        disk.remove_tree(paths.prefix, paths.yard)
         _move(unpacked, paths.prefix)
         raise
-    disk.remove_tree(paths.work)
+    disk.remove_tree(paths.work, paths.yard)
     contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), folders=True)
     return made
 

@@ -28,7 +28,7 @@ def built_again(record: BuildRecord, yard: Yard, site: Site, place: RevisionPath
         stack=record.stack, version=record.version, name=record.variant, base=record.base, collisions=winners
     )
     job = Job(variant, locked, site, yard, place, record.module, progress, deep=True)
-    job.work.mkdir(parents=True)
+    job.work.mkdir(mode=0o700, parents=True)
     settling = Settling(job)
     python = interpreter.prepare(job) if record.base else {}
     if locked.conda:

@@ -8,7 +8,9 @@ process that was killed leaves what the next one removes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from stackyard.build.seal import PARTS
 from stackyard.errors import ChecksFailed, InputError, MissingError, StackyardError
 from stackyard.expose.published import write_beside
 from stackyard.findings import some
+from stackyard.host import at
 from stackyard.host.hashing import sha256_file
 from stackyard.host.probe import glibc, machine
 from stackyard.image import artefact, launcher, needs
@@ -31,7 +34,7 @@ from stackyard.spec.models import Site
 from stackyard.spec.siteyard import policy
 from stackyard.verify import verify
 from stackyard.verify.content import noted_contents
-from stackyard.yard import atomic, contents, disk, generations, reserve, revisions, signatures
+from stackyard.yard import atomic, caches, contents, disk, generations, reserve, revisions, signatures, within
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.origin import origin
@@ -207,7 +210,8 @@ def _unpack(arrived: Arrived, paths: RevisionPaths, request: Request, progress: 
     progress.phase(arrived.record.module, "unpack")
     try:
         _clear(paths)
-        paths.work.mkdir(parents=True)
+        with at.parent(request.yard.root, paths.work, make=True) as (folder, name):
+            os.mkdir(name, 0o700, dir_fd=folder)
         artefact.unpack(arrived, paths.work)
         atomic.fault_point("arrival-unpacked")
         _place(paths, arrived.record)
@@ -244,10 +248,10 @@ def _place(paths: RevisionPaths, record: BuildRecord) -> None:
             continue
         if each.name not in known or each.is_symlink():
             raise StackyardError(f"{record.module} is not a revision: it has {each.name}", hint="push it again")
-        each.rename(paths.root / each.name)
+        within.rename(paths.yard, each, paths.root / each.name)
     if record.form.kind == "squashfs":
-        (paths.work / artefact.IMAGE_FILE).rename(paths.image)
-        paths.image.chmod(file_mode() & 0o444)
+        within.rename(paths.yard, paths.work / artefact.IMAGE_FILE, paths.image)
+        within.set_mode(paths.yard, paths.image, lambda _: file_mode() & 0o444)
 
 
 def _with_launcher(arrived: Arrived, paths: RevisionPaths) -> BuildRecord:
@@ -294,10 +298,11 @@ def _interpreter(record: BuildRecord, paths: RevisionPaths, yard: Yard) -> None:
     if not path.is_relative_to(yard.pythons):
         raise InputError(f"{record.module} uses the interpreter {path}, which is not in the yard",
                          hint="build it here: `stackyard deploy FILE`")  # fmt: skip
-    yard.pythons.mkdir(parents=True, exist_ok=True)
-    for each in _home(came, path.relative_to(yard.pythons).parts[0], yard):
-        if not os.path.lexists(yard.interpreter(each.name)):
-            each.rename(yard.interpreter(each.name))
+    top = caches.trusted(yard)
+    with at.folder(paths.yard, came) as source, at.folder(top, yard.pythons, make=True) as pythons:
+        for each in _home(came, at.parts(path.relative_to(yard.pythons).as_posix())[0], yard):
+            if not os.path.lexists(yard.interpreter(each.name)):
+                os.rename(each.name, each.name, src_dir_fd=source, dst_dir_fd=pythons)
     if not _is_same(path, record.interpreter.get("sha256", "")):
         raise StackyardError(f"{path} is not the interpreter that {record.module} was built with",
                              hint="build it here: `stackyard deploy FILE`")  # fmt: skip
@@ -325,11 +330,7 @@ def _compare(record: BuildRecord, paths: RevisionPaths) -> None:
         raise StackyardError(f"{paths.image.name} of {record.module} is damaged: its hash is not the one in the record",
                              hint="push it again from where it was built")  # fmt: skip
     outside = {n: item for n, item in noted.files.items() if not (image and n.startswith(PARTS[0]))}
-    for name, item in outside.items():
-        place = paths.root / name
-        if item.sha256 and place.is_file() and not place.is_symlink():
-            place.chmod(item.mode | 0o200)
-            os.utime(place, ns=(item.mtime_ns, item.mtime_ns))
+    _as_noted(paths, {name: item for name, item in outside.items() if item.sha256})
     folders = {n for n in noted.folders if not (image and f"{n}/".startswith(PARTS[0]))}
     own = contents.Contents(outside, frozenset(folders))
     tree = contents.scan(paths.root, PARTS[1:] if image else PARTS)
@@ -339,11 +340,22 @@ def _compare(record: BuildRecord, paths: RevisionPaths) -> None:
                              hint="push it again from where it was built")  # fmt: skip
 
 
+def _as_noted(paths: RevisionPaths, items: Mapping[str, contents.Item]) -> None:
+    """Give the files that are there the modes and times that were noted; what is behind a link is left to be found."""
+    for folder, inside in within.by_folder(items).items():
+        with suppress(FileNotFoundError, NotADirectoryError), at.folder(paths.yard, paths.root / folder) as place:
+            for name in inside:
+                item = items[f"{folder}/{name}" if folder else name]
+                with suppress(FileNotFoundError, at.Refused):  # not a file of this account: it is found damaged
+                    at.set_mode(place, name, lambda _, mode=item.mode: mode & 0o777 | 0o200, kinds=(stat.S_IFREG,))  # type: ignore[misc]
+                    os.utime(name, ns=(item.mtime_ns, item.mtime_ns), dir_fd=place, follow_symlinks=False)
+
+
 def _close(record: BuildRecord, paths: RevisionPaths, request: Request) -> None:
     """Others may read it as this yard's policy says, and nobody may write to it."""
     for part in disk.entries(paths.root):
         if part != paths.work:
-            settle(part, policy(request.yard, request.site), linked=False)
+            settle(part, policy(request.yard, request.site), linked=False, top=paths.yard)
     contents.seal(paths.root, contents.scan(paths.root, PARTS), folders=False)
     contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), folders=True)
 

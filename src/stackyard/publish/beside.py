@@ -12,6 +12,7 @@ from pathlib import Path
 from stackyard.errors import StackyardError
 from stackyard.expose.generation import modulefiles
 from stackyard.expose.published import is_frozen, present_change, write_beside, write_change
+from stackyard.host import at
 from stackyard.spec.models import Site
 from stackyard.verify.content import own_files
 from stackyard.yard import atomic, disk, generations
@@ -32,7 +33,7 @@ def restore_record(paths: RevisionPaths) -> list[str]:
         read_record(paths.record)
     damaged = [path for path in copies if path not in whole]
     for path in damaged:
-        atomic.write_text(path, whole[0].read_text(encoding="utf-8"))
+        atomic.write_bytes(path, at.read_regular(whole[0]), top=paths.yard)
     return [path.name for path in damaged]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +11,9 @@ from pathlib import Path
 from stackyard.build.seal import PARTS
 from stackyard.errors import InputError, StackyardError
 from stackyard.findings import some
+from stackyard.host import at
 from stackyard.host.hashing import sha256_file
+from stackyard.host.identity import process_token
 from stackyard.image import launcher
 from stackyard.lock import text as lockfile
 from stackyard.lock.model import Lock
@@ -23,7 +24,18 @@ from stackyard.publish.share import Group, share
 from stackyard.spec.models import Site
 from stackyard.spec.siteyard import policy
 from stackyard.verify.content import noted_contents
-from stackyard.yard import atomic, contents, disk, generations, manifestfile, revisions, trash
+from stackyard.yard import (
+    atomic,
+    caches,
+    contents,
+    disk,
+    generations,
+    manifestfile,
+    revisions,
+    trash,
+    usage,
+    within,
+)
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import file_mode, settle
@@ -33,79 +45,119 @@ _MOST_BYTES = 1 << 22
 """No text file of an interpreter that names its path is larger."""
 
 
-def beside(ways: Ways) -> None:
-    """Carry over what lies beside the revisions: locks, extensions' files, licences, bases, counts, sources, wheels."""
+def beside(ways: Ways) -> Iterator[str]:
+    """Carry over what lies beside the revisions: locks, extensions' files, licences, bases, counts, sources, wheels.
+
+    A sentence for each file of users that is not one.
+    """
     old, new = ways.source, ways.target
+    owners = _owners(old)
     for source, target in ((old.locks, new.locks), (old.extensions, new.extensions)):
-        _tree(source, target, link=False)
+        _tree(old, source, new, target, owners)
     for source, target in ((old.bases, new.bases), (old.sources, new.sources), (old.wheels, new.wheels)):
-        _tree(source, target, link=True)  # written once, so that a link is as good as a copy
+        _tree(old, source, new, target, owners, link=True)  # written once, so that a link is as good as a copy
     for source, target in ((old.licences, new.licences), (old.signatures, new.signatures)):
         if disk.is_there(source) and not disk.is_there(target):
-            _file(source, target)
-    _counts(old, new)
+            with at.parent(old.root, source) as origin, at.parent(new.root, target) as place:
+                _file(origin, place, owners)
+    yield from _counts(old, new)
     for name in disk.names(old.pythons):
         if disk.is_folder(old.interpreter(name)) and not disk.is_there(new.interpreter(name)):
-            _interpreter(old.interpreter(name), new.interpreter(name), ways)
+            _interpreter(old.interpreter(name), new.interpreter(name), ways, owners)
 
 
-def _tree(source: Path, target: Path, *, link: bool) -> None:
-    """A tree without what it has already; each file appears whole."""
-    for folder, _, files in os.walk(source):
-        place = target / Path(folder).relative_to(source)
-        place.mkdir(parents=True, exist_ok=True)
-        for name in files:
-            if not os.path.lexists(place / name) and not name.startswith("."):
-                _file(Path(folder, name), place / name, link=link)
+def _owners(yard: Yard) -> tuple[int, ...]:
+    """The accounts of which a yard has files; none where a group writes to it: any of its members."""
+    status = yard.root.stat()
+    return () if status.st_mode & 0o020 else tuple({status.st_uid, os.geteuid()})
 
 
-def _file(source: Path, target: Path, *, link: bool = False) -> None:
-    part = atomic.temporary(target)
+def _top(yard: Yard, path: Path) -> Path:
+    """The directory below which no link is followed to something of a yard."""
+    return caches.trusted(yard) if path.is_relative_to(yard.cache) else yard.root
+
+
+def _tree(old: Yard, source: Path, new: Yard, target: Path, owners: tuple[int, ...], *, link: bool = False) -> None:
+    """A tree without what it has already; each file appears whole.
+
+    Raises:
+        OSError: it has something else in it than files and directories of the yard; the error has its path.
+    """
+    with suppress(FileNotFoundError), at.parent(_top(old, source), source) as place, at.opened(*place) as top:
+        for folder, path, entries in at.walk(top):
+            with at.folder(_top(new, target), target / path, make=True) as into:
+                there = set(at.names(into))
+                for entry in entries:
+                    is_new = entry.name not in there and not entry.name.startswith(".")
+                    if is_new and not entry.is_dir(follow_symlinks=False):
+                        with within.named(source / path):
+                            _file((folder, entry.name), (into, entry.name), owners, link=link)
+
+
+def _file(source: at.Place, target: at.Place, owners: tuple[int, ...], *, link: bool = False) -> None:
+    folder, name = target
+    part = f".{name[:100]}.{process_token()}"
     try:
-        disk.link_or_copy(source, part, link=link)
+        at.copy_tree(source, (folder, part), owners, link=link)
         atomic.fault_point("carry")
-        os.replace(part, target)
+        os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        part.unlink(missing_ok=True)
+        at.remove_tree(folder, part)
         raise
 
 
-def _counts(old: Yard, new: Yard) -> None:
-    """The counts of uses: the owner of a file is who used the revisions, so only root carries those of others over."""
-    for file in disk.entries(old.usage) if disk.is_folder(new.usage) else ():
-        with suppress(OSError):
-            place, owner = new.inner(str(file.relative_to(old.root))), file.stat()
-            if os.geteuid() in (0, owner.st_uid) and not disk.is_there(place):
-                _file(file, place)
-                os.chown(place, owner.st_uid, owner.st_gid)
+def _counts(old: Yard, new: Yard) -> Iterator[str]:
+    """The counts of uses: the owner of a file is who used the revisions, so only root carries those of others over.
+
+    Any account may have put anything there: what is not such a file is left, and named.
+    """
+    if not disk.is_folder(new.usage) or not disk.is_folder(old.usage):
+        return
+    with at.folder(old.root, old.usage) as folder:
+        for name in sorted(at.names(folder)):
+            try:
+                data, status = at.read_bounded(folder, name, usage.MOST_BYTES)
+                if os.geteuid() in (0, status.st_uid) and not os.path.lexists(new.usage / name):
+                    owner = (status.st_uid, status.st_gid) if os.geteuid() == 0 else None
+                    atomic.write_bytes(new.usage / name, data, mode=0o644, top=new.root, owner=owner)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                yield f"not carried over: {contents.written(str(old.usage / name))}: {(error.strerror or '').lower()}"
 
 
-def _interpreter(source: Path, target: Path, ways: Ways) -> None:
+def _interpreter(source: Path, target: Path, ways: Ways, owners: tuple[int, ...]) -> None:
     """An interpreter of uv: it finds its library relative to itself, and names its path in a few text files.
 
     An interpreter is a link beside its directory too (``cpython-3.12-...``), which is copied as it is.
     """
+    top = _top(ways.target, target)
+    within.make(top, target.parent)
     if source.is_symlink():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(ways.there(str(source.readlink())))
+        within.symlink(top, target, ways.there(str(source.readlink())))
         return
     part = target.with_name(f".{target.name}")
-    disk.remove_tree(part)
-    part.parent.mkdir(parents=True, exist_ok=True)
-    disk.copy_tree(source, part, link=False)
+    disk.remove_tree(part, top)
+    disk.copy_tree(source, part, owners, link=False, top=_top(ways.source, source))
     before, after = os.fsencode(ways.built_in), os.fsencode(ways.target.root)
-    for folder, _, files in os.walk(part):
-        for name in files:
-            _rewrite(Path(folder, name), before, after)
-    part.rename(target)
+    with at.parent(top, part) as place, at.opened(*place) as copied:
+        for folder, _, entries in at.walk(copied):
+            for entry in entries:
+                _rewrite(folder, entry, before, after)
+    within.rename(top, part, target)
 
 
-def _rewrite(file: Path, before: bytes, after: bytes) -> None:
-    if file.is_symlink() or file.stat().st_size > _MOST_BYTES:
+def _rewrite(folder: int, entry: os.DirEntry[str], before: bytes, after: bytes) -> None:
+    """Write a text file anew, with another path in it."""
+    if not entry.is_file(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_size > _MOST_BYTES:
         return
-    data = file.read_bytes()
+    data, status = at.read_bounded(folder, entry.name, _MOST_BYTES)
     if before in data and b"\0" not in data:
-        file.write_bytes(data.replace(before, after))
+        made = f".{entry.name[:100]}.{process_token()}"
+        with at.open_new(folder, made) as stream:
+            stream.write(data.replace(before, after))
+            os.fchmod(stream.fileno(), status.st_mode & 0o777)
+        os.rename(made, entry.name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def lock_of_extension(kept: Kept, made: Task, ways: Ways) -> None:
@@ -115,7 +167,7 @@ def lock_of_extension(kept: Kept, made: Task, ways: Ways) -> None:
         return
     before = lockfile.read(kept.paths.lock).variants
     if [each.spec_hash for each in lockfile.read(place).variants] == [each.spec_hash for each in before]:
-        atomic.write_text(place, lockfile.dump(Lock(kept.entry.stack, (made.locked,))))
+        atomic.write_text(place, lockfile.dump(Lock(kept.entry.stack, (made.locked,))), top=ways.target.root)
 
 
 # --------------------------------------------------------------------------- history
@@ -126,8 +178,7 @@ def history(ways: Ways) -> None:
     for manifest in generations.readable(ways.source):
         place = ways.target.generation(manifest.number).manifest
         if not manifestfile.is_there(place):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            atomic.write_json(place, _there(manifest, ways).to_json(), checked=True)
+            atomic.write_json(place, _there(manifest, ways).to_json(), checked=True, top=ways.target.root)
 
 
 def _there(manifest: Manifest, ways: Ways) -> Manifest:
@@ -150,19 +201,20 @@ def container(kept: Kept, ways: Ways, site: Site) -> BuildRecord:
         found = revisions.readable(paths)
         if found is not None and found.input_hash == kept.record.input_hash:
             return found
-    disk.remove_tree(paths.root)
-    paths.root.mkdir(parents=True)
+    old, new, owners = kept.paths.yard, paths.yard, _owners(ways.source)
+    disk.remove_tree(paths.root, new)
+    within.make(new, paths.root)
     for part in PARTS:
-        disk.copy_tree(kept.paths.root / part, paths.root / part, link=False)
-    disk.link_or_copy(kept.paths.image, paths.image)
-    paths.image.chmod(file_mode() & 0o444)
-    shutil.copyfile(kept.paths.files, paths.files)
+        disk.copy_tree(kept.paths.root / part, paths.root / part, owners, link=False, top=old)
+    within.put(new, kept.paths.image, paths.image, link=True, source_top=old)
+    within.set_mode(new, paths.image, lambda _: file_mode() & 0o444)
+    within.put(new, kept.paths.files, paths.files, source_top=old)
     launcher.make(paths.launcher, container=True)
     moved = BuildRecord.from_json(ways.over(kept.located.to_json()))
     record = replace(moved, form=replace(moved.form, launcher=sha256_file(paths.launcher)))
     _require_same(record, paths)
     for each in disk.entries(paths.root):
-        settle(each, policy(ways.target, site), linked=False)
+        settle(each, policy(ways.target, site), linked=False, top=new)
     contents.seal(paths.root, contents.scan(paths.root, PARTS), folders=False)
     contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), folders=True)
     revisions.mark(record)
@@ -186,7 +238,8 @@ def shares(ways: Ways, site: Site) -> Iterator[str]:
     entries = generations.entries(ways.target)
     for name in disk.names(ways.source.shares):
         folder = ways.source.shared(name)
-        _tree(ways.source.shared_later(name, "x").parent, ways.target.shared_later(name, "x").parent, link=False)
+        later = (each.shared_later(name, "x").parent for each in (ways.source, ways.target))
+        _tree(ways.source, next(later), ways.target, next(later), _owners(ways.source))
         for entry in entries:
             files = (folder / entry.module, folder / f"{entry.module}.lua")
             if entry.state != "missing" and any(disk.is_there(each) for each in files):
@@ -217,10 +270,10 @@ def _pairs(yard: Yard) -> list[tuple[Path, Path]]:
 
 def put_aside(yard: Yard) -> None:
     """Move the revisions and generations of a yard that is built again in its place; a kill leaves the rest to do."""
-    yard.former().root.mkdir(exist_ok=True)
+    within.make(yard.root, yard.former().root)
     for there, aside in _pairs(yard):
         if os.path.lexists(there) and not os.path.lexists(aside):
-            there.rename(aside)
+            within.rename(yard.root, there, aside)
             atomic.fault_point("put-aside")
 
 
@@ -228,9 +281,9 @@ def throw_away(yard: Yard) -> None:
     """Put what was put aside into the trash, from which `gc` deletes it once the grace time is over."""
     for path in disk.entries(yard.former().root):
         if path.is_symlink():
-            path.unlink()
+            within.unlink(yard.root, path)
         else:
             trash.settle(trash.put(yard, path, trash.note_of("leftover", yard, path, os.urandom(6).hex(),
                                                               reason="before the yard was moved")))  # fmt: skip
     with suppress(FileNotFoundError):  # a killed move had come as far as this
-        yard.former().root.rmdir()
+        within.rmdir(yard.root, yard.former().root)

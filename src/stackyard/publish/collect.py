@@ -36,6 +36,7 @@ from stackyard.yard import (
     notes,
     reserve,
     trash,
+    within,
 )
 from stackyard.yard import revisions as built
 from stackyard.yard.layout import Yard
@@ -351,7 +352,7 @@ def _moved(removal: Removal, each: Garbage) -> Item:
     )
     item = trash.put(removal.watch.yard, each.path, what)
     for path in beside:
-        path.unlink(missing_ok=True)
+        within.unlink(caches.trusted(each.yard or removal.watch.yard), path)
     return item
 
 

@@ -36,7 +36,7 @@ from stackyard.spec.models import Site, Stack
 from stackyard.verify import verify
 from stackyard.verify.expectations import asked, in_force, keep
 from stackyard.verify.report import Report
-from stackyard.yard import atomic, children, disk, generations, reserve, revisions
+from stackyard.yard import atomic, caches, children, disk, generations, reserve, revisions
 from stackyard.yard.audit import unfinished
 from stackyard.yard.extending import BaseRevision
 from stackyard.yard.folders import RevisionPaths
@@ -247,14 +247,14 @@ def _clean(yard: Yard, held: Held) -> None:
     left = unfinished(yard)  # listed first: what a build begins after this stays
     if left and held.is_alone:
         for path in left:
-            disk.remove_tree(path)
+            disk.remove_tree(path, caches.trusted(yard))
 
 
 def ensure_built(task: Task, request: Request, progress: Progress, held: Held) -> Task:
     """The task with its record. The marker is written here, last: until then the next deploy removes what was built."""
     if task.record is not None:
         take_back(task, progress)
-        disk.remove_tree(task.paths.building)
+        disk.remove_tree(task.paths.building, task.paths.yard)
         return task
     agreed = licences.require_for_build(request.yard, request.site, task.variant, request.accept)
     if task.variant.base is not None:
@@ -280,7 +280,7 @@ def ensure_built(task: Task, request: Request, progress: Progress, held: Held) -
     except (OSError, disk.DiskFull) as error:
         if not disk.is_there(task.paths.record):
             for left in (task.paths.prefix, task.paths.work, task.paths.image, task.paths.launcher):
-                disk.remove_tree(left)
+                disk.remove_tree(left, task.paths.yard)
         raise error if isinstance(error, disk.DiskFull) else disk.failure(error, f"building {task.module}") from error
     progress.phase(task.module, "built")
     return replace(task, record=record)
@@ -397,5 +397,5 @@ def _verify(task: Task, modules: Path, request: Request, progress: Progress) -> 
 
 def write_report(paths: RevisionPaths, report: Report) -> None:
     """Keep a verification beside the revision, as JSON and as JUnit XML."""
-    atomic.write_json(paths.report, report.to_json(), checked=True)
-    atomic.write_text(paths.junit, report.junit())
+    atomic.write_json(paths.report, report.to_json(), checked=True, top=paths.yard)
+    atomic.write_text(paths.junit, report.junit(), top=paths.yard)

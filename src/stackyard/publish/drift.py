@@ -10,6 +10,7 @@ from pathlib import Path
 from stackyard.host.names import canonical
 from stackyard.yard import atomic, disk
 from stackyard.yard.extending import Layer
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
 _INFO = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:dist|egg)-info")
@@ -99,28 +100,26 @@ def reset(record: BuildRecord) -> tuple[Drifted, ...]:
     payload = record.payload
     if folder is None or not isinstance(payload, Layer):
         return ()
-    kept = folder / "_stackyard_layer.pth"
+    kept, top = folder / "_stackyard_layer.pth", RevisionPaths.of(record.path).yard
     try:
         packages = payload.site_packages(str(record.interpreter["version"]))
         for path in disk.entries(payload.drift.root):
             if path.name not in ("pyvenv.cfg", "python"):
-                _remove(path, kept)
+                _remove(path, kept, top)
         if not disk.is_there(kept):
-            atomic.write_text(kept, pth_of_drift(packages))
+            atomic.write_text(kept, pth_of_drift(packages), top=top)
     except OSError as error:
         hint = "the revision itself is unchanged; run `stackyard update --reset` again"
         raise disk.failure(error, f"removing what was installed in {record.module}", hint) from error
     return gone
 
 
-def _remove(path: Path, kept: Path) -> None:
+def _remove(path: Path, kept: Path, top: Path) -> None:
     """Remove a tree or a file, around one file that has to stay there."""
     if path == kept:
         return
     if kept.is_relative_to(path):
         for each in disk.entries(path):
-            _remove(each, kept)
-    elif path.is_dir() and not path.is_symlink():
-        disk.remove_tree(path)
+            _remove(each, kept, top)
     else:
-        path.unlink()
+        disk.remove_tree(path, top)

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from stackyard import grammar
 from stackyard.errors import InputError
 from stackyard.host.names import pip_name
 from stackyard.late import dataclass
-from stackyard.yard import atomic, catalogue, disk, generations
+from stackyard.yard import atomic, catalogue, disk, generations, within
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, Entry
 
@@ -57,9 +57,10 @@ class Files:
         for name in _FILES:
             if name in self.texts:
                 if not disk.is_there(folder / name) or (folder / name).read_text("utf-8") != self.texts[name]:
-                    atomic.write_text(folder / name, self.texts[name])
+                    atomic.write_text(folder / name, self.texts[name], top=folder.parents[1])
             else:
-                (folder / name).unlink(missing_ok=True)
+                with suppress(FileNotFoundError):
+                    within.unlink(folder.parents[1], folder / name)
 
     @property
     def requirements(self) -> list[str]:
@@ -169,7 +170,7 @@ def changed(folder: Path, change: Callable[[Files], Files]) -> Iterator[Path]:
     except BaseException:
         before.write(folder)
         if not before.texts:
-            disk.remove_tree(folder)
+            disk.remove_tree(folder, folder.parents[1])
         raise
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
@@ -57,7 +56,8 @@ class Draft:
     def write(self, entries: Iterable[Entry]) -> None:
         """Write the modules of these entries, and of no others: modules written before are removed."""
         self.entries = tuple(entries)
-        shutil.rmtree(self.modules, ignore_errors=True)
+        with suppress(OSError):
+            disk.delete_tree(self.modules, self.yard.root)
         shown, self.records = _with_records(self.entries, self.yard, self.records)
         with atomic.together():
             write_modules(self.modules, shown, self.records, self.site, self.yard, self.texts)
@@ -85,7 +85,8 @@ class Draft:
 
     def discard(self) -> None:
         """Remove it; one that was published has another name since."""
-        shutil.rmtree(self.paths.root, ignore_errors=True)
+        with suppress(OSError):
+            disk.delete_tree(self.paths.root, self.yard.root)
 
 
 def is_as_the_site_wants(yard: Yard, site: Site, manifest: Manifest, done: Texts | None = None) -> bool:

@@ -6,7 +6,6 @@ before the record has changed: whenever this is killed, one of the signatures is
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +13,11 @@ from stackyard.errors import StackyardError
 from stackyard.findings import counted
 from stackyard.host import sshkeygen
 from stackyard.host.hashing import sha256_file
+from stackyard.host.scratch import scratch
 from stackyard.image import launcher
 from stackyard.publish import signing
 from stackyard.spec.models import Site
-from stackyard.yard import atomic, disk, revisions, signatures
+from stackyard.yard import atomic, disk, revisions, signatures, within
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord
@@ -35,21 +35,19 @@ def renew(record: BuildRecord, yard: Yard, site: Site) -> list[str]:
         StackyardError: the record is signed, and cannot be signed again; nothing was changed.
     """
     paths = RevisionPaths.of(record.path)
-    made = atomic.temporary(paths.launcher)
-    try:
+    with scratch("launcher") as work:
+        made = work / paths.launcher.name
         _make(made, record, yard)
         digest = sha256_file(made)
         if digest == record.form.launcher:
-            os.replace(made, paths.launcher)
+            within.put(paths.yard, made, paths.launcher)
             return [paths.launcher.name]
         new = replace(record, form=replace(record.form, launcher=digest))
         text = atomic.json_text(new.to_json(), checked=True)
         signed = _signed_again(paths, text, yard, site)
-        os.replace(made, paths.launcher)
+        within.put(paths.yard, made, paths.launcher)
         atomic.fault_point("launcher-made")
         return [paths.launcher.name, *_recorded(new, text, signed)]
-    finally:
-        made.unlink(missing_ok=True)
 
 
 def _make(target: Path, record: BuildRecord, yard: Yard) -> None:
@@ -61,8 +59,7 @@ def _make(target: Path, record: BuildRecord, yard: Yard) -> None:
     for other in revisions.built(yard, on_damage=lambda *_: None):
         place = RevisionPaths.of(other.path).launcher
         if other.form.launcher == wanted and disk.is_file(place) and sha256_file(place) == wanted:
-            target.unlink()
-            disk.link_or_copy(place, target, link=False)
+            within.put(target.parent, place, target, source_top=RevisionPaths.of(other.path).yard)
             return
 
 
@@ -74,7 +71,7 @@ def _recorded(record: BuildRecord, text: str, signed: str) -> list[str]:
         return [paths.record.name]
     place = signatures.place_of(paths, signed)
     others = len([each for each in signatures.files(paths) if each != place])
-    atomic.write_text(place.with_name(f"{place.stem}{_AGAIN}"), signed)
+    atomic.write_text(place.with_name(f"{place.stem}{_AGAIN}"), signed, top=paths.yard)
     revisions.mark(record, text)
     finish(paths)
     gone = [f"without {counted(others, 'signature')} of other keys, of what it was"] if others else []
@@ -86,9 +83,9 @@ def finish(paths: RevisionPaths) -> None:
     for new in (each for each in signatures.files(paths) if each.name.endswith(_AGAIN)):
         broken = {path for path, _ in signatures.broken(paths)}
         for each in {new} if new in broken else broken:
-            each.unlink(missing_ok=True)
+            within.unlink(paths.yard, each)
         if new not in broken:
-            os.replace(new, new.with_name(f"{new.name.removesuffix(_AGAIN)}.sig"))
+            within.rename(paths.yard, new, new.with_name(f"{new.name.removesuffix(_AGAIN)}.sig"))
 
 
 def _signed_again(paths: RevisionPaths, text: str, yard: Yard, site: Site) -> str:

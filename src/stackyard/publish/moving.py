@@ -17,6 +17,7 @@ from pathlib import Path
 from stackyard.errors import ChecksFailed, StackyardError
 from stackyard.expose.published import follow_policy, users_policy
 from stackyard.findings import counted
+from stackyard.host import at
 from stackyard.host.scratch import scratch
 from stackyard.progress import Progress
 from stackyard.publish import carrying, deploy, generation, licences, names, remaking, signing
@@ -28,7 +29,7 @@ from stackyard.publish.writing import Held, building, writing
 from stackyard.spec.models import Site
 from stackyard.verify import verify
 from stackyard.verify.expectations import in_force, keep
-from stackyard.yard import atomic, disk, generations, lease, moved, reserve, revisions
+from stackyard.yard import atomic, disk, generations, lease, moved, reserve, revisions, within
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.moved import Note
@@ -103,7 +104,7 @@ def _finish(ways: Ways, request: Request, site: Site, notices: tuple[str, ...] =
     else:
         said += _left_behind(ways, manifest)
     reserve.keep(ways.target)
-    ways.target.move_note.unlink(missing_ok=True)
+    within.unlink(ways.target.root, ways.target.move_note)
     return Done(manifest, said, sum(entry.state != "missing" for entry in manifest.entries))
 
 
@@ -122,10 +123,13 @@ def _create(new: Path, like: Path) -> None:
     if disk.is_there(new):
         return
     try:
-        new.mkdir(parents=True)
-        with suppress(PermissionError):
-            os.chown(new, -1, old.st_gid)
-        new.chmod(old.st_mode & 0o7777)
+        new.parent.mkdir(parents=True, exist_ok=True)
+        with at.parent(new.parent, new) as (folder, name):
+            os.mkdir(name, 0o700, dir_fd=folder)
+            with at.opened(folder, name) as made:
+                with suppress(PermissionError):
+                    os.fchown(made, -1, old.st_gid)
+                os.fchmod(made, old.st_mode & 0o7777)
     except OSError as error:
         raise StackyardError(f"cannot create {new}: {error.strerror}", hint="choose another directory") from error
 
@@ -156,7 +160,8 @@ def _carry_out(found: Plan, request: Request, progress: Progress, held: Held) ->
     ways = found.ways
     try:
         if not request.is_here:
-            carrying.beside(ways)
+            for text in carrying.beside(ways):
+                progress.notice(text)
         carrying.history(ways)
         _build_all(found, request, progress, held)
     except OSError as error:

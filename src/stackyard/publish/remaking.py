@@ -7,7 +7,6 @@ they are laid out again as they were, and the file is read there: what it names 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from stackyard.publish.labels import without_labels
 from stackyard.publish.plan import Task
 from stackyard.spec.load import load_stack
 from stackyard.spec.models import CheckExceptions, Site, Stack, Variant
-from stackyard.yard import disk, generations
+from stackyard.yard import disk, generations, within
 from stackyard.yard.extending import BaseRevision
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
@@ -123,7 +122,7 @@ def _built(paths: RevisionPaths, digest: str) -> BuildRecord | None:
     found = read_record(paths.record)
     if found.input_hash == digest:
         return found
-    disk.remove_tree(paths.root)
+    disk.remove_tree(paths.root, paths.yard)
     return None
 
 
@@ -234,8 +233,8 @@ def _lay(file: UsedFile, recipe: Path, work: Path) -> None:
     place, copy = _place(file, work), _copy_of(file, recipe)
     place.parent.mkdir(parents=True, exist_ok=True)
     if copy is not None:
-        shutil.copy(copy, place)
-        place.chmod(0o600 | copy.stat().st_mode & 0o100)
+        within.put(place.parent, copy, place, source_top=RevisionPaths(recipe.parent).yard)
+        within.set_mode(place.parent, place, lambda status: 0o600 | status.st_mode & 0o100)
 
 
 def _show_neighbours(files: list[UsedFile], work: Path) -> None:

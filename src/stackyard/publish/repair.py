@@ -14,7 +14,7 @@ import os
 import shlex
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,8 +24,9 @@ from stackyard.build.job import Job
 from stackyard.build.pyfiles import source_of
 from stackyard.errors import StackyardError
 from stackyard.findings import counted
-from stackyard.host import space
-from stackyard.host.hashing import sha256_file
+from stackyard.host import at, space
+from stackyard.host.hashing import sha256_file, sha256_stream
+from stackyard.host.identity import process_token
 from stackyard.lock import text as lockfile
 from stackyard.lock.model import Lock, LockedVariant
 from stackyard.progress import Progress
@@ -36,7 +37,7 @@ from stackyard.publish.originals import Originals
 from stackyard.spec.models import Site
 from stackyard.verify.content import look, noted_contents, seen, seen_of
 from stackyard.verify.yardfiles import modulefiles
-from stackyard.yard import atomic, contents, disk, generations
+from stackyard.yard import atomic, contents, disk, generations, revisions, within
 from stackyard.yard.audit import discard_damaged
 from stackyard.yard.contents import Contents, Damage, Item
 from stackyard.yard.folders import RevisionPaths
@@ -81,7 +82,13 @@ def repair(record: BuildRecord, yard: Yard, site: Site, progress: Progress, give
         StackyardError: it is not known what the files held, it cannot be built again (no network), a file cannot be
             replaced, or a link leads out of the revision.
     """
-    require_in_place(RevisionPaths.of(record.path))
+    paths = RevisionPaths.of(record.path)
+    if not revisions.is_in(yard, record.path):
+        raise StackyardError(
+            f"cannot repair {record.module}: its record names {record.path}, which is not in this yard",
+            hint="restore its record from a backup",
+        )
+    require_in_place(paths)
     try:
         return _repaired(record, yard, site, progress, given)
     except PermissionError as error:
@@ -111,14 +118,14 @@ def _repaired(record: BuildRecord, yard: Yard, site: Site, progress: Progress, g
         sources = _Sources(record, noted, yard, site, progress, given)
         try:
             for damage in damages:
-                _mend(paths.root, damage, noted, sources)
+                _mend(paths, damage, noted, sources)
         finally:
             sources.discard()
     lost = _names(_damages(record, noted))
     if lost:
-        atomic.write_json(paths.damaged, {"files": lost})
+        atomic.write_json(paths.damaged, {"files": lost}, top=paths.yard)
     else:
-        paths.damaged.unlink(missing_ok=True)
+        within.unlink(paths.yard, paths.damaged)
     return Outcome(tuple(name for name in _names(damages) if name not in lost), lost)
 
 
@@ -166,7 +173,7 @@ def _noted(record: BuildRecord) -> Contents:
             raise StackyardError(
                 f"cannot repair {record.module}: {error.message}", hint=f"restore {paths.files} from a backup"
             ) from error
-        atomic.write_text(paths.files, made.to_text())
+        atomic.write_text(paths.files, made.to_text(), top=paths.yard)
         return made
 
 
@@ -232,7 +239,7 @@ class _Sources:
 
     def discard(self) -> None:
         """Remove what was built."""
-        disk.remove_tree(self._twin.root)
+        disk.remove_tree(self._twin.root, self._twin.yard)
 
     def _spellings(self, data: bytes) -> Iterator[bytes]:
         """The bytes of a file of the build, as they may be at the place of the revision; the last ones cost most."""
@@ -282,14 +289,15 @@ def _urlsafe(digest: bytes) -> bytes:
 
 def _restore_lock(record: BuildRecord, noted: Contents, yard: Yard) -> None:
     """Restore the revision's lock, from which the rest is restored, from those that the yard keeps."""
-    item, path = noted.files.get(LOCK), RevisionPaths.of(record.path).lock
+    paths = RevisionPaths.of(record.path)
+    item, path = noted.files.get(LOCK), paths.lock
     if item is None or (path.is_file() and sha256_file(path) == item.sha256):
         return
     for kept in sorted(kept for each in yard.lineage() for kept in each.locks.rglob("*.lock")):
         for locked in _variants(kept):
             data = lockfile.dump(Lock(locked.stack, (locked,))).encode()
             if hashlib.sha256(data).hexdigest() == item.sha256:
-                _put(path, item, data)
+                _put(paths.yard, path, item, data)
                 return
     raise StackyardError(
         f"cannot repair {record.module}: {path} is damaged, and the yard keeps no other copy of it",
@@ -307,48 +315,76 @@ def _variants(kept: Path) -> tuple[LockedVariant, ...]:
 # --------------------------------------------------------------------------- putting them in place
 
 
-def _mend(root: Path, damage: Damage, noted: Contents, sources: _Sources) -> None:
-    """Put one file in place, if its bytes are found."""
-    path, item = root / damage.path, noted.files.get(damage.path)
-    if damage.what == "unexpected" and not os.path.lexists(path):
-        return  # it was in a directory that was removed
+def _mend(paths: RevisionPaths, damage: Damage, noted: Contents, sources: _Sources) -> None:
+    """Put one file in place, if its bytes are found. No link on the way to it is followed."""
+    path, item, top = paths.root / damage.path, noted.files.get(damage.path), paths.yard
     if damage.what == "unexpected":
-        with open_folder(path.parent):
-            disk.remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError), _folder(top, path) as (folder, name):  # or in a directory that was removed
+            at.remove_tree(folder, name)
     elif item is None:
-        with open_folder(path.parent):
-            path.mkdir(exist_ok=True)
-            path.chmod(path.stat().st_mode & 0o7555)
-    elif damage.what == "permissions" and os.geteuid() in (0, path.lstat().st_uid):
-        path.chmod(item.mode)
+        with _folder(top, path) as (folder, name):
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=folder)
+            at.set_mode(folder, name, lambda status: status.st_mode & 0o7555, kinds=(stat.S_IFDIR,))
+    elif damage.what == "permissions" and _is_ours(top, path):
+        within.set_mode(top, path, lambda _: item.mode & 0o777)  # never set-user-ID, whatever was noted
     elif item.target:
-        with open_folder(path.parent):
-            atomic.replace_symlink(path, item.target)
+        with _folder(top, path):
+            atomic.replace_symlink(path, item.target, top=top)
     elif (found := sources.find(damage.path, item)) is not None:
-        _put(path, item, found)
+        _put(top, path, item, found)
 
 
-def _put(path: Path, item: Item, found: bytes | Path) -> None:
+@contextmanager
+def _folder(top: Path, path: Path) -> Iterator[at.Place]:
+    """The open directory of a path and its name there, to write in it: it may be sealed, and is again afterwards."""
+    with within.named(path.parent), at.parent(top, path) as place, at.writable(place[0]):
+        yield place
+
+
+def _is_ours(top: Path, path: Path) -> bool:
+    with at.parent(top, path) as (folder, name):
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid == os.geteuid()
+
+
+def _put(top: Path, path: Path, item: Item, found: bytes | Path) -> None:
     """Give a file its bytes, mode and time, under a name of its own, and then its name."""
-    temporary = atomic.temporary(path.with_name(path.name[:100]))
-    with open_folder(path.parent):
-        if path.is_dir() and not path.is_symlink():
-            disk.remove_tree(path)
+    made = f".{path.name[:100]}.{process_token()}"
+    with _folder(top, path) as (folder, name):
         try:
-            if isinstance(found, Path) and _can_be_linked(found, item):
-                disk.link_or_copy(found, temporary)
-            else:
-                temporary.write_bytes(found.read_bytes() if isinstance(found, Path) else found)
-                os.utime(temporary, ns=(item.mtime_ns, item.mtime_ns))
-                temporary.chmod(item.mode)
+            _write(folder, made, item, found)
             atomic.fault_point("mend")
-            if sha256_file(temporary) != item.sha256:
-                raise StackyardError(f"cannot restore {path}: what it is restored from changed while it was read",
-                                     hint="repair again")  # fmt: skip
-            os.replace(temporary, path)
+            with os.fdopen(os.open(made, at.READ, dir_fd=folder), "rb") as stream:
+                if sha256_stream(stream) != item.sha256:
+                    raise StackyardError(f"cannot restore {path}: what it is restored from changed while it was read",
+                                         hint="repair again")  # fmt: skip
+            if stat.S_ISDIR(_mode(folder, name)):
+                at.remove_tree(folder, name)
+            os.replace(made, name, src_dir_fd=folder, dst_dir_fd=folder)
         finally:
-            temporary.unlink(missing_ok=True)  # a rename to another name of the same file leaves both
+            at.remove_tree(folder, made)  # a rename to another name of the same file leaves both
         atomic.fault_point("mended")
+
+
+def _mode(folder: int, name: str) -> int:
+    """The mode of what has a name; 0 for nothing."""
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return 0
+
+
+def _write(folder: int, name: str, item: Item, found: bytes | Path) -> None:
+    """Write, or link, what was found."""
+    if isinstance(found, Path) and _can_be_linked(found, item):
+        with at.parent(found.parent, found) as origin:
+            at.copy_tree(origin, (folder, name), link=True)
+        return
+    with at.open_new(folder, name) as stream:
+        stream.write(at.read_regular(found) if isinstance(found, Path) else found)
+        stream.flush()
+        os.utime(stream.fileno(), ns=(item.mtime_ns, item.mtime_ns))
+        os.fchmod(stream.fileno(), item.mode & 0o777)
 
 
 def _can_be_linked(found: Path, item: Item) -> bool:
@@ -356,17 +392,3 @@ def _can_be_linked(found: Path, item: Item) -> bool:
     status = found.lstat()
     same = (status.st_mtime_ns, stat.S_IMODE(status.st_mode)) == (item.mtime_ns, item.mode)
     return same and status.st_uid == os.geteuid()
-
-
-@contextmanager
-def open_folder(folder: Path) -> Iterator[None]:
-    """Write in a directory that may be sealed; it is again afterwards."""
-    mode = stat.S_IMODE(folder.stat().st_mode)
-    if mode & stat.S_IWUSR:
-        yield
-        return
-    folder.chmod(mode | stat.S_IWUSR)
-    try:
-        yield
-    finally:
-        folder.chmod(mode)

@@ -6,7 +6,6 @@ one, and are made of the records, so nothing is lost. A kill leaves a part of th
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
@@ -15,7 +14,7 @@ from stackyard.errors import StackyardError
 from stackyard.host import space
 from stackyard.host.identity import this_process
 from stackyard.publish import garbage
-from stackyard.yard import atomic, disk, reserve
+from stackyard.yard import atomic, disk, reserve, within
 from stackyard.yard.layout import Yard
 
 Done = TypeVar("Done")
@@ -54,10 +53,10 @@ def give_up(yard: Yard) -> bool:
             me = this_process()
             aside = yard.draft(f"{me.host}-{me.pid}-{me.token}-{number}").root
             with suppress(OSError):  # of another account, or collected meanwhile
-                paths.modules.rename(aside)
+                within.rename(yard.root, paths.modules, aside)
                 atomic.fault_point("given-up")
-                shutil.rmtree(aside, ignore_errors=True)
                 freed = True
+                disk.delete_tree(aside, yard.root)
     return freed
 
 

@@ -17,11 +17,12 @@ from urllib.parse import unquote
 
 from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.expose.generation import module_texts
+from stackyard.host import at
 from stackyard.host.filesystem import group_name
 from stackyard.host.identity import whoami
 from stackyard.late import dataclass
 from stackyard.spec.models import Site
-from stackyard.yard import atomic, disk, generations, revisions, trash
+from stackyard.yard import atomic, caches, disk, generations, revisions, trash, within
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.permissions import Policy, applied, of_directory, settle
@@ -100,11 +101,11 @@ def share(yard: Yard, site: Site, entry: Entry, group: Group) -> Path:
     policy = Policy(of_directory(yard.root).umask & ~_READ_AND_ENTER | 0o020, group.name)
     with _shown(entry), applied(Policy(0o027)):
         for part in parts:
-            settle(part, policy)
-        folder.mkdir(parents=True, exist_ok=True)
+            settle(part, policy, top=_top(yard, part))
+        within.make(yard.root, folder)
         _write_modules(yard, site, group.name, {*modules_of(yard, group.name), entry.module})
         for place in (*_above(yard, parts), folder.parent, folder.parent.parent):
-            _let_in(place, group)
+            _let_in(_top(yard, place), place, group)
     return folder
 
 
@@ -127,9 +128,10 @@ def unshare(yard: Yard, site: Site, entry: Entry, group: Group, *, dry_run: bool
         _write_modules(yard, site, group.name, shared - {entry.module})
         for part in _parts(yard, entry) if _is_there(entry) else ():
             if part not in needed:
-                settle(part, Policy(of_directory(yard.root).umask | 0o070), linked=False)  # the others' files too
+                settle(part, Policy(of_directory(yard.root).umask | 0o070), linked=False,  # the others' files too
+                       top=_top(yard, part))  # fmt: skip
         if shared == {entry.module} and not disk.names(yard.shared_later(group.name, "x").parent):
-            disk.remove_tree(yard.shared(group.name).parent)
+            disk.remove_tree(yard.shared(group.name).parent, yard.root)
 
 
 def refresh(yard: Yard, site: Site) -> None:
@@ -195,15 +197,20 @@ def _above(yard: Yard, parts: Iterable[Path]) -> list[Path]:
     return sorted(set(inner))
 
 
-def _let_in(folder: Path, group: Group) -> None:
+def _top(yard: Yard, path: Path) -> Path:
+    """The directory below which no link is followed to a part: an interpreter is in the cache, which may be one."""
+    return caches.trusted(yard) if path.is_relative_to(yard.cache) else yard.root
+
+
+def _let_in(top: Path, folder: Path, group: Group) -> None:
     """Let a group enter a directory; what is in it stays as closed as it is, and as open as it is to all others."""
-    status = folder.stat()
-    if status.st_gid != group.number:
-        os.chown(folder, -1, group.number)
-        everybodys = (status.st_mode & 0o004) << 3
-        folder.chmod(stat.S_IMODE(status.st_mode) & ~0o060 | 0o010 | everybodys)
-    elif not status.st_mode & 0o010:
-        folder.chmod(stat.S_IMODE(status.st_mode) | 0o010)
+    with at.folder(top, folder) as handle:
+        status = os.fstat(handle)
+        mode = stat.S_IMODE(status.st_mode)
+        if status.st_gid != group.number:
+            at.change_open(handle, mode & ~0o060 | 0o010 | (mode & 0o004) << 3, group.number)
+        elif not mode & 0o010:
+            at.change_open(handle, mode | 0o010)
 
 
 def _write_modules(yard: Yard, site: Site, group: str, modules: Collection[str]) -> None:
@@ -215,8 +222,8 @@ def _write_modules(yard: Yard, site: Site, group: str, modules: Collection[str])
     read = {module: revisions.readable(paths) for module, paths in places.items()}
     texts = module_texts(entries, {module: record for module, record in read.items() if record}, site, yard)
     for path, text in texts.items():
-        atomic.write_text(folder / path, text)
+        atomic.write_text(folder / path, text, top=yard.root)
     for left in [path for path in folder.rglob("*") if path.is_file()]:
         if left.relative_to(folder).as_posix() not in texts:
-            left.unlink()
-    settle(folder, Policy(0o027, group))
+            within.unlink(yard.root, left)
+    settle(folder, Policy(0o027, group), top=yard.root)

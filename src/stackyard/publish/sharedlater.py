@@ -9,12 +9,15 @@ one does.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 
 from stackyard.errors import InputError, StackyardError
+from stackyard.host import at
 from stackyard.publish.share import Group, groups, modules_of, share
 from stackyard.spec.models import Site
-from stackyard.yard import atomic, disk, generations
+from stackyard.yard import atomic, disk, generations, within
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import Entry, now
 
@@ -26,17 +29,18 @@ def begin(yard: Yard, group: Group, stack: str) -> None:
     """Share with a group what is built of a stack from now on. The directory of the group exists (`share`)."""
     mark = yard.shared_later(group.name, stack)
     if not disk.is_there(mark):
-        mark.parent.mkdir(mode=0o700, exist_ok=True)
-        atomic.write_text(mark, json.dumps({"since": now()}) + "\n", mode=0o600)
+        with at.parent(yard.root, mark.parent) as (folder, name), suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=folder)
+        atomic.write_text(mark, json.dumps({"since": now()}) + "\n", mode=0o600, top=yard.root)
 
 
 def end(yard: Yard, group: Group, stack: str) -> bool:
     """Share nothing more of a stack; whether that was so."""
     mark = yard.shared_later(group.name, stack)
     was_so = disk.is_there(mark)
-    mark.unlink(missing_ok=True)
+    within.unlink(yard.root, mark)
     if was_so and not (stacks(yard, group.name) or modules_of(yard, group.name)):
-        disk.remove_tree(yard.shared(group.name).parent)
+        disk.remove_tree(yard.shared(group.name).parent, yard.root)
     return was_so
 
 
@@ -46,7 +50,7 @@ def stacks(yard: Yard, group: str) -> Mapping[str, str]:
     for file in disk.entries(yard.shared_later(group, "x").parent):
         try:
             if file.suffix == ".json" and not file.name.startswith("."):
-                found[file.stem] = str(json.loads(file.read_text(encoding="utf-8"))["since"])
+                found[file.stem] = str(json.loads(at.read_regular(file))["since"])
         except (ValueError, KeyError, TypeError):
             continue
     return found

@@ -14,7 +14,7 @@ from typing import Any
 
 from stackyard.host import at
 from stackyard.host.identity import process_token
-from stackyard.yard import checksum
+from stackyard.yard import checksum, within
 from stackyard.yard.permissions import file_mode
 
 _hits: dict[str, int] = {}
@@ -54,7 +54,13 @@ def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool =
 
 
 def write_bytes(
-    path: Path, data: bytes, *, mode: int | None = None, synced: bool = True, top: Path | None = None
+    path: Path,
+    data: bytes,
+    *,
+    mode: int | None = None,
+    synced: bool = True,
+    top: Path | None = None,
+    owner: tuple[int, int] | None = None,
 ) -> None:
     """Write a file completely or not at all.
 
@@ -62,12 +68,15 @@ def write_bytes(
         mode: None follows the umask.
         synced: wait until it is on the disk; not for a file that is of no use after a crash of the machine.
         top: a trusted directory above: no link below it is followed. None: every link on the way is.
+        owner: account and group that get the file; None: this one.
     """
     waiting = _waiting.get()
     with _beside(path, top) as (folder, made):
         with at.open_new(folder, made) as stream:
             stream.write(data)
             stream.flush()
+            if owner is not None:
+                os.fchown(stream.fileno(), *owner)
             os.fchmod(stream.fileno(), file_mode() if mode is None else mode)
             if synced and waiting is None:
                 os.fsync(stream.fileno())
@@ -84,19 +93,13 @@ def _beside(path: Path, top: Path | None) -> Iterator[tuple[int, str]]:
     An error has the path.
     """
     made = f".{path.name}.{os.urandom(6).hex()}.tmp"
-    try:
-        if top is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        with at.folder(top or path.parent, path.parent, make=True) as folder:
-            try:
-                yield folder, made
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(made, dir_fd=folder)
-                raise
-    except OSError as error:
-        error.filename, error.filename2 = error.filename and str(path.parent / error.filename), None
-        raise
+    with within.named(path.parent), at.folder(top or path.parent, path.parent, make=True) as folder:
+        try:
+            yield folder, made
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(made, dir_fd=folder)
+            raise
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def discard_damaged(yard: Yard) -> list[str]:
             problems = list(_problems(part, kind, entry))
             if problems:
                 try:
-                    kind.discard(entry)
+                    kind.discard(entry, part)
                 except PermissionError:  # another account's part, which its next build looks after
                     continue
                 found.append(problems[0])

@@ -63,13 +63,11 @@ class Kind:
         patterns = (_hidden(self.entries), *self.scratch) if self.entries else self.scratch
         return self._found(yard, patterns)
 
-    def discard(self, entry: Path) -> None:
-        """Remove an entry with what its program keeps beside it."""
-        beside = list(self.companions(entry))
-        if entry.is_dir() and not entry.is_symlink():
-            disk.remove_tree(entry)
-        for path in (entry, *beside):
-            path.unlink(missing_ok=True)
+    def discard(self, entry: Path, yard: Yard) -> None:
+        """Remove an entry of a yard with what its program keeps beside it."""
+        top = trusted(yard)
+        for path in [*self.companions(entry), entry]:
+            disk.remove_tree(path, top)
 
     def audited(self, entry: Path) -> Iterator[str]:
         """What its audit finds in one entry. Reads every byte."""
@@ -102,6 +100,19 @@ def own_part(yard: Yard) -> Yard:
     Without a cache that is decided once there is one (`make`).
     """
     return replace(yard, account=account_beside(replace(yard, account="").cache))
+
+
+def trusted(yard: Yard) -> Path:
+    """The directory below which no link is followed to what is cached: the yard; of a cache that its owner keeps
+    elsewhere, by a link, that cache.
+    """
+    shared = replace(yard, account="").cache
+    try:
+        link = shared.lstat()
+        is_owners = stat.S_ISLNK(link.st_mode) and link.st_uid in (0, yard.root.stat().st_uid)
+    except OSError:
+        is_owners = False
+    return shared if is_owners else yard.root
 
 
 def make(yard: Yard) -> None:

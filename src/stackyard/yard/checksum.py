@@ -10,6 +10,8 @@ import hashlib
 import re
 from pathlib import Path
 
+from stackyard.host import at
+
 _JSON = re.compile(r'\{\n  "checksum": "([0-9a-f]{64})",\n')
 _TOML = re.compile(r"# checksum ([0-9a-f]{64})\n")
 _ATTEMPT = re.compile(r'\{\s*"checksum"|# checksum')
@@ -29,7 +31,7 @@ def read(path: Path) -> str:
         OSError: it cannot be read.
         ValueError: it is not UTF-8, or its checksum is another.
     """
-    return remove(path.read_bytes().decode("utf-8"))[0]
+    return remove(at.read_regular(path).decode("utf-8"))[0]
 
 
 def remove(text: str) -> tuple[str, bool]:

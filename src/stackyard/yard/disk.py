@@ -288,7 +288,7 @@ def _matching(folder: Path, part: str) -> list[Path]:
 def content(path: Path) -> bytes | None:
     """What a file holds; None if nothing has this path. Raises as `is_there` does."""
     try:
-        return path.read_bytes()
+        return at.read_regular(path)
     except ABSENT:
         return None
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from stackyard.errors import StackyardError, cause
+from stackyard.host import at
 from stackyard.late import dataclass
 from stackyard.yard import checksum
 
@@ -58,7 +59,7 @@ def load(path: Path, kind: Kind[Made]) -> Made:
 def bytes_of(path: Path, kind: Kind[Any]) -> bytes:
     """What is in a file. Raises as `load`."""
     try:
-        return path.read_bytes()
+        return at.read_regular(path)
     except OSError as error:
         raise unreadable(str(path), kind, error) from error
 

@@ -21,7 +21,6 @@ import errno
 import json
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -30,10 +29,11 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from stackyard.errors import InputError, StackyardError
+from stackyard.host import at
 from stackyard.host.hashing import sha256_file
 from stackyard.host.identity import this_process
 from stackyard.late import dataclass
-from stackyard.yard import atomic, contents, disk, manifestfile, moved
+from stackyard.yard import atomic, contents, disk, manifestfile, moved, within
 from stackyard.yard.claim import claim
 from stackyard.yard.folders import GenerationPaths
 from stackyard.yard.layout import Yard
@@ -185,14 +185,16 @@ def begin(yard: Yard) -> GenerationPaths:
     current(yard)  # a yard whose history cannot be read gets no further generation
     for left in yard.generations.glob(yard.draft("*").root.name):
         if is_abandoned(GenerationPaths(left).owner, left):
-            shutil.rmtree(left, ignore_errors=True)
+            with suppress(OSError):
+                disk.delete_tree(left, yard.root)
     me = this_process()
     made = yard.draft(f"{me.host}-{me.pid}-{me.token}")
-    made.root.mkdir(parents=True)
+    within.make(yard.root, made.root)
     try:
-        _sign(made.owner)
+        _sign(yard, made.owner)
     except OSError:
-        shutil.rmtree(made.root, ignore_errors=True)  # nobody would know for a day whose it is
+        with suppress(OSError):  # nobody would know for a day whose it is
+            disk.delete_tree(made.root, yard.root)
         raise
     return made
 
@@ -211,13 +213,13 @@ def commit(yard: Yard, made: GenerationPaths, manifest: Manifest) -> Manifest | 
         raise StackyardError(f"the draft {made.root} was removed by another process", hint="deploy again")
     _link_of_a_new_yard(yard)
     complete = replace(manifest, files=_hashes(made.modules))
-    atomic.write_json(made.manifest, complete.to_json(), checked=True)
+    atomic.write_json(made.manifest, complete.to_json(), checked=True, top=yard.root)
     atomic.fault_point("before-flip")
     numbered = yard.generation(manifest.number)
     if not claim(made.root, numbered.root):
         return None
     _settled(yard)
-    numbered.owner.unlink(missing_ok=True)
+    within.unlink(yard.root, numbered.owner)
     atomic.fault_point("after-flip")
     return complete
 
@@ -233,10 +235,10 @@ def _settled(yard: Yard) -> int:
     while True:
         shown, newest = current_number(yard), _newest(yard)
         if shown < newest and (not shown or _marks(yard, shown) or _marks(yard, newest)):
-            mine.add(_sign(yard.generation(newest).mark(f"-{this_process().token}")))
-            atomic.replace_symlink(yard.modules, _target(newest))
+            mine.add(_sign(yard, yard.generation(newest).mark(f"-{this_process().token}")))
+            atomic.replace_symlink(yard.modules, _target(newest), top=yard.root)
         elif shown >= newest or current_number(yard) == shown:
-            _forget(mine, [*_marks(yard, shown), *_marks(yard, newest)])
+            _forget(yard, mine, [*_marks(yard, shown), *_marks(yard, newest)])
             return shown
 
 
@@ -246,20 +248,21 @@ def _marks(yard: Yard, number: int) -> list[Path]:
     return [paths.root / name for name in disk.names(paths.root) if fnmatch(name, paths.mark("*").name)]
 
 
-def _sign(mark: Path) -> Path:
+def _sign(yard: Yard, mark: Path) -> Path:
     """Write who this process is into a mark."""
-    mark.write_text(json.dumps(this_process().to_json()), encoding="utf-8")
+    with suppress(FileExistsError), at.parent(yard.root, mark) as place, at.open_new(*place, 0o666) as stream:
+        stream.write(json.dumps(this_process().to_json()).encode())
     return mark
 
 
-def _forget(mine: Iterable[Path], others: Iterable[Path]) -> None:
+def _forget(yard: Yard, mine: Iterable[Path], others: Iterable[Path]) -> None:
     """Remove these marks, and of the others those whose process is dead: it moves no link any more."""
     for mark in mine:
-        mark.unlink(missing_ok=True)
+        within.unlink(yard.root, mark)
     for mark in others:
         if is_abandoned(mark, mark):
             with suppress(OSError):
-                mark.unlink()
+                within.unlink(yard.root, mark)
 
 
 def _hashes(folder: Path) -> dict[str, str]:
@@ -271,9 +274,9 @@ def _hashes(folder: Path) -> dict[str, str]:
 def _link_of_a_new_yard(yard: Yard) -> None:
     """Make the link to an empty generation, unless there is one: another process may publish the first meanwhile."""
     if not os.path.lexists(yard.modules):
-        yard.generation(0).modules.mkdir(parents=True, exist_ok=True)
+        within.make(yard.root, yard.generation(0).modules)
         with suppress(FileExistsError):
-            yard.modules.symlink_to(_target(0))
+            within.symlink(yard.root, yard.modules, _target(0))
 
 
 def _target(number: int) -> str:

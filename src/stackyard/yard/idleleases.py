@@ -8,13 +8,12 @@ finds neither what it prepared there nor the claim that it would follow, and beg
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from stackyard.host import clock
-from stackyard.yard import atomic, disk, lease
+from stackyard.yard import atomic, disk, lease, within
 from stackyard.yard.layout import Yard
 
 DAYS = 30
@@ -37,21 +36,23 @@ def remove(folder: Path) -> bool:
     if held is None:
         return False
     atomic.fault_point("lease-taken")
+    top = folder.parents[1]
     gone = folder.with_name(f".{folder.name}.{os.urandom(6).hex()}")
     try:
         if lease.others(folder, held):
             held.release()
             return False
-        os.rename(folder, gone)
+        within.rename(top, folder, gone)
         atomic.fault_point("lease-aside")
     except OSError as error:
         held.release()
         raise disk.failure(error, f"removing {folder}") from error
     if lease.latest(gone).number != held.number:  # this process slept, and another one took it over
         with suppress(OSError):
-            os.rename(gone, folder)
+            within.rename(top, gone, folder)
         return False
-    shutil.rmtree(gone, ignore_errors=True)
+    with suppress(OSError):
+        disk.delete_tree(gone, top)
     return True
 
 
@@ -59,7 +60,8 @@ def sweep(yard: Yard) -> None:
     """Remove what a process that was killed in `remove` left a day ago."""
     for folder in _folders(yard):
         if folder.name.startswith(".") and _age_s(folder) > clock.DAY_S:
-            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):
+                disk.delete_tree(folder, yard.root)
 
 
 def _folders(yard: Yard) -> Iterator[Path]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.errors import StackyardError
-from stackyard.host import clock
+from stackyard.host import at, clock
 from stackyard.host.identity import Identity, account_name, this_process
 from stackyard.late import dataclass
-from stackyard.yard import disk
+from stackyard.yard import disk, within
 from stackyard.yard.claim import claim
 
 
@@ -104,8 +103,8 @@ class Lease:
     def beat(self) -> None:
         """Write the next heartbeat, in place: a claim that was removed is not made again."""
         self._beats += 1
-        with suppress(OSError):
-            handle = os.open(self._claim / "beat", os.O_WRONLY)
+        with suppress(OSError), at.folder(_top(self.folder), self._claim) as claim:
+            handle = os.open("beat", os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=claim)
             try:
                 os.pwrite(handle, f"{self._beats:020d}\n".encode(), 0)
             finally:
@@ -117,21 +116,21 @@ class Lease:
         Where the file system does not answer it stays held, until others find that this process ended.
         """
         with suppress(OSError):
-            (self._claim / "owner.json").unlink()
+            within.unlink(_top(self.folder), self._claim / "owner.json")
 
     def withdraw(self) -> None:
         """Remove the claim: its number had been used before."""
-        shutil.rmtree(self._claim, ignore_errors=True)
+        _remove(self.folder, self._claim)
 
     def forget_earlier(self) -> None:
         """Remove earlier claims, but not that of a holder that may still be alive somewhere (`others` counts it)."""
         for other in claims(self.folder):
             if other.number < self.number and (other.is_free or (other.owner and other.owner.fate == "dead")):
-                shutil.rmtree(other.folder, ignore_errors=True)
+                _remove(self.folder, other.folder)
         for half in self.folder.glob(".*"):
             owner = _read(half).owner
             if owner and owner.fate == "dead":
-                shutil.rmtree(half, ignore_errors=True)
+                _remove(self.folder, half)
 
 
 @contextmanager
@@ -239,9 +238,12 @@ def take(folder: Path, name: str, after: Claim, about: Mapping[str, Any] | None 
     me, number = this_process(), after.number + 1
     made = folder / f".{number}.{me.token}"
     try:
-        made.mkdir(parents=True)
-        (made / "beat").write_text(f"{0:020d}\n", encoding="ascii")
-        (made / "owner.json").write_text(json.dumps({**(about or {}), **me.to_json()}), encoding="utf-8")
+        _top(folder).mkdir(parents=True, exist_ok=True)
+        with at.parent(_top(folder), made, make=True) as place:
+            os.mkdir(place[1], dir_fd=place[0])
+            with at.opened(*place) as inner:
+                _write(inner, "beat", f"{0:020d}\n")
+                _write(inner, "owner.json", json.dumps({**(about or {}), **me.to_json()}))
         if latest(folder) != after or not claim(made, folder / str(number)):
             return None
     except OSError as error:
@@ -249,12 +251,27 @@ def take(folder: Path, name: str, after: Claim, about: Mapping[str, Any] | None 
             return None  # the whole directory was removed meanwhile: before mkdir, or while mkdir looked again
         raise disk.failure(error, f"taking the lease of {name}") from error
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        _remove(folder, made)
     held = Lease(name, folder, number, me)
     if latest(folder).number != number:  # claims above it were made and this one removed while this process slept
         held.withdraw()
         return None
     return held
+
+
+def _top(folder: Path) -> Path:
+    """The directory below which no link is followed to a lease: the yard, or for that of a build, its stack's."""
+    return folder.parents[1]
+
+
+def _write(folder: int, name: str, text: str) -> None:
+    with at.open_new(folder, name, 0o666) as stream:
+        stream.write(text.encode())
+
+
+def _remove(folder: Path, claim: Path) -> None:
+    with suppress(OSError):
+        disk.delete_tree(claim, _top(folder))
 
 
 def is_occupied(folder: Path) -> bool:

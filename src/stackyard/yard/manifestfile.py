@@ -8,12 +8,14 @@ complete: who does not find the one finds the other.
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
-from stackyard.yard import atomic, disk
+from stackyard.host import at
+from stackyard.yard import atomic, disk, within
 from stackyard.yard.folders import GenerationPaths
 
+_MOST = 1 << 30
+"""No manifest has so many bytes: one lists every revision that there ever was, some kilobytes each."""
 _END = 4096
 """Bytes of the text's end that are packed by themselves: a gzip file may have several members (RFC 1952)."""
 _MEMBER = b"\x1f\x8b\x08" + bytes(5)
@@ -39,7 +41,7 @@ def text(manifest: Path) -> bytes:
         ValueError: its packed file is damaged.
     """
     try:
-        return manifest.read_bytes()
+        return at.read_regular(manifest)
     except FileNotFoundError:
         packed = disk.content(_packed(manifest))
         if packed is None:
@@ -58,7 +60,8 @@ def end(manifest: Path) -> bytes:
 
 def freed(manifest: Path) -> int:
     """The bytes that packing it frees. Raises OSError where it cannot be read."""
-    return manifest.stat().st_size - len(_pack(manifest.read_bytes()))
+    data, _ = _plain(manifest)
+    return len(data) - len(_pack(data))
 
 
 def pack(manifest: Path) -> int:
@@ -67,14 +70,24 @@ def pack(manifest: Path) -> int:
     Raises:
         OSError: it is packed already, or belongs to another account, or there is no room.
     """
-    status, target = manifest.stat(), _packed(manifest)
-    data = _pack(manifest.read_bytes())
-    atomic.write_bytes(target, data, mode=stat.S_IMODE(status.st_mode))
-    if target.stat().st_uid != status.st_uid:
-        os.chown(target, status.st_uid, status.st_gid)
+    plain, status = _plain(manifest)
+    data, top = _pack(plain), _top(manifest)
+    owner = None if status.st_uid == os.geteuid() else (status.st_uid, status.st_gid)
+    atomic.write_bytes(_packed(manifest), data, mode=status.st_mode & 0o777, top=top, owner=owner)
     atomic.fault_point("manifest-packed")
-    manifest.unlink(missing_ok=True)
-    return status.st_size - len(data)
+    within.unlink(top, manifest)
+    return len(plain) - len(data)
+
+
+def _plain(manifest: Path) -> tuple[bytes, os.stat_result]:
+    """What one holds that is not packed yet: a file of this generation itself."""
+    with within.named(manifest.parent), at.parent(_top(manifest), manifest) as place:
+        return at.read_bounded(*place, _MOST)
+
+
+def _top(manifest: Path) -> Path:
+    """The yard of a manifest."""
+    return manifest.parents[2]
 
 
 def _packed(manifest: Path) -> Path:
@@ -98,6 +111,6 @@ def _unpack(data: bytes) -> bytes:
 
 
 def _tail(file: Path, most: int) -> bytes:
-    with file.open("rb") as stream:
+    with at.open_regular(file) as stream:
         stream.seek(max(0, stream.seek(0, os.SEEK_END) - most))
         return stream.read()

@@ -52,7 +52,7 @@ class Note:
 
     def write(self, yard: Yard) -> None:
         """Put it into a yard."""
-        atomic.write_json(yard.move_note, {"format": NOTE.version, **vars(self)}, checked=True)
+        atomic.write_json(yard.move_note, {"format": NOTE.version, **vars(self)}, checked=True, top=yard.root)
 
     def command(self, root: Path) -> str:
         """The line that goes on with it."""

@@ -113,17 +113,18 @@ def applied(policy: Policy, *folders: Path) -> Iterator[None]:
 def give_to_group(folder: Path, group: str) -> None:
     """Set a directory's group and its setgid bit, so that what is created below it gets the group too."""
     number = _number(group)
-    status = folder.stat()
-    if status.st_gid == number and status.st_mode & stat.S_ISGID:
-        return
+    handle = os.open(folder, at.PASS & ~os.O_NOFOLLOW)
     try:
-        os.chown(folder, -1, number)
-        folder.chmod((status.st_mode & 0o7777) | stat.S_ISGID)
+        status = os.fstat(handle)
+        if not (status.st_gid == number and status.st_mode & stat.S_ISGID):
+            at.change_open(handle, status.st_mode | stat.S_ISGID, number)
     except PermissionError as error:
         raise StackyardError(
             f"cannot give {folder} to the group {group}: {error.strerror}",
             hint=_who_gives(folder, status, group),
         ) from error
+    finally:
+        os.close(handle)
 
 
 def _who_gives(folder: Path, status: os.stat_result, group: str) -> str:
@@ -155,7 +156,7 @@ class _Modes:
         return None if same else mode
 
 
-def settle(tree: Path, policy: Policy, *, linked: bool = True) -> None:
+def settle(tree: Path, policy: Policy, *, linked: bool = True, top: Path | None = None) -> None:
     """Give everything in a tree the policy's modes and group: who may read a directory may read what is in it.
 
     Packages come with the modes of the machine that they were made on, and programs create files as 0600 first. The
@@ -166,12 +167,13 @@ def settle(tree: Path, policy: Policy, *, linked: bool = True) -> None:
     Args:
         linked: also files that have other names (hard links), which get the same modes. Only whoever made the files
             does that: the other names may be in a yard with another policy.
+        top: a trusted directory above: no link below it is followed. None: the one that holds the tree.
 
     Raises:
         OSError: a mode or group cannot be set, e.g. /proc is not mounted.
     """
     modes = _Modes(policy.umask, _number(policy.group) if policy.group else None, linked)
-    with at.parent(tree.parent, tree) as (above, name):
+    with at.parent(top or tree.parent, tree) as (above, name):
         try:
             _settle_within(at.open_folder(above, name), modes)
         except OSError as error:  # e.g. it is a link
@@ -212,13 +214,10 @@ def _settle_one(name: str, modes: _Modes, folder: int) -> None:
 
 def _settle_open(handle: int, modes: _Modes) -> None:
     """Settle what is open, whatever has its name by now."""
-    status, place = os.fstat(handle), f"/proc/self/fd/{handle}"
+    status = os.fstat(handle)
     mode = modes.wanted(status)
-    if mode is None:
-        return
-    if modes.group is not None and status.st_gid != modes.group:
-        os.chown(place, -1, modes.group)
-    os.chmod(place, mode)  # noqa: PTH101 - an O_PATH descriptor has no fchmod
+    if mode is not None:
+        at.change_open(handle, mode, None if modes.group == status.st_gid else modes.group)
 
 
 def narrow(root: Path, policy: Policy) -> None:

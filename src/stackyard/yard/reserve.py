@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from pathlib import Path
 
-from stackyard.yard import disk
+from stackyard.host import at
+from stackyard.yard import disk, within
 from stackyard.yard.layout import Yard
 
 FILES, BYTES = 32, 4096
@@ -24,17 +24,20 @@ def keep(yard: Yard) -> None:
         there = set(disk.entries(yard.reserve))
         missing = [path for path in map(yard.reserved, range(FILES)) if path not in there]
         if missing and _has_room(yard):
-            yard.reserve.mkdir(exist_ok=True)
-            for path in missing:
-                _write(path)
+            with at.folder(yard.root, yard.reserve, make=True) as folder:
+                for path in missing:
+                    _write(folder, path.name)
 
 
-def _write(path: Path) -> None:
+def _write(folder: int, name: str) -> None:
     """One file, whole or not at all: a quota may be used up where the file system has room."""
     try:
-        path.write_bytes(os.urandom(BYTES))  # no file system can store these as less
+        with at.open_new(folder, name, 0o666) as stream:
+            stream.write(os.urandom(BYTES))  # no file system can store these as less
+    except FileExistsError:
+        raise
     except OSError:
-        path.unlink(missing_ok=True)
+        at.remove_tree(folder, name)
         raise
 
 
@@ -49,6 +52,6 @@ def give_up(yard: Yard) -> bool:
     freed = False
     with suppress(OSError):
         for path in disk.entries(yard.reserve):
-            path.unlink()
+            within.unlink(yard.root, path)
             freed = True
     return freed

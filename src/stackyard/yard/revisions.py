@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from typing import Literal
 
 from stackyard.errors import StackyardError
@@ -99,11 +99,12 @@ def mark(record: BuildRecord, signed: str = "") -> None:
     """
     paths = RevisionPaths.of(record.path)
     text = signed or atomic.json_text(record.to_json(), checked=True)
-    atomic.write_text(paths.spare, text)
+    atomic.write_text(paths.spare, text, top=paths.yard)
     atomic.fault_point("marker-before")
-    atomic.write_text(paths.record, text)
+    atomic.write_text(paths.record, text, top=paths.yard)
     atomic.fault_point("marker-after")
-    shutil.rmtree(paths.building, ignore_errors=True)
+    with suppress(OSError):
+        disk.delete_tree(paths.building, paths.yard)
 
 
 def find(yard: Yard, module: str) -> BuildRecord | None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stackyard.errors import StackyardError
-from stackyard.yard import disk
+from stackyard.yard import disk, within
 from stackyard.yard.layout import Yard
 
 
@@ -75,10 +75,10 @@ def _shows(root: Path, original: Path) -> bool:
     """Whether what is written to one yard is seen in the other. Raises OSError: nothing can be written."""
     name = f"copy-{os.urandom(8).hex()}"
     mark = Yard(root).lease(name)
-    mark.mkdir(parents=True)
+    within.make(root, mark)
     try:
         return disk.is_there(Yard(original).lease(name))
     except (OSError, StackyardError):
         return False
     finally:
-        mark.rmdir()
+        within.rmdir(root, mark)

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Literal
 
 from stackyard.errors import ChecksFailed, StackyardError
-from stackyard.host import sshkeygen, strictmodes
+from stackyard.host import at, sshkeygen, strictmodes
 from stackyard.host.sshkeygen import Signers, Verdict
 from stackyard.late import dataclass
-from stackyard.yard import atomic, checksum, disk, formats, members, revisions
+from stackyard.yard import atomic, checksum, disk, formats, members, revisions, within
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, Entry
@@ -110,7 +110,7 @@ def demanded_by(yard: Yard) -> str:
 def keep_demand(yard: Yard, demand: Demand | None) -> None:
     """Note what a yard demands, where that changed."""
     if demand is None:
-        yard.signatures.unlink(missing_ok=True)
+        within.unlink(yard.root, yard.signatures)
         return
     keys = ("allowed_signers", "revoked", "require", "users", "site")
     value = {"format": 1, **{key: getattr(demand, key) for key in keys}}
@@ -119,7 +119,7 @@ def keep_demand(yard: Yard, demand: Demand | None) -> None:
             return
     except StackyardError:
         pass  # a damaged one is written again
-    atomic.write_json(yard.signatures, value, checked=True)
+    atomic.write_json(yard.signatures, value, checked=True, top=yard.root)
 
 
 def demands(root: Path, others: Iterable[Path] = ()) -> Iterator[tuple[Path, Demand]]:
@@ -192,8 +192,9 @@ def texts(paths: RevisionPaths) -> tuple[str, ...]:
 def _text(file: Path) -> str:
     """What a signature's file holds; empty where that is no file: whoever may write there may have put a pipe there."""
     try:
-        return disk.of_anybody(file, _MOST_BYTES)[0].decode("utf-8", "replace")
-    except ValueError:
+        with at.parent(RevisionPaths(file.parents[1]).yard, file) as place:
+            return at.read_bounded(*place, _MOST_BYTES)[0].decode("utf-8", "replace")
+    except at.Refused:
         return ""
     except OSError as error:
         if error.errno not in _NO_FILE:
@@ -203,7 +204,7 @@ def _text(file: Path) -> str:
 
 def add(paths: RevisionPaths, text: str) -> str:
     """Keep a signature beside what it signs; the fingerprint of its key. Raises ValueError: it is none."""
-    atomic.write_text(place_of(paths, text), text)
+    atomic.write_text(place_of(paths, text), text, top=paths.yard)
     return sshkeygen.fingerprint(text)
 
 

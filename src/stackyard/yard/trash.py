@@ -122,7 +122,11 @@ class Item:
 
 def _checked(what: What) -> What:
     """Refuse a path that leads out of the yard, or to another place than its sort has."""
-    parts, place = at.parts(what.path), PLACES[what.sort]
+    place = PLACES[what.sort]
+    try:
+        parts = at.parts(what.path)
+    except ValueError:
+        parts = []
     if len(parts) < 2 or (place and parts[0] != place):
         raise ValueError(f"path: not in this yard: {what.path!r:.100}")
     datetime.fromisoformat(what.when)

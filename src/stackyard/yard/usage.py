@@ -29,7 +29,7 @@ from stackyard.yard.layout import Yard
 _FILE = re.compile(r".+\.\d+\.(\d{4}-\d\d)\.log")
 _LINE = re.compile(r"(\d{4}-\d\d-\d\d) (run|shell|launch|load) (\S{1,300})")
 _NAME = re.compile(r"[^/]+\.\d+\.(\d{4}-\d\d)\.log")
-_MOST_BYTES = 1 << 26
+MOST_BYTES = 1 << 26
 
 
 @dataclass
@@ -93,7 +93,7 @@ def _read_one(file: Path, found: dict[str, Usage]) -> None:
     name = _FILE.fullmatch(file.name)
     if name is None:
         return
-    data, status = disk.of_anybody(file, _MOST_BYTES)
+    data, status = disk.of_anybody(file, MOST_BYTES)
     user = account_name(status.st_uid)
     for day, kind, module in _lines(data, name[1]):
         usage = found.setdefault(module, Usage())

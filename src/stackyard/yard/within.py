@@ -21,8 +21,10 @@ def named(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is not None:
-            error.filename, error.filename2 = str(folder / error.filename), None
+        if isinstance(error.filename, str):  # of a call by descriptor it is that number
+            error.filename = str(folder / error.filename)
+        if isinstance(error.filename2, str):
+            error.filename2 = str(folder / error.filename2)
         raise
 
 
@@ -54,6 +56,26 @@ def symlink(top: Path, path: Path, target: str) -> None:
     """Make a symbolic link."""
     with named(path.parent), at.parent(top, path) as (folder, name):
         os.symlink(target, name, dir_fd=folder)
+
+
+def put(top: Path, source: Path, path: Path, *, link: bool = False, source_top: Path | None = None) -> None:
+    """Copy (or link) a file to a place, in one step: what is there is replaced.
+
+    Args:
+        source_top: a trusted directory above the source; None: the one that holds it.
+    """
+    made = f".{path.name[:100]}.{os.urandom(6).hex()}.tmp"
+    with (
+        named(source.parent),
+        at.parent(source_top or source.parent, source) as origin,
+        named(path.parent),
+        at.folder(top, path.parent) as folder,
+    ):
+        try:
+            at.copy_tree(origin, (folder, made), link=link)
+            os.rename(made, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        finally:
+            at.remove_tree(folder, made)
 
 
 def set_mode(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,7 @@ from stackyard.yard.claim import claim
 from stackyard.yard.folders import BasePaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.lease import lease
-from stackyard.yard.permissions import file_mode
+from stackyard.yard.permissions import file_mode, program_mode
 from stackyard.yard.record import now
 
 Licences = Callable[[Path], tuple[Sequence[Mapping[str, Any]], Sequence[tuple[str, str]]]]
@@ -98,7 +99,8 @@ def add(yard: Yard, wanted: Wanted, on_wait: Callable[[str], None] | None = None
         there = _read(yard.base(wanted.name))
         made = yard.base_draft(wanted.name, process_token())
         try:
-            made.root.mkdir(parents=True)
+            yard.bases.mkdir(parents=True, exist_ok=True)
+            made.root.mkdir(mode=0o700)  # until it is sealed
             kept = _make(made, wanted, there)
             if kept is not there:
                 held.check()
@@ -109,7 +111,7 @@ def add(yard: Yard, wanted: Wanted, on_wait: Callable[[str], None] | None = None
         except OSError as error:
             raise disk.failure(error, f"importing the base {wanted.name}") from error
         finally:
-            disk.remove_tree(made.root)
+            disk.remove_tree(made.root, yard.root)
 
 
 def find(yard: Yard, site: Site, name: str) -> Kept:
@@ -198,7 +200,7 @@ def _pinned(base: Base, digest: str, by: str) -> None:
 def _remove_left(yard: Yard, name: str) -> None:
     """What processes that were killed left; nobody else imports this name while we hold its lease."""
     for place in yard.bases.glob(yard.base_draft(name, "*").root.name) if yard.bases.is_dir() else ():
-        disk.remove_tree(place)
+        disk.remove_tree(place, yard.root)
 
 
 def _make(paths: BasePaths, wanted: Wanted, there: Base | None) -> Base:
@@ -306,6 +308,7 @@ def _seal(paths: BasePaths) -> None:
     blobs = paths.layout / "blobs" / "sha256"
     for path in (*blobs.iterdir(), paths.layout / "index.json", paths.layout / "oci-layout", paths.record):
         path.chmod(file_mode() & 0o444)
+    paths.root.chmod(program_mode() | paths.root.stat().st_mode & stat.S_ISGID)
     Layout(paths.layout).sync()
 
 

@@ -70,7 +70,7 @@ def wrap(record: BuildRecord, wanted: Wrap, yard: Yard, site: Site, folder: Path
     try:
         return _wrapped(record, paths, wanted, yard, site, folder)
     finally:
-        disk.remove_tree(paths.work)
+        disk.remove_tree(paths.work, paths.yard)
 
 
 def _wrapped(
@@ -78,7 +78,7 @@ def _wrapped(
 ) -> BuildRecord:
     payload = Container(paths.prefix)
     made_by = launcher.make(paths.launcher, container=True)
-    paths.work.mkdir(parents=True, exist_ok=True)
+    paths.work.mkdir(mode=0o700, parents=True, exist_ok=True)
     taken = take(wanted, yard, site, folder, paths.image, paths.work)
     paths.image.chmod(file_mode() & 0o444)
     listed = inventory.read(paths.image)

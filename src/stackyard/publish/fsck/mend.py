@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from stackyard.errors import StackyardError
 from stackyard.findings import counted, some
+from stackyard.host import at
 from stackyard.host.identity import account_name
 from stackyard.image.launcher.compare import is_recorded
 from stackyard.image.stubs import text_of
 from stackyard.publish import launchers, rollback, signing
 from stackyard.publish.fsck.fault import Fault, Report
 from stackyard.publish.fsck.image import launcher_fault, links
-from stackyard.publish.repair import file_of, open_folder, require_in_place
+from stackyard.publish.repair import file_of, require_in_place
 from stackyard.spec.models import Site
 from stackyard.verify.content import is_packed, noted_contents
-from stackyard.yard import atomic, caches, disk, generations, notes, revisions, trash
+from stackyard.yard import atomic, caches, disk, generations, notes, revisions, trash, within
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.origin import Origin
@@ -46,12 +46,12 @@ def rest(report: Report, site: Site, made_by: Origin) -> Iterator[str]:
     """
     own = [fault for fault in report.faults if fault.path.is_relative_to(report.yard.root) and _is_in_place(fault)]
     yield from _discarded(own)
-    yield from _rights(own)
+    yield from _rights(own, report.yard.root)
     yield from _modules(report, site, made_by)
     unrecorded = {folder for folder in report.unrecorded if Path(folder).is_relative_to(report.yard.root)}
     for folder in sorted({fault.folder for fault in own if fault.folder} | unrecorded):
         record = revisions.readable(RevisionPaths.of(folder))
-        if record is not None and record.form.kind != "prefix":
+        if record is not None and record.path == folder and record.form.kind != "prefix":
             yield from _launcher(record, report.yard, site)
             done = mend_stubs(record, own)
             yield from [f"{record.module}: restored {some(done, _SHOWN)}"] if done else []
@@ -95,24 +95,24 @@ def _discarded(faults: Iterable[Fault]) -> Iterator[str]:
         assert fault.entry is not None
         part, kind, path = fault.entry.part, fault.entry.kind, fault.entry.path
         try:
-            kind.discard(path)
+            kind.discard(path, part)
             if kind.linked:
-                notes.place(part, kind, path).unlink(missing_ok=True)
-        except PermissionError as error:
+                within.unlink(caches.trusted(part), notes.place(part, kind, path))
+        except OSError as error:
             yield f"not discarded: {path}: {error.strerror}; its owner can: `stackyard fsck --repair`"
             continue
         yield f"discarded: {fault.line(caches.own_part(part).root)}"
 
 
-def _rights(faults: Iterable[Fault]) -> Iterator[str]:
+def _rights(faults: Iterable[Fault], root: Path) -> Iterator[str]:
     """Take the right to write from whom may not have it."""
     for fault in faults:
         if fault.what != "permissions":
             continue
+        closed = _closed(fault)
         try:
-            mode = stat.S_IMODE(fault.path.lstat().st_mode)
-            if not fault.path.is_symlink() and mode & 0o222:
-                fault.path.chmod(mode & ~_closed(fault))
+            top = caches.trusted(fault.entry.part) if fault.entry else root
+            within.set_mode(top, fault.path, lambda status, closed=closed: status.st_mode & ~closed)  # type: ignore[misc]
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -157,19 +157,19 @@ def mend_stubs(record: BuildRecord, faults: Iterable[Fault]) -> list[str]:
         wanted = links(record, noted_contents(record))
         for fault in (each for each in faults if each.path.is_relative_to(paths.prefix) and each.what != "permissions"):
             name = fault.path.relative_to(paths.root).as_posix()
-            with open_folder(fault.path.parent):
-                done += [name] if _mend_stub(fault.path, record, wanted.get(name, "")) else []
+            with at.folder(paths.yard, fault.path.parent) as folder, at.writable(folder):
+                done += [name] if _mend_stub(paths.yard, fault.path, record, wanted.get(name, "")) else []
     return done
 
 
-def _mend_stub(path: Path, record: BuildRecord, target: str) -> bool:
+def _mend_stub(top: Path, path: Path, record: BuildRecord, target: str) -> bool:
     """Whether one stub was made again, or removed as one that is none. What only the image has is not copied."""
     if path.name == STUB:
-        atomic.write_text(path, text_of(Path(record.prefix)), mode=0o444)
+        atomic.write_text(path, text_of(Path(record.prefix)), mode=0o444, top=top)
     elif target:
-        atomic.replace_symlink(path, target)
+        atomic.replace_symlink(path, target, top=top)
     elif path.is_symlink() or path.is_file():
-        path.unlink()
+        within.unlink(top, path)
     else:
         return False
     return True
@@ -183,7 +183,7 @@ def note_lost_images(report: Report) -> list[str]:
         paths = RevisionPaths.of(fault.folder)
         lost = fault.folder and fault.path == paths.image and fault.what in ("missing", "changed")
         if lost and fault.path.is_relative_to(report.yard.root) and _is_in_place(fault):
-            atomic.write_json(paths.damaged, {"files": [paths.image.name]})
+            atomic.write_json(paths.damaged, {"files": [paths.image.name]}, top=report.yard.root)
             file = files.get(fault.revision, "FILE")
             done.append(f"{fault.revision}: cannot make its image again: `stackyard deploy {file}` builds the next one")
     return list(dict.fromkeys(done))
