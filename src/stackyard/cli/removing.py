@@ -104,6 +104,8 @@ def show(outcome: Outcome) -> None:
         echo(f"packed {manifests(outcome.packed)}")
     if outcome.leases:
         echo(f"removed {leases(outcome.leases)}")
+    if outcome.temporaries:
+        echo(f"removed {temporaries(outcome.temporaries)}")
     for module, reasons in outcome.kept.items():
         echo(f"kept {module}: {'; '.join(reasons)}")
     for sentence in outcome.unseen:
@@ -120,6 +122,11 @@ def leases(folders: Sequence[Path]) -> str:
     return f"{counted(len(folders), 'lease')} that nobody has held for {DAYS} days"
 
 
+def temporaries(paths: Sequence[Path]) -> str:
+    """How many files killed processes have not renamed."""
+    return f"{counted(len(paths), 'temporary file')} of killed processes"
+
+
 def to_json(outcome: Outcome) -> dict[str, Any]:
     """An outcome as plain objects."""
     return {
@@ -127,6 +134,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "deleted": [asdict(item.what) for item in outcome.deleted],
         "packed": {str(path): freed for path, freed in outcome.packed.items()},
         "leases": [str(folder) for folder in outcome.leases],
+        "temporaries": [str(path) for path in outcome.temporaries],
         "kept": outcome.kept,
         "unseen": outcome.unseen,
     }

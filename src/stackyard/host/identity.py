@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,6 +113,38 @@ def this_process() -> Identity:
 def process_token() -> str:
     """A word that no other process of any host has: for names of temporary files in shared directories."""
     return os.urandom(6).hex()
+
+
+MARK = r"[0-9a-f]{6}-[0-9a-f]+-[0-9a-f]+-[0-9a-f]{6}"
+
+
+def mark() -> str:
+    """A word that no other process has, and this one only once, from which `fate_of` tells what became of it."""
+    return f"{_mark_of(os.getpid())}-{os.urandom(3).hex()}"
+
+
+@lru_cache(maxsize=1)
+def _mark_of(pid: int) -> str:
+    """The part of this process's marks that is the same in all of them; one for each process, also after a fork."""
+    place, started = _place(), _own_start()
+    known = f"{pid:x}-{int(started):x}" if place and started.isdecimal() else "0-0"
+    return f"{_in_short(place)}-{known}"
+
+
+def fate_of(word: str) -> Fate:
+    """What became of the process that made a `mark`; ``unknown`` from other hosts, and for what is none."""
+    if not re.fullmatch(MARK, word):
+        return "unknown"
+    place, pid, started, token = word.split("-")
+    here = _place()
+    number = int(pid, 16)
+    if place != _in_short(here) or not 0 < number <= _MOST_PIDS:
+        return "unknown"
+    return Identity("", "", number, str(int(started, 16)), here, "", token).fate
+
+
+def _in_short(place: str) -> str:
+    return hashlib.sha256(place.encode()).hexdigest()[:6]
 
 
 @cache

@@ -35,6 +35,7 @@ from stackyard.yard import (
     manifestfile,
     notes,
     reserve,
+    temporaries,
     trash,
     within,
 )
@@ -79,6 +80,7 @@ class Plan:
         hide: retired revisions that are hidden from now on.
         due: what was put aside and is deleted; `waiting` is deleted later.
         leases: directories of leases that nobody has held for long; nothing is lost with them.
+        temporaries: what processes were killed before renaming (`yard.temporaries`).
         packed: manifests of old generations that are packed, each with the bytes that this frees.
         cache_bytes, cache_inodes: what only the removed revisions share with the cache, which goes later.
         unseen: what could not be looked at, and what is not touched because of that.
@@ -93,6 +95,7 @@ class Plan:
     kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
     packed: dict[Path, int] = field(default_factory=dict)
     leases: list[Path] = field(default_factory=list)
+    temporaries: list[Path] = field(default_factory=list)
     cache_bytes: int = 0
     cache_inodes: int = 0
     unseen: list[str] = field(default_factory=list)
@@ -100,7 +103,8 @@ class Plan:
     @property
     def is_empty(self) -> bool:
         """Whether nothing would change."""
-        return not (self.revisions or self.garbage or self.hide or self.due or self.packed or self.leases)
+        aside = self.revisions or self.garbage
+        return not (aside or self.hide or self.due or self.packed or self.leases or self.temporaries)
 
 
 def plan(watch: Watch, rules: Rules) -> Plan:
@@ -124,6 +128,7 @@ def plan(watch: Watch, rules: Rules) -> Plan:
         *garbage.old_counts(yard, site),
     ]
     found.leases = idleleases.idle(yard)
+    found.temporaries = temporaries.found(yard)
     found.packed = garbage.long_manifests(yard, rules.keep)
     if Held(yard, ()).is_alone:
         found.garbage += [*garbage.leftovers(yard), *garbage.unshared(yard, limits, records.values(), seen.yards)]
@@ -227,6 +232,7 @@ def collect(watch: Watch, wanted: Plan, made_by: Origin) -> Outcome:
             _delete_aside(outcome)
         _pack(wanted.packed, outcome)
         _remove_leases(watch.yard, wanted.leases, outcome)
+        _remove_temporaries(watch.yard, wanted.temporaries, outcome)
         reserve.keep(watch.yard)
     return outcome
 
@@ -297,6 +303,14 @@ def _remove_leases(yard: Yard, folders: Iterable[Path], outcome: Outcome) -> Non
             outcome.leases += [folder] if idleleases.remove(folder) else []
         except StackyardError as error:
             outcome.kept[str(folder)] = (error.message,)
+
+
+def _remove_temporaries(yard: Yard, paths: Iterable[Path], outcome: Outcome) -> None:
+    for path in paths:
+        try:
+            outcome.temporaries += [path] if temporaries.remove(yard, path) else []
+        except OSError as error:
+            outcome.kept[str(path)] = (cause(error),)
 
 
 def _put_aside(removal: Removal, found: Sequence[Garbage], outcome: Outcome) -> None:

@@ -32,12 +32,13 @@ class Outcome:
     """What was put aside or brought back, deleted for good, and kept and why, by module or path.
 
     `packed` are manifests of old generations, each with the bytes that this freed; `leases` directories of leases that
-    nobody had held for long.
+    nobody had held for long; `temporaries` what processes were killed before renaming.
     """
 
     items: list[Item] = field(default_factory=list)
     deleted: list[Item] = field(default_factory=list)
     kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    temporaries: list[Path] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
     packed: dict[Path, int] = field(default_factory=dict)
     leases: list[Path] = field(default_factory=list)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.host import at
-from stackyard.host.identity import process_token
+from stackyard.host.identity import mark
 from stackyard.yard import checksum, within
 from stackyard.yard.permissions import file_mode
 
@@ -45,7 +45,7 @@ def fault_point(name: str) -> None:
 
 def temporary(path: Path) -> Path:
     """Where this process makes what is then renamed to `path`: beside it, under a name that no other process has."""
-    return path.with_name(f".{path.name}.{process_token()}")
+    return path.with_name(f".{path.name}.{mark()}")
 
 
 def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool = True, top: Path | None = None) -> None:
@@ -92,7 +92,7 @@ def _beside(path: Path, top: Path | None) -> Iterator[tuple[int, str]]:
 
     An error has the path.
     """
-    made = f".{path.name}.{os.urandom(6).hex()}.tmp"
+    made = f".{path.name}.{mark()}.tmp"
     with within.named(path.parent), at.folder(top or path.parent, path.parent, make=True) as folder:
         try:
             yield folder, made

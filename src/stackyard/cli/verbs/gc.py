@@ -139,6 +139,8 @@ def _show_plan(watch: Watch, plan: Plan, as_json: bool) -> None:
         echo(f"pack {removing.manifests(plan.packed)}")
     if plan.leases:
         echo(f"remove {removing.leases(plan.leases)}")
+    if plan.temporaries:
+        echo(f"remove {removing.temporaries(plan.temporaries)}")
     for module in plan.hide:
         echo(f"hide {module}  retired")
     for module, users in plan.kept.items():
@@ -159,7 +161,7 @@ def _totals(plan: Plan) -> list[str]:
         texts.append(f"in the cache, once these are deleted: {_size(plan.cache_bytes, plan.cache_inodes)}")
     if plan.waiting:
         texts.append(f"waiting in the trash: {_total(item.what for item in plan.waiting)}")
-    is_something = aside or plan.due or plan.waiting or plan.packed or plan.leases
+    is_something = aside or plan.due or plan.waiting or plan.packed or plan.leases or plan.temporaries
     return texts if is_something else [*texts[2:], "nothing to collect"]
 
 
@@ -182,6 +184,7 @@ def _to_json(watch: Watch, plan: Plan) -> dict[str, object]:
         ],
         "pack": {str(path): freed for path, freed in plan.packed.items()},
         "leases": [str(folder) for folder in plan.leases],
+        "temporaries": [str(path) for path in plan.temporaries],
         "hide": plan.hide,
         "delete": [asdict(item.what) for item in plan.due],
         "waiting": [asdict(item.what) for item in plan.waiting],

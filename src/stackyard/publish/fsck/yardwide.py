@@ -20,7 +20,7 @@ from stackyard.publish.generation import is_as_the_site_wants
 from stackyard.publish.licences import LEDGER
 from stackyard.spec.models import Site
 from stackyard.verify.yardfiles import modules_of, unreadable
-from stackyard.yard import contents, disk, formats, generations, manifestfile, signatures, trash
+from stackyard.yard import contents, disk, formats, generations, manifestfile, signatures, temporaries, trash
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import read_manifest
 
@@ -134,6 +134,8 @@ def notes_of(yard: Yard, site: Site) -> Iterator[str]:
         size = sum(each.bytes for each in left) / 1e6
         text = f"{counted(len(left), 'leftover')} of builds that ended early, {size:,.1f} MB"
         yield f"{text}: `stackyard gc` removes them"
+    if lost := temporaries.found(yard):
+        yield f"{counted(len(lost), 'temporary file')} of killed processes, for `stackyard gc` to remove"
     waiting = trash.items(yard)
     if waiting:
         size, days = sum(item.what.bytes for item in waiting) / 1e6, site.removal.grace_days
