@@ -152,7 +152,7 @@ def test_every_fault_point_of_the_program_is_tried() -> None:
         **dict.fromkeys(("trash-delete", "trash-doomed"), "publish/test_collect"),
         "arrival-unpacked": "publish/test_push_pull", "sign-before": "publish/test_signed_deploy",
         **dict.fromkeys(("mend", "mended"), "publish/test_fsck"),
-        "collision": "publish/test_collisions_published",
+        "launcher-made": "image/test_launcher_recorded", "collision": "publish/test_collisions_published",
         "manifest-packed": "publish/test_packed_manifests", "given-up": "publish/test_mounted",
         **dict.fromkeys(("lease-taken", "lease-aside"), "yard/test_idle_leases"),
         **dict.fromkeys(("carry", "move-noted", "move-verified", "put-aside"), "publish/test_move"),

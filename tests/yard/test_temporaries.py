@@ -143,4 +143,5 @@ def test_a_mark_tells_what_became_of_its_process() -> None:
     assert fate_of(done.stdout.strip()) == "dead"
     for word in ("", "x", "0a0a0a-4d2-1e240-0b0b0b", f"{mark()[:7]}0-0-0b0b0b", f"{mark()[:7]}ffffffff-1-0b0b0b"):
         assert fate_of(word) == "unknown"
-    assert atomic.temporary(Path("/x/y")) != atomic.temporary(Path("/x/y"))
+    made = atomic.temporary(Path("/x/y")).name
+    assert made == atomic.temporary(Path("/x/y")).name and fate_of(made.removeprefix(".y.")) == "running"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.host import at
-from stackyard.host.identity import mark
+from stackyard.host.identity import mark, own_mark
 from stackyard.yard import checksum, within
 from stackyard.yard.permissions import file_mode
 
@@ -44,8 +44,11 @@ def fault_point(name: str) -> None:
 
 
 def temporary(path: Path) -> Path:
-    """Where this process makes what is then renamed to `path`: beside it, under a name that no other process has."""
-    return path.with_name(f".{path.name}.{mark()}")
+    """Where this process makes what is then renamed to `path`: beside it, under a name that no other process has.
+
+    Always the same for the same path; what a killed process left there is found by its name (`yard.temporaries`).
+    """
+    return path.with_name(f".{path.name}.{own_mark()}")
 
 
 def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool = True, top: Path | None = None) -> None:
