@@ -55,10 +55,10 @@ def change_of(
     Raises:
         StackyardError: ``module.json`` is damaged or of a newer format.
     """
-    frozen = (paths or RevisionPaths.of(record.path)).module
-    if not disk.is_there(frozen):
+    place = paths or RevisionPaths.of(record.path)
+    if not disk.is_there(place.module):
         return present_change(record, site() if callable(site) else site)
-    return formats.load(frozen, MODULE)
+    return formats.load(place.module, MODULE, place.top)
 
 
 def present_change(record: BuildRecord, site: Site) -> EnvironmentChange:

@@ -303,6 +303,11 @@ def change_open(fd: int, mode: int, group: int | None = None) -> None:
     os.chmod(place, mode & 0o7777)  # noqa: PTH101
 
 
+def set_times(fd: int, time_ns: int) -> None:
+    """Set the times of an open file, in nanoseconds since 1970."""
+    os.utime(fd, ns=(time_ns, time_ns))
+
+
 @contextmanager
 def writable(folder: int) -> Iterator[None]:
     """Write in an open directory of this account that may be sealed; it is again afterwards. Root needs no such right.

@@ -229,13 +229,13 @@ def _unpack(arrived: Arrived, paths: RevisionPaths, request: Request, progress: 
             hint = "published revisions are unchanged; free some space if none is left, and pull it again"
             raise disk.failure(error, f"unpacking {arrived.record.module}", hint) from error
         raise
-    disk.remove_tree(paths.work)
+    disk.remove_tree(paths.work, paths.yard)
     return record
 
 
 def _clear(paths: RevisionPaths) -> None:
     for left in disk.entries(paths.root):
-        disk.remove_tree(left)
+        disk.remove_tree(left, paths.yard)
 
 
 def _place(paths: RevisionPaths, record: BuildRecord) -> None:
@@ -268,7 +268,7 @@ def _with_launcher(arrived: Arrived, paths: RevisionPaths) -> BuildRecord:
         launcher.make(paths.launcher)
     elif compare.has_launcher(record):
         if disk.is_file(paths.launcher):
-            paths.launcher.chmod(program_mode() & ~0o222)
+            within.set_mode(paths.yard, paths.launcher, lambda _: program_mode() & ~0o222)
         if bad := compare.problem(record):
             raise StackyardError(f"{record.module} does not hold what was built: {bad}",
                                  hint="push it again from where it was built")  # fmt: skip
@@ -284,7 +284,7 @@ def _with_own_launcher(arrived: Arrived, paths: RevisionPaths) -> BuildRecord:
             f"the launcher that {record.module} was signed with does not run on this machine",
             hint="build it here: `stackyard deploy FILE`",
         )
-    paths.launcher.unlink()
+    within.unlink(paths.yard, paths.launcher)
     launcher.make(paths.launcher)
     return replace(record, form=replace(record.form, launcher=sha256_file(paths.launcher)))
 

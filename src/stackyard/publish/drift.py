@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from stackyard.host import at
 from stackyard.host.names import canonical
 from stackyard.yard import atomic, disk
 from stackyard.yard.extending import Layer
@@ -78,7 +79,7 @@ def _one(info: Path, recorded: dict[str, str]) -> Drifted | None:
 def _origin(note: Path) -> str:
     """Where a distribution was installed from by its URL (PEP 610); empty: from an index."""
     try:
-        value = json.loads(note.read_text(encoding="utf-8"))
+        value = json.loads(at.read_regular(note))
         vcs = value.get("vcs_info") or {}
         if vcs:
             return f"{vcs['vcs']}+{value['url']}@{vcs['commit_id']}"

@@ -123,8 +123,7 @@ def _create(new: Path, like: Path) -> None:
     if disk.is_there(new):
         return
     try:
-        new.parent.mkdir(parents=True, exist_ok=True)
-        with at.parent(new.parent, new) as (folder, name):
+        with at.parent(new.parent, new, make=True) as (folder, name):
             os.mkdir(name, 0o700, dir_fd=folder)
             with at.opened(folder, name) as made:
                 with suppress(PermissionError):

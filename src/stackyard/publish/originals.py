@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.host import at
 from stackyard.host.hashing import sha256_file
 from stackyard.yard import disk, notes
 from stackyard.yard.caches import BYTECODE, CONDA, UV, Kind, parts
@@ -56,7 +57,7 @@ def _holds(path: Path, item: Item) -> bool:
 def first_difference(one: Path, other: Path, block: int = 1 << 20) -> int:
     """The offset of the first byte in which two files differ, or the size of the shorter one."""
     offset = 0
-    with one.open("rb") as first, other.open("rb") as second:
+    with at.open_regular(one) as first, at.open_regular(other) as second:
         while True:
             left, right = first.read(block), second.read(block)
             if left != right:

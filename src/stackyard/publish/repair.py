@@ -214,14 +214,15 @@ class _Sources:
         """
         if not name.startswith("prefix/"):
             same = (Path(file.path) for file in self._given if file.sha256 == item.sha256)
-            return next((path.read_bytes() for path in same if _holds(path, item)), None)  # not linked: the user's own
+            # not linked: it is the user's own
+            return next((at.read_regular(path) for path in same if _holds(path, item)), None)
         kept = self._kept.find(item)
         if kept is not None:
             return kept
         path = self._job.paths.root / name
         if not path.is_file() or path.is_symlink():
             return None
-        data = path.read_bytes()
+        data = at.read_regular(path)
         for text in self._spellings(data):
             if hashlib.sha256(text).hexdigest() == item.sha256:
                 return path if text is data else text
@@ -235,7 +236,7 @@ class _Sources:
         target = self._job.work / "again.pyc"
         bytecode.compile_files(self._job, [(str(target), f"{self._record.prefix}/{source}", source)])
         found = target.is_file() and sha256_file(target) == item.sha256
-        return target.read_bytes() if found else None
+        return at.read_regular(target) if found else None
 
     def discard(self) -> None:
         """Remove what was built."""
@@ -262,7 +263,7 @@ class _Sources:
         found: dict[bytes, bytes] = {}
         for name, status in contents.scan(self._job.paths.root, ("prefix/",)).items():
             if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
-                data = (self._job.paths.root / name).read_bytes()
+                data = at.read_regular(self._job.paths.root / name)
                 before, after = hashlib.sha256(data), hashlib.sha256(self._moved(data))
                 if before.digest() != after.digest():
                     found[before.hexdigest().encode()] = after.hexdigest().encode()
@@ -383,8 +384,8 @@ def _write(folder: int, name: str, item: Item, found: bytes | Path) -> None:
     with at.open_new(folder, name) as stream:
         stream.write(at.read_regular(found) if isinstance(found, Path) else found)
         stream.flush()
-        os.utime(stream.fileno(), ns=(item.mtime_ns, item.mtime_ns))
-        os.fchmod(stream.fileno(), item.mode & 0o777)
+        at.change_open(stream.fileno(), item.mode & 0o777)
+        at.set_times(stream.fileno(), item.mtime_ns)
 
 
 def _can_be_linked(found: Path, item: Item) -> bool:

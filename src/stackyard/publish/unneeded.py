@@ -53,14 +53,16 @@ def _spec_hashes(yards: Iterable[Yard]) -> set[str]:
     for yard in yards:
         built = tuple(revisions.folders(yard))
         removed = (RevisionPaths(content) for content in disk.matching(yard.trash, f"*/{trash.CONTENT}"))
-        for paths in (*built, *removed):
+        for paths in built:
             found |= _hashes_in(paths.lock)
+        for paths in removed:
+            found |= _hashes_in(paths.lock, yard.root)
     return found
 
 
-def _hashes_in(lock: Path) -> set[str]:
+def _hashes_in(lock: Path, top: Path | None = None) -> set[str]:
     with suppress(OSError, ValueError):
-        text, _ = disk.of_anybody(lock, _MOST_BYTES)
+        text, _ = disk.of_anybody(lock, _MOST_BYTES, top)
         return {digest.decode("utf-8", "replace") for digest in _SPEC_HASH.findall(text)}
     return set()
 

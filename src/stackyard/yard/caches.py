@@ -164,7 +164,7 @@ def _digest(path: Path) -> bytes:
 def _audit_package(folder: Path) -> Iterator[str]:
     """An unpacked conda package against its own ``info/paths.json``."""
     listing = folder / "info" / "paths.json"
-    for entry in formats.content(listing.read_text(encoding="utf-8"))["paths"]:
+    for entry in formats.content(at.read_regular(listing))["paths"]:
         path, expected = folder.joinpath(*at.parts(entry["_path"])), entry.get("sha256")
         try:
             is_file = stat.S_ISREG(path.lstat().st_mode)
@@ -199,8 +199,8 @@ def _audit_bytecode(folder: Path) -> Iterator[str]:
 def _audit_unpacked_wheel(folder: Path) -> Iterator[str]:
     """A wheel that uv unpacked, against its RECORD."""
     for record in sorted(folder.glob("*.dist-info/RECORD")):
-        with record.open(encoding="utf-8", newline="") as stream:
-            rows = [row for row in csv.reader(stream) if len(row) > 1 and row[1].startswith("sha256=")]
+        lines = at.read_regular(record).decode("utf-8").splitlines(keepends=True)
+        rows = [row for row in csv.reader(lines) if len(row) > 1 and row[1].startswith("sha256=")]
         for name, expected, *_ in rows:
             path = folder.joinpath(*at.parts(name))
             if base64.urlsafe_b64encode(_digest(path)).rstrip(b"=").decode() != expected.removeprefix("sha256="):
@@ -209,7 +209,7 @@ def _audit_unpacked_wheel(folder: Path) -> Iterator[str]:
 
 def _audit_note(path: Path) -> Iterator[str]:
     """A note on an entry against its own checksum."""
-    if not checksum.remove(path.read_bytes().decode("utf-8"))[1]:
+    if not checksum.remove(at.read_regular(path).decode("utf-8"))[1]:
         yield f"{path} has changed"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.host import at
 from stackyard.yard import disk, formats, generations, moved, revisions
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard, place_of
@@ -205,6 +206,6 @@ def _condition(paths: RevisionPaths) -> str:
 def _verdict(paths: RevisionPaths) -> str:
     """The state of the last report; empty where there is none that can be read."""
     try:
-        return str(formats.content(paths.report.read_bytes())["state"])
+        return str(formats.content(at.read_regular(paths.report))["state"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""

@@ -143,7 +143,8 @@ def _records(yards: Iterable[Yard]) -> Iterator[tuple[dict[str, Any], Yard]]:
         for file in (*built, *disk.matching(yard.trash, f"*/{trash.CONTENT}/record.json")):
             value = None
             with suppress(OSError, ValueError, RecursionError):
-                value = formats.content(disk.of_anybody(file, _MOST_RECORD)[0])
+                top = yard.root if file.is_relative_to(yard.trash) else None
+                value = formats.content(disk.of_anybody(file, _MOST_RECORD, top)[0])
             if isinstance(value, dict):
                 yield value, yard
 

@@ -293,18 +293,14 @@ def content(path: Path) -> bytes | None:
         return None
 
 
-def of_anybody(path: Path, most: int) -> tuple[bytes, os.stat_result]:
-    """What a file holds that any account may have put there, up to so many bytes; and its status.
+def of_anybody(path: Path, most: int, top: Path | None = None) -> tuple[bytes, os.stat_result]:
+    """What a file holds that any account may have put there, and its status: `at.read_bounded` of a path.
 
-    Raises:
-        OSError: it cannot be opened, e.g. it is a symbolic link.
-        ValueError: it is no regular file: a pipe would be waited for, a device may have no end.
+    Args:
+        top: a trusted directory above: no link below it is followed. None: the one that holds it.
     """
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{path} is not a file")
-        return stream.read(most), status
+    with at.parent(top or path.parent, path) as place:
+        return at.read_bounded(*place, most)
 
 
 def remove_tree(path: Path, top: Path | None = None) -> None:

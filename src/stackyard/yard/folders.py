@@ -27,6 +27,11 @@ class RevisionPaths:
         return self.root.parents[2]
 
     @property
+    def top(self) -> Path | None:
+        """Of a removed revision its yard, below which no link is followed to it; None: links are followed."""
+        return self.yard if self.root.parent.parent.name == "trash" else None
+
+    @property
     def prefix(self) -> Path:
         """The installed software; never changed after the record is written."""
         return self.root / "prefix"

@@ -20,6 +20,7 @@ from stackyard.host import at
 from stackyard.late import dataclass
 from stackyard.yard import checksum
 
+_MOST = 1 << 30
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 Made = TypeVar("Made")
 
@@ -47,19 +48,25 @@ class Kind(Generic[Made]):
     error: Callable[..., StackyardError] = StackyardError
 
 
-def load(path: Path, kind: Kind[Made]) -> Made:
+def load(path: Path, kind: Kind[Made], top: Path | None = None) -> Made:
     """Read a JSON file of any format up to the present one.
+
+    Args:
+        top: a trusted directory above: no link below it is followed. None: links are followed.
 
     Raises:
         StackyardError: what the kind makes; the file is missing, damaged, of a newer format, or has an unknown key.
     """
-    return parsed(bytes_of(path, kind), str(path), kind)
+    return parsed(bytes_of(path, kind, top), str(path), kind)
 
 
-def bytes_of(path: Path, kind: Kind[Any]) -> bytes:
-    """What is in a file. Raises as `load`."""
+def bytes_of(path: Path, kind: Kind[Any], top: Path | None = None) -> bytes:
+    """What is in a file. Arguments and errors as for `load`."""
     try:
-        return at.read_regular(path)
+        if top is None:
+            return at.read_regular(path)
+        with at.parent(top, path) as place:
+            return at.read_bounded(*place, _MOST)[0]
     except OSError as error:
         raise unreadable(str(path), kind, error) from error
 

@@ -66,7 +66,7 @@ class Claim:
     def beat(self) -> bytes:
         """Its last heartbeat."""
         with suppress(OSError):
-            return (self.folder / "beat").read_bytes()
+            return at.read_regular(self.folder / "beat")
         return b""
 
     def __str__(self) -> str:
@@ -310,7 +310,7 @@ def _numbers(folder: Path) -> list[int]:
 def _read(folder: Path) -> Claim:
     file = folder / "owner.json"
     try:
-        owner = Identity.from_json(json.loads(file.read_bytes()))
+        owner = Identity.from_json(json.loads(at.read_regular(file)))
     except FileNotFoundError:
         return Claim(folder)
     except OSError as error:
@@ -356,5 +356,5 @@ def is_abandoned(file: Path, sign: Path) -> bool:
 
 def _owner(file: Path) -> Identity | None:
     with suppress(OSError, ValueError):
-        return Identity.from_json(json.loads(file.read_bytes()))
+        return Identity.from_json(json.loads(at.read_regular(file)))
     return None

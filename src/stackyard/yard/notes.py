@@ -13,7 +13,7 @@ from pathlib import Path
 from stackyard.errors import StackyardError
 from stackyard.late import dataclass
 from stackyard.yard import atomic, checksum, contents, formats
-from stackyard.yard.caches import Kind
+from stackyard.yard.caches import Kind, trusted
 from stackyard.yard.contents import Contents, Tree
 from stackyard.yard.layout import Yard
 
@@ -41,7 +41,7 @@ def write(yard: Yard, kind: Kind, entry: Path) -> Checked:
     tree = contents.scan(entry)
     contents.seal(entry, tree, folders=False, leave=kind.is_rewritten)
     made = contents.note(entry, tree)
-    atomic.write_text(place(yard, kind, entry), checksum.add(made.to_text()))
+    atomic.write_text(place(yard, kind, entry), checksum.add(made.to_text()), top=trusted(yard))
     return Checked(made, tree)
 
 

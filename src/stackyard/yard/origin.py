@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stackyard import __version__
-from stackyard.host import supervised
+from stackyard.host import at, supervised
 from stackyard.host.identity import hostname, whoami
 from stackyard.late import dataclass
 
@@ -72,6 +72,6 @@ def origin(command: Iterable[str] = (), files: Iterable[str | Path] = ()) -> Ori
 
 def _sha256(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(at.read_regular(path)).hexdigest()
     except OSError:
         return ""

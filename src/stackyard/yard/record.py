@@ -412,13 +412,13 @@ MANIFEST = formats.Kind(
 )
 
 
-def read_record(path: Path) -> BuildRecord:
-    """Read a ``record.json``.
+def read_record(path: Path, top: Path | None = None) -> BuildRecord:
+    """Read a ``record.json``; `top` is as for `formats.load`.
 
     Raises:
         StackyardError: it is missing, damaged or of a newer format.
     """
-    return _record_in(formats.bytes_of(path, RECORD), str(path))
+    return _record_in(formats.bytes_of(path, RECORD, top), str(path))
 
 
 @lru_cache(maxsize=64)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Literal
 
 from stackyard.errors import StackyardError
+from stackyard.host import at
 from stackyard.yard import atomic, disk
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
@@ -54,7 +55,7 @@ def readable(paths: RevisionPaths) -> BuildRecord | None:
     """
     for path in (paths.record, paths.spare):
         try:
-            return read_record(path)
+            return read_record(path, paths.top)
         except StackyardError as error:
             if isinstance(error.__cause__, disk.ABSENT):
                 return None
@@ -76,7 +77,7 @@ def condition(paths: RevisionPaths) -> Condition:
         OSError: that cannot be known, e.g. the file system does not answer; it is never taken for missing.
     """
     try:
-        with paths.record.open("rb") as stream:
+        with at.open_regular(paths.record) as stream:
             first = stream.read(1)
             stream.seek(-min(2, stream.seek(0, os.SEEK_END)), os.SEEK_END)
             return "" if first == b"{" and stream.read().rstrip().endswith(b"}") else "damaged"

@@ -44,6 +44,7 @@ PLACES: Mapping[Sort, str] = {
 
 _TIME, _NAME = "%Y%m%dT%H%M%S", re.compile(r"\d{8}T\d{6}-")
 
+_MOST_BYTES = 1 << 20
 WHAT, CONTENT, DOOMED, SETTLED, AGAIN = "what.json", "content", "doomed", "settled", "again"
 
 
@@ -164,8 +165,10 @@ def _folders(yard: Yard) -> list[Path]:
 
 def _item(yard: Yard, folder: Path) -> Item | None:
     try:
-        return Item(yard, folder, formats.load(folder / WHAT, KIND))
-    except StackyardError:
+        with at.folder(yard.root, folder) as entry:
+            raw, _ = at.read_bounded(entry, WHAT, _MOST_BYTES)
+        return Item(yard, folder, formats.parsed(raw, str(folder / WHAT), KIND))
+    except (OSError, StackyardError):
         return None
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from stackyard.build.pyfiles import source_of
+from stackyard.host import at
 from stackyard.yard import formats
 
 _INSIDE = "prefix/"
@@ -37,7 +38,7 @@ class Owners:
             label = _label(path.stem.rsplit("-", 2)[:2])
             yield f"conda-meta/{path.name}", label
             try:
-                yield from ((str(file), label) for file in formats.content(path.read_bytes())["files"])
+                yield from ((str(file), label) for file in formats.content(at.read_regular(path))["files"])
             except (OSError, ValueError, KeyError, TypeError):  # damaged itself, and reported
                 continue
 
@@ -45,8 +46,8 @@ class Owners:
         label = _label(listing.parent.name.removesuffix(".dist-info").rsplit("-", 1))
         base = os.path.relpath(listing.parents[1], self._prefix)
         try:
-            with listing.open(encoding="utf-8", newline="") as stream:
-                yield from ((os.path.normpath(f"{base}/{row[0]}"), label) for row in csv.reader(stream) if row)
+            lines = at.read_regular(listing).decode("utf-8").splitlines(keepends=True)
+            yield from ((os.path.normpath(f"{base}/{row[0]}"), label) for row in csv.reader(lines) if row)
         except (OSError, ValueError, csv.Error):
             return
 
