@@ -31,7 +31,7 @@ METHODS = {
 }  # fmt: skip
 WITH_TOP = {
     "atomic": {"replace_symlink", "write_bytes", "write_json", "write_text"},
-    "disk": {"copy_tree", "delete_tree", "link_or_copy", "of_anybody", "reflink", "remove_tree"},
+    "disk": {"copy_tree", "delete_tree", "link_or_copy", "reflink", "remove_tree"},
     "permissions": {"settle"},
 }
 """Functions that go by descriptors where they are given a trusted directory: as ``top=``, or as their second argument."""
@@ -73,7 +73,9 @@ def main() -> int:
         *names, _why = allowed.pop(short, [""])
         found = list(calls(file.read_text()))
         wrong += [f"{file}:{line}: {name} by path" for line, name in found if name not in names]
-        wrong += [f"{file}: {name} is allowed, and not used" for name in names if name not in {each for _, each in found}]
+        wrong += [
+            f"{file}: {name} is allowed, and not used" for name in names if name not in {each for _, each in found}
+        ]
     wrong += [f"pyproject.toml: {file} is allowed, and not checked" for file in allowed]
     print("\n".join(wrong) or "Calls by path: only where they are allowed")
     return bool(wrong)

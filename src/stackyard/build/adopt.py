@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from stackyard.build.job import Job
 from stackyard.host import space
-from stackyard.yard import atomic, disk
+from stackyard.yard import atomic, caches, disk, within
 from stackyard.yard.caches import Kind
 from stackyard.yard.permissions import settle
 
@@ -22,19 +21,20 @@ def adopt(job: Job, kind: Kind, source: Path, target: Path) -> bool:
     Returns:
         False, and nothing is left, where the entry is damaged or may not be read.
     """
-    made = atomic.temporary(target)
-    shutil.rmtree(made, ignore_errors=True)
+    made, top = atomic.temporary(target), caches.trusted(job.yard)
+    disk.delete_tree(made, top)
     try:
         if not _copied(kind, source, made):
             return False
-        settle(made, job.policy, linked=False)
+        settle(made, job.policy, linked=False, top=top)
         atomic.fault_point("cache")
-        os.rename(made, target)
+        within.rename(top, made, target)
     except OSError:
         if not target.exists():  # else another process was faster: its result stays
             raise
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        with suppress(OSError):
+            disk.delete_tree(made, top)
     return True
 
 

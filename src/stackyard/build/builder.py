@@ -8,7 +8,6 @@ What had been fetched, compiled and unpacked is in the caches, so that is quick.
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -113,7 +112,7 @@ def _begin(job: Job, digest: str) -> Lease:
 
 def _clear(job: Job) -> None:
     for path in (job.prefix, job.work, job.paths.image, job.paths.launcher, *disk.leftovers(job.paths.root)):
-        disk.remove_tree(path)
+        disk.remove_tree(path, job.paths.yard)
 
 
 def _settle(job: Job) -> None:
@@ -125,7 +124,7 @@ def _settle(job: Job) -> None:
 
     for part in (job.prefix, job.paths.recipe, job.paths.lock.parent, job.paths.log):
         if part.exists():
-            settle(part, job.policy, linked=False)
+            settle(part, job.policy, linked=False, top=job.paths.yard)
 
 
 class _Steps:
@@ -182,7 +181,7 @@ class _Steps:
             if job.variant.base:
                 layer.finish(job, job.variant.base)
             seal.seal(job, python)
-            shutil.rmtree(job.work)
+            disk.delete_tree(job.work, job.paths.yard)
             _settle(job)
             files, tree = seal.close(job)
             use = disk.measure(tree.values(), disk.mode_of(sharing_samples(job), job.paths.root))

@@ -18,7 +18,7 @@ from stackyard.findings import some
 from stackyard.host.hashing import sha256_file, sha256_text
 from stackyard.image import launcher, squashfs, stubs
 from stackyard.image.enter import run_within
-from stackyard.yard import contents, disk, formats
+from stackyard.yard import contents, disk, formats, within
 from stackyard.yard.atomic import write_text
 from stackyard.yard.contents import Contents
 from stackyard.yard.folders import RevisionPaths
@@ -46,15 +46,15 @@ def squash(record: BuildRecord, *, order: Sequence[str] = ()) -> BuildRecord:
 
 def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str]) -> BuildRecord:
     packed = squashfs.pack(paths.prefix, paths.image, order=order)
-    paths.image.chmod(file_mode() & 0o444)
+    within.set_mode(paths.yard, paths.image, lambda _: file_mode() & 0o444)
     made_by = launcher.make(paths.launcher)
     noted = _without_times(formats.load(paths.files, contents.KIND))
     text = noted.to_text()
     unpacked, fresh = paths.work / "unpacked", paths.work / "stubs"
     missing = stubs.make(paths.prefix, fresh, paths.prefix, record.activation.change)
-    _move(paths.prefix, unpacked)
+    _move(paths.yard, paths.prefix, unpacked)
     try:
-        _move(fresh, paths.prefix)
+        _move(paths.yard, fresh, paths.prefix)
         write_text(paths.files, text)
         made = replace(
             record,
@@ -67,17 +67,17 @@ def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str]) -
         _read_back(made)
     except BaseException:
         disk.remove_tree(paths.prefix, paths.yard)
-        _move(unpacked, paths.prefix)
+        _move(paths.yard, unpacked, paths.prefix)
         raise
     disk.remove_tree(paths.work, paths.yard)
     contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), folders=True)
     return made
 
 
-def _move(source: Path, target: Path) -> None:
+def _move(top: Path, source: Path, target: Path) -> None:
     """Rename a directory, which may be sealed: that needs the right to write into it."""
-    source.chmod(stat.S_IMODE(source.stat().st_mode) | stat.S_IWUSR)
-    source.rename(target)
+    within.set_mode(top, source, lambda status: status.st_mode | stat.S_IWUSR)
+    within.rename(top, source, target)
 
 
 def _without_times(noted: Contents) -> Contents:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from stackyard import grammar
 from stackyard.errors import InputError
+from stackyard.host import at
 from stackyard.host.names import pip_name
 from stackyard.late import dataclass
 from stackyard.yard import atomic, catalogue, disk, generations, within
@@ -50,13 +51,13 @@ class Files:
     def read(cls, folder: Path) -> Files:
         """What is on disk; empty where there is no such extension."""
         names = [name for name in _FILES if disk.is_there(folder / name)]
-        return cls({name: (folder / name).read_text(encoding="utf-8") for name in names})
+        return cls({name: at.read_regular(folder / name).decode() for name in names})
 
     def write(self, folder: Path) -> None:
         """Put them on disk; a file that they lack is removed."""
         for name in _FILES:
             if name in self.texts:
-                if not disk.is_there(folder / name) or (folder / name).read_text("utf-8") != self.texts[name]:
+                if not disk.is_there(folder / name) or at.read_regular(folder / name).decode() != self.texts[name]:
                     atomic.write_text(folder / name, self.texts[name], top=folder.parents[1])
             else:
                 with suppress(FileNotFoundError):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import InputError, MissingError
 from stackyard.expose.asking import asked_of_users, mark_name
+from stackyard.host import at
 from stackyard.host.identity import account_name
 from stackyard.late import dataclass
 from stackyard.lock import onbase
@@ -197,7 +198,7 @@ def text_hash(licence: Licence) -> str:
     if not licence.text:
         return hashlib.sha256(licence.name.encode()).hexdigest()
     try:
-        return hashlib.sha256(Path(licence.text).read_bytes()).hexdigest()
+        return hashlib.sha256(at.read_regular(Path(licence.text))).hexdigest()
     except OSError as error:
         raise InputError(f"cannot read the text of licence {licence.name}: {error}") from error
 
@@ -240,7 +241,7 @@ def _add(yard: Yard, entry: Acceptance) -> None:
     with lease(yard.lease("licences"), f"the licences of {yard.root}", wait_s=300) as held:  # other deploys add theirs
         ledger = [asdict(each) for each in (*_ledger(yard), entry)]
         held.check()
-        atomic.write_json(yard.licences, {"format": LEDGER.version, "acceptances": ledger}, checked=True)
+        atomic.write_json(yard.licences, {"format": LEDGER.version, "acceptances": ledger}, checked=True, top=yard.root)
 
 
 def me() -> str:

@@ -151,5 +151,6 @@ def write_lock(locked: Locked, yard: Yard, progress: Progress) -> Path | None:
         )
     kept = yard.lock_of(locked.path)
     progress.notice(f"{locked.path.parent} is read-only: its lock is kept in {kept}")
-    atomic.write_text(kept, checksum.add(text.dump(replace(locked.lock, folder=""))))  # it is not beside its file
+    alone = replace(locked.lock, folder="")  # it is not beside its file
+    atomic.write_text(kept, checksum.add(text.dump(alone)), top=yard.root)
     return kept

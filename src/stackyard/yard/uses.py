@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.errors import MissingError
-from stackyard.host import clock
+from stackyard.host import at, clock
 from stackyard.host.identity import Identity, account_name, hostname, this_process
 from stackyard.host.quoting import plain
 from stackyard.late import dataclass
@@ -89,13 +89,13 @@ def open_to_users(yard: Yard, policy: Policy, *, count: bool) -> None:
             `usage.since` believes nobody else.
     """
     for folder in (yard.uses, yard.children, *([yard.usage] if count else [])):
-        folder.mkdir(exist_ok=True)
-        status = folder.lstat()
-        wanted = mode(policy) | (status.st_mode & stat.S_ISGID)
-        if stat.S_IMODE(status.st_mode) != wanted and status.st_uid == os.geteuid() and stat.S_ISDIR(status.st_mode):
-            folder.chmod(wanted)
+        with at.parent(yard.root, folder) as (root, name):
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=root)
+            with suppress(at.Refused):  # another account's
+                at.set_mode(root, name, lambda now: mode(policy) | now.st_mode & stat.S_ISGID, kinds=(stat.S_IFDIR,))
     if count and yard.usage.lstat().st_uid == os.geteuid() and not disk.is_there(yard.usage_since):
-        atomic.write_text(yard.usage_since, f"{clock.today().isoformat()}\n")
+        atomic.write_text(yard.usage_since, f"{clock.today().isoformat()}\n", top=yard.root)
 
 
 def hold(folder: str | Path, own: Yard | None, what: str, **job: str) -> Path | None:
