@@ -38,11 +38,12 @@ test-bare: .venv/.installed-dev  ## README's commands on a machine without anyth
 	@scripts/test-programs.sh
 	$(BIN)/pytest -n 3 --dist loadfile -m bare tests/bare
 
-lint: .venv/.installed-dev  ## ruff, mypy, and the direction of imports
+lint: .venv/.installed-dev  ## ruff, mypy, the direction of imports, and calls by path
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/python scripts/path_calls.py
 
 format: .venv/.installed-dev  ## format the sources with ruff
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -2,7 +2,7 @@
 
 There `stackyard.host.at`, `stackyard.yard.within` and the functions with ``top=`` do these things by descriptors. Ruff
 forbids `os.chmod` and `shutil.rmtree` everywhere (TID251); this finds also `path.chmod(...)`, whose type ruff does not
-know, and a call of `os` without ``dir_fd``. What is allowed is in pyproject.toml, each file with the calls and the reason.
+know, and a call of `os` without ``dir_fd``. What is allowed is in pyproject.toml: each file with the calls, and why.
 
     python scripts/path_calls.py        # names each call that is not allowed, and each allowance that nothing needs
 """
@@ -34,7 +34,7 @@ WITH_TOP = {
     "disk": {"copy_tree", "delete_tree", "link_or_copy", "reflink", "remove_tree"},
     "permissions": {"settle"},
 }
-"""Functions that go by descriptors where they are given a trusted directory: as ``top=``, or as their second argument."""
+"""Functions that go by descriptors where they are given a trusted directory, as ``top=`` or second argument."""
 
 
 def calls(source: str) -> Iterator[tuple[int, str]]:
@@ -66,16 +66,14 @@ def _by_path(call: ast.Call) -> str:
 def main() -> int:
     """Compare with what is allowed."""
     settings: dict[str, Any] = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["stackyard"]["paths"]
-    allowed: dict[str, list[str]] = {file: words for file, words in settings["allowed"].items()}
+    allowed: dict[str, list[str]] = dict(settings["allowed"])
     wrong = []
     for file in sorted(file for pattern in settings["checked"] for file in Path("src/stackyard").glob(pattern)):
-        short = file.relative_to("src/stackyard").as_posix()
-        *names, _why = allowed.pop(short, [""])
+        *names, _why = allowed.pop(file.relative_to("src/stackyard").as_posix(), [""])
         found = list(calls(file.read_text()))
+        used = {name for _, name in found}
         wrong += [f"{file}:{line}: {name} by path" for line, name in found if name not in names]
-        wrong += [
-            f"{file}: {name} is allowed, and not used" for name in names if name not in {each for _, each in found}
-        ]
+        wrong += [f"{file}: {name} is allowed, and not used" for name in names if name not in used]
     wrong += [f"pyproject.toml: {file} is allowed, and not checked" for file in allowed]
     print("\n".join(wrong) or "Calls by path: only where they are allowed")
     return bool(wrong)
