@@ -187,6 +187,7 @@ def walk(
                     raise Refused(errno.ENAMETOOLONG, "nested too deeply", entry.name)
                 below = os.open(entry.name, DIR, dir_fd=top) if cross else open_folder(top, entry.name)
             except OSError as error:
+                error.filename = path + entry.name
                 if on_error is None:
                     raise
                 on_error(error)

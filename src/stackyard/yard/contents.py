@@ -125,6 +125,9 @@ def scan(root: Path, below: Collection[str] = ("",)) -> Tree:
                 for entry in entries:
                     name = f"{path}{entry.name}/" if entry.is_dir(follow_symlinks=False) else path + entry.name
                     found[name] = entry.stat(follow_symlinks=False)
+        except OSError as error:
+            error.filename = str(root / (error.filename or part))
+            raise
         finally:
             os.close(top)
     return found
