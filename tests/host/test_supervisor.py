@@ -288,6 +288,28 @@ def test_what_an_older_root_left_is_given_to_the_owner(accounts: Accounts, yard:
     assert (linked.stat().st_uid, program.stat().st_uid) == (0, 0)
 
 
+def test_what_is_mounted_in_a_yard_is_not_given_to_the_owner(
+    accounts: Accounts, yard: tuple[Account, Yard, Path]
+) -> None:
+    programs.need("mount")
+    service, made, site = yard
+    elsewhere, file = made.root.parent / "elsewhere", made.root.parent / "file"
+    elsewhere.mkdir()
+    file.write_text("root's own")
+    (made.locks / "folder").mkdir(parents=True)
+    (made.locks / "file").touch()
+    os.chown(made.locks, service.uid, service.gid)
+    mounts = [(elsewhere, made.locks / "folder"), (file, made.locks / "file")]
+    for source, target in mounts:
+        subprocess.run(["mount", "--bind", source, target], check=True)
+    try:
+        as_root(accounts, "--site", site, "--yard", made.root, "fsck", "--repair", expect=None)
+    finally:
+        for _, target in mounts:
+            subprocess.run(["umount", target], check=True)
+    assert (elsewhere.stat().st_uid, file.stat().st_uid) == (0, 0)
+
+
 def _thrown(made: Yard, name: str, account: Account, *, doomed: bool = True) -> Path:
     """A thing in the trash whose content belongs to an account."""
     folder = made.thrown(name)

@@ -222,13 +222,20 @@ def _left(folder: int, path: str) -> Iterator[tuple[str, os.stat_result, int]]:
             continue
         try:
             status = os.fstat(fd)
-            if status.st_uid == 0 and stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
+            kinds = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
+            if status.st_uid == 0 and stat.S_IFMT(status.st_mode) in kinds and _mount(fd) == _mount(folder):
                 yield path + name, status, fd
             if stat.S_ISDIR(status.st_mode):
                 with suppress(OSError), at.opened(folder, name) as below:
                     yield from _left(below, f"{path}{name}/")
         finally:
             os.close(fd)
+
+
+def _mount(fd: int) -> str:
+    """The number of the mount that something open is on: another one for what is mounted, also of the same device."""
+    text = Path(f"/proc/self/fdinfo/{fd}").read_text(encoding="ascii")
+    return next(line for line in text.splitlines() if line.startswith("mnt_id:"))
 
 
 def _inode(status: os.stat_result) -> tuple[int, int]:
