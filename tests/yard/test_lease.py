@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.errors import StackyardError
+from stackyard.host import at
 from stackyard.host.identity import this_process
 from stackyard.yard import lease as lease_module
 from stackyard.yard.claim import claim
@@ -305,7 +306,7 @@ def test_who_waits_ends_with_an_error_that_says_for_whom(folder: Path) -> None:
 def test_a_lease_that_cannot_be_read_is_not_a_lost_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with lease(folder, "the stack demo") as held:
         with monkeypatch.context() as patched:
-            patched.setattr(Path, "read_bytes", stale)
+            patched.setattr(at, "read_regular", stale)
             with pytest.raises(StackyardError, match=r"cannot check the lease of the stack demo: .* Stale file handle"):
                 held.check()
         held.check()

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stackyard.errors import InputError, ManyErrors, Where, cause
+from stackyard.host import at
 from stackyard.host.quoting import cut, quoted
 from stackyard.late import dataclass
 
@@ -120,6 +121,10 @@ def raise_problems(problems: Sequence[InputError]) -> None:
         raise ManyErrors(sorted(problems, key=lambda problem: problem.where or Where("")))
 
 
+_PASSED = ("/dev/", "/proc/")
+"""Where a pipe is that the caller's shell has passed, as ``/dev/stdin``: that is waited for, any other is refused."""
+
+
 def read_text(path: Path) -> str:
     """A user's text file: UTF-8 or UTF-16, with or without a byte order mark.
 
@@ -127,7 +132,7 @@ def read_text(path: Path) -> str:
         InputError: the file does not exist, cannot be read or is not text.
     """
     try:
-        data = path.read_bytes()
+        data = path.read_bytes() if str(path).startswith(_PASSED) else at.read_regular(path)
     except OSError as error:
         hint = "ask its owner for read permission, or use a copy"
         if not isinstance(error, PermissionError):
