@@ -21,6 +21,7 @@ from stackyard.errors import StackyardError, cause
 from stackyard.expose import commands
 from stackyard.expose.asking import asking_scripts
 from stackyard.findings import some
+from stackyard.host import at
 from stackyard.verify.report import CheckResult, Status
 from stackyard.yard import checksum, contents, disk, formats
 from stackyard.yard.contents import Contents, Damage, Tree
@@ -57,7 +58,7 @@ def noted_contents(record: BuildRecord) -> Contents:
     """
     path = RevisionPaths.of(record.path).files
     try:
-        data = path.read_bytes()
+        data = at.read_regular(path)
     except OSError as error:
         raise StackyardError(f"cannot read {path}: {error.strerror}") from error
     if hashlib.sha256(data).hexdigest() != record.files_sha256:
