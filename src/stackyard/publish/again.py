@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from stackyard.build import bytecode, conda, interpreter, layer, pip, seal, wheels
 from stackyard.build.job import Job
 from stackyard.build.settle import Settling
+from stackyard.host import at
 from stackyard.lock import text as lockfile
 from stackyard.lock.model import LockedVariant
 from stackyard.progress import Progress
@@ -28,7 +30,8 @@ def built_again(record: BuildRecord, yard: Yard, site: Site, place: RevisionPath
         stack=record.stack, version=record.version, name=record.variant, base=record.base, collisions=winners
     )
     job = Job(variant, locked, site, yard, place, record.module, progress, deep=True)
-    job.work.mkdir(mode=0o700, parents=True)
+    with at.parent(place.yard, job.work, make=True) as (folder, name):
+        os.mkdir(name, 0o700, dir_fd=folder)
     settling = Settling(job)
     python = interpreter.prepare(job) if record.base else {}
     if locked.conda:
