@@ -341,8 +341,45 @@ def harmed(bed: Bed, folder: Path, harm: Callable[[Path], None]) -> str:
     with writer(folder / "layout") as into:
         whole = layers.Layer("all", tuple(artefact._entries(tree, contents.scan(tree))))
         made = [artefact._layer(into, 0, artefact.BESIDE, whole, "gzip")]
-        artefact._publish(into, "x", found.record, found.entry, made, found.image.annotations)
+        noted = hashlib.sha256((tree / "files.json").read_bytes()).hexdigest()  # as whoever harms it would
+        record = replace(found.record, files_sha256=noted)
+        artefact._publish(into, "x", record, found.entry, made, found.image.annotations)
     return f"oci:{folder}/layout:x"
+
+
+def test_names_that_lead_out_of_a_revision_change_nothing_there(bed: Bed, tmp_path: Path) -> None:
+    """Its record has the hash of its files.json, so what that says is as its maker wants it to be."""
+    victim = tmp_path / "victim"
+    victim.write_text("root's own")
+    victim.chmod(0o600)
+    os.utime(victim, (1, 1))
+    leads_up = "/".join([r"\\x2e\\x2e"] * 9)
+
+    def noted(tree: Path, folder: str, file: str) -> None:
+        digest = hashlib.sha256(victim.read_bytes()).hexdigest()
+        row = f'"{folder}": {{"{file}": [{0o4777}, {victim.stat().st_size}, 2000000000, "{digest}"]}},\n'
+        text = (tree / "files.json").read_text()
+        (tree / "files.json").write_text(text.replace('"files": {\n', f'"files": {{\n{row}'))
+
+    def by_link(tree: Path) -> None:
+        (tree / "prefix" / "way").symlink_to(tmp_path)
+        noted(tree, "prefix/way", "victim")
+
+    harms: list[Callable[[Path], None]] = [
+        lambda tree: noted(tree, str(tmp_path), "victim"),
+        lambda tree: noted(tree, f"{leads_up}{tmp_path}", "victim"),
+        lambda tree: noted(tree, "prefix", f"{leads_up}{victim}"),
+        by_link,
+    ]
+    for number, harm in enumerate(harms):
+        done = bed.stackyard("pull", harmed(bed, tmp_path / str(number), harm), expect=1)
+        assert (
+            "not a path below" in done.err
+            or "not a file name" in done.err
+            or "does not hold what was built" in done.err
+        )
+        assert (victim.stat().st_mode & 0o7777, victim.stat().st_mtime) == (0o600, 1), number
+        assert not bed.paths("prefix").root.exists() or not any(bed.paths("prefix").root.iterdir())
 
 
 def with_launcher(bed: Bed, folder: Path, program: bytes, recorded: str | None = None) -> str:

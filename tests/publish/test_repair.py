@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +21,7 @@ from stackyard.publish.rollback import publish
 from stackyard.spec.models import Site
 from stackyard.spec.sitemodels import ModulePolicy, UserPaths
 from stackyard.verify.content import look, own_files
-from stackyard.yard import contents, generations, revisions
+from stackyard.yard import atomic, contents, generations, revisions
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.origin import UsedFile, origin
@@ -75,6 +76,78 @@ def test_an_added_directory_is_removed_with_its_files(yard: Yard, record: BuildR
     outcome = repaired(record, yard)
     assert outcome.lost == () and r"prefix/lib/added/deeper/\xff" in outcome.restored
     assert sorted(os.listdir(lib)) == ["a.txt", "inner"] and (lib / "inner").is_dir()
+
+
+UP = "/".join([".."] * 4)
+
+
+@pytest.mark.parametrize(
+    ("folder", "file"),
+    [
+        ("{outside}", "victim"), (UP, "victim"), (UP.replace(".", r"\x2e"), "victim"), ("", f"{UP}/victim"),
+        ("prefix/lib", f"../../{UP}/victim"), ("", r"..\x2f..\x2f..\x2f..\x2fvictim"),
+    ],
+)  # fmt: skip
+def test_names_in_the_note_that_lead_out_are_refused(
+    yard: Yard, record: BuildRecord, tmp_path: Path, folder: str, file: str
+) -> None:
+    """A repair wrote a set-user-ID program there: its bytes come from a file that the history names."""
+    given = tmp_path / "given"
+    given.write_text("#!/bin/sh\n")
+    digest = hashlib.sha256(given.read_bytes()).hexdigest()
+    paths = RevisionPaths.of(record.path)
+    value = json.loads(paths.files.read_text())
+    row = {file: [0o4755, given.stat().st_size, 1, digest]}
+    value["files"][folder.format(outside=tmp_path)] = {**value["files"].get(folder, {}), **row}
+    paths.files.write_text(json.dumps(value))
+    record = replace(record, files_sha256=hashlib.sha256(paths.files.read_bytes()).hexdigest())
+    revisions.mark(record)
+    with pytest.raises(StackyardError, match=r"not a (path below|file name)"):
+        repaired(record, yard, UsedFile(str(given), digest))
+    assert not (tmp_path / "victim").exists()
+
+
+def test_a_record_that_names_another_directory_is_not_repaired_there(
+    yard: Yard, record: BuildRecord, tmp_path: Path
+) -> None:
+    other = tmp_path / "elsewhere" / "stacks" / "s" / "1-py311-1"
+    (other / "prefix").mkdir(parents=True)
+    (other / "prefix" / "mine").write_text("kept")
+    with pytest.raises(StackyardError, match="not in this yard"):
+        repaired(replace(record, path=str(other), prefix=str(other / "prefix")), yard)
+    assert (other / "prefix" / "mine").read_text() == "kept"
+    for path in ("/yard/stacks/../../etc", "etc/passwd", "/yard//stacks/s/1"):
+        with pytest.raises(StackyardError, match="not a"):
+            BuildRecord.from_json({**record.to_json(), "path": path})
+        manifest = Manifest(1, "now", "deploy", (replace(stackrecords.entry(record), folder=path),))
+        with pytest.raises(StackyardError, match="not a"):
+            Manifest.from_json(manifest.to_json())
+    with pytest.raises(StackyardError, match="not a path below"):
+        Manifest.from_json(Manifest(1, "now", "deploy", files={"../../x": "0" * 64}).to_json())
+
+
+def test_a_directory_that_is_exchanged_with_a_link_leads_no_repair_elsewhere(
+    yard: Yard, record: BuildRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lib, outside = Path(record.prefix) / "lib", tmp_path / "outside"
+    outside.mkdir(mode=0o700)
+    recipe = Path(record.path) / "recipe"
+    (recipe / "stack.yaml").unlink()
+    given = tmp_path / "given.yaml"
+    given.write_text("name: s\n")
+
+    def exchanged(name: str) -> None:
+        if name == "mend":
+            recipe.rename(tmp_path / "away")
+            recipe.symlink_to(outside)
+
+    monkeypatch.setattr(atomic, "fault_point", exchanged)
+    used = UsedFile(str(given), hashlib.sha256(given.read_bytes()).hexdigest())
+    repaired(record, yard, used)
+    assert os.listdir(outside) == []
+    assert outside.stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "away" / "stack.yaml").read_text() == "name: s\n"
+    assert lib.is_dir()
 
 
 def test_a_link_in_the_place_of_a_directory_is_removed_and_not_followed(

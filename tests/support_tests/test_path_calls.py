@@ -22,10 +22,10 @@ def linter() -> ModuleType:
 @pytest.mark.parametrize(
     "call",
     [
-        "os.chmod(path, 0o700)", "os.rename(one, other)", "os.open(path, flags)", "os.walk(top)", "shutil.rmtree(path)",
-        "path.chmod(0o700)", "paths.root.unlink(missing_ok=True)", "(top / name).write_text(text)",
-        "path.replace(other)",
-        "path.open('rb')", "atomic.write_text(path, text)", "disk.remove_tree(path)", "settle(path, policy)",
+        "os.chmod(path, 0o700)", "os.rename(one, other)", "os.open(path, flags)", "os.walk(top)",
+        "shutil.rmtree(path)", "path.chmod(0o700)", "paths.root.unlink(missing_ok=True)", "path.replace(other)",
+        "(top / name).write_text(text)", "path.open('rb')", "atomic.write_text(path, text)", "disk.remove_tree(path)",
+        "settle(path, policy)",
     ],
 )  # fmt: skip
 def test_calls_by_path_are_found(linter: ModuleType, call: str) -> None:
