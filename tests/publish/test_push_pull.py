@@ -368,7 +368,7 @@ def test_names_that_lead_out_of_a_revision_change_nothing_there(bed: Bed, tmp_pa
     harms: list[Callable[[Path], None]] = [
         lambda tree: noted(tree, str(tmp_path), "victim"),
         lambda tree: noted(tree, f"{leads_up}{tmp_path}", "victim"),
-        lambda tree: noted(tree, "prefix", f"{leads_up}{victim}"),
+        lambda tree: noted(tree, "prefix/none", f"{leads_up}{victim}"),
         by_link,
     ]
     for number, harm in enumerate(harms):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -117,6 +118,8 @@ def _counts(old: Yard, new: Yard) -> Iterator[str]:
         for name in sorted(at.names(folder)):
             try:
                 data, status = at.read_bounded(folder, name, usage.MOST_BYTES)
+                if status.st_nlink != 1:
+                    raise at.Refused(errno.EMLINK, "has other names, which may be anywhere", name)
                 if os.geteuid() in (0, status.st_uid) and not os.path.lexists(new.usage / name):
                     owner = (status.st_uid, status.st_gid) if os.geteuid() == 0 else None
                     atomic.write_bytes(new.usage / name, data, mode=0o644, top=new.root, owner=owner)
