@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from stackyard.host import gateway, secrets
+from stackyard.host import gateway, home, secrets
 
 if TYPE_CHECKING:
     from rattler import Client
@@ -33,4 +33,5 @@ def client(places: Iterable[str]) -> Client:
     mirrors = {f"{secrets.seen(place)}/": [f"{gateway.mirror(place)}/"] for place in protected}
     own = [MirrorMiddleware(mirrors)] if mirrors else []
     retry, login = RetryMiddleware(RETRIES), AuthenticationMiddleware()
-    return Client([retry, *own, login, OciMiddleware(), GCSMiddleware(), S3Middleware()])
+    with home.named():  # where rattler looks for logins
+        return Client([retry, *own, login, OciMiddleware(), GCSMiddleware(), S3Middleware()])

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stackyard.errors import InputError, Where
-from stackyard.host import secrets
+from stackyard.host import home, secrets
 from stackyard.host.names import canonical
 from stackyard.late import dataclass
 
@@ -66,13 +66,14 @@ def config_files(environ: Mapping[str, str]) -> list[Path]:
     named = environ.get("PIP_CONFIG_FILE")
     if named == os.devnull:
         return []
-    home = Path(environ.get("HOME") or "~").expanduser()
+    own = Path(environ["HOME"]) if environ.get("HOME") else home.find()
     shared = environ.get("XDG_CONFIG_DIRS") or "/etc/xdg"
     files = [Path(folder) / "pip" / "pip.conf" for folder in shared.split(":") if folder]
     files.append(Path("/etc/pip.conf"))
     if not (named and Path(named).exists()):
-        files.append(home / ".pip" / "pip.conf")
-        files.append(Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf")
+        folders = [own / ".pip"] if own else []
+        config = environ.get("XDG_CONFIG_HOME") or (own / ".config" if own else "")
+        files += [folder / "pip.conf" for folder in (*folders, *([Path(config) / "pip"] if config else []))]
     prefix = environ.get("VIRTUAL_ENV") or environ.get("CONDA_PREFIX") or sys.prefix
     files.append(Path(prefix) / "pip.conf")
     return [*files, *([Path(named)] if named else [])]

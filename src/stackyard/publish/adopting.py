@@ -16,7 +16,7 @@ from stackyard import grammar
 from stackyard.build import foreign
 from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.findings import some
-from stackyard.host import clock, filelocks, filesystem
+from stackyard.host import clock, filelocks, filesystem, home
 from stackyard.host.identity import account_name
 from stackyard.host.probe import machine
 from stackyard.lock import installed
@@ -213,7 +213,8 @@ def _writers(status: os.stat_result) -> Iterator[str]:
 
 
 def _user_site(version: str) -> Iterator[str]:
-    folder = installed.site_packages(Path("~/.local").expanduser(), version) if version else None
+    own = home.find()
+    folder = installed.site_packages(own / ".local", version) if own and version else None
     try:
         names = [name for name in disk.names(folder) if name.endswith(".dist-info")] if folder else []
     except OSError:

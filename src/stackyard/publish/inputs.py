@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from stackyard.host import home
 from stackyard.lock.text import path_for
 from stackyard.publish.memo import digests
 from stackyard.spec.models import Site, Stack, Variant
@@ -57,7 +58,9 @@ def memo_inputs(stacks: Iterable[Stack], site: Site, yard: Yard) -> list[str] | 
 
 
 def _configs() -> list[str]:
-    return [str(Path(name).expanduser()) for name in PIP_CONFIGS]
+    """pip's own files; those below a home that the account does not have are the same each time: missing."""
+    own = home.find() or home.NOWHERE
+    return [name.replace("~", str(own), 1) for name in PIP_CONFIGS]
 
 
 def _names_variable(file: str) -> bool:

@@ -100,12 +100,12 @@ def building(
 
 
 @contextmanager
-def solving(yard: Yard, site: Site, own: Path, *, dry_run: bool = False) -> Iterator[Yard]:
+def solving(yard: Yard, site: Site, own: Callable[[], Path], *, dry_run: bool = False) -> Iterator[Yard]:
     """The yard in which a solve keeps indexes and what it found, under `writing`: this one.
 
-    For who cannot write to it, and for a dry run: one in `own` that takes its place.
+    For who cannot write to it, and for a dry run: the one at `own()`, which takes its place.
     """
-    place = Yard(own, yard, scratch=True) if dry_run or not _can_write(yard) else yard
+    place = Yard(own(), yard, scratch=True) if dry_run or not _can_write(yard) else yard
     with writing(place, site):
         caches.make(place)
         yield place

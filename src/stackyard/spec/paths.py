@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from stackyard.errors import InputError, Where, cause
+from stackyard.host import home
 from stackyard.host.quoting import cut
 from stackyard.yard import disk
 
@@ -19,10 +20,14 @@ def absolute(text: str, base_dir: Path) -> Path:
 
 
 def with_home(text: str) -> Path:
-    """A path with the home directory in the place of ``~``; ``~name`` of an unknown account stays as written."""
+    """A path with the home directory in the place of ``~``; ``~name`` of an unknown account stays as written.
+
+    Raises:
+        MissingError: it is below your home, and you have none (`host.home`).
+    """
     try:
-        return Path(text).expanduser()
-    except RuntimeError:
+        return home.expanded(text)
+    except KeyError:
         return Path(text)
 
 

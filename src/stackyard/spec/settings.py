@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from stackyard import __version__
 from stackyard.errors import InputError, cause
+from stackyard.host import home
 from stackyard.late import dataclass
 from stackyard.spec import siteyard
 from stackyard.spec.paths import with_home
@@ -190,10 +191,31 @@ def _require_directory(root: Path) -> None:
 
 
 def config_folder() -> Path:
-    """Where this account keeps what holds for it alone, on every machine with its home directory."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "stackyard"
+    """Where this account keeps what holds for it alone, on every machine with its home directory.
+
+    A path that cannot exist for an account without a home.
+    """
+    found = home.xdg("XDG_CONFIG_HOME", ".config")
+    return found / "stackyard" if found else home.NOWHERE
 
 
 def cache_folder() -> Path:
-    """Where this account keeps what can be computed again and belongs to no yard."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "stackyard"
+    """Where this account keeps what can be computed again and belongs to no yard.
+
+    A path that cannot exist for an account without a home.
+    """
+    found = home.xdg("XDG_CACHE_HOME", ".cache")
+    return found / "stackyard" if found else home.NOWHERE
+
+
+def scratch_yard() -> Path:
+    """The yard of this account in which is solved what must not be written to the yard that is used.
+
+    Raises:
+        MissingError: the account has no home.
+    """
+    found = cache_folder()
+    if found == home.NOWHERE:
+        hint = "set HOME or XDG_CACHE_HOME to a directory of yours; or use a yard that you can write to, with --yard"
+        raise home.no_home("cannot solve without a directory for caches", hint)
+    return found / "yard"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.errors import InputError
+from stackyard.host import home
 from stackyard.yard import permissions
 from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import Policy
@@ -21,10 +22,15 @@ def site_root(site: Site) -> Path | None:
 
 
 def expanded(text: str) -> Path | None:
-    """A path of a site's file, absolute; None where it is empty. Raises InputError: the home of an unknown account."""
+    """A path of a site's file, absolute; None where it is empty.
+
+    Raises:
+        InputError: the home of an unknown account.
+        MissingError: it is below your home, and you have none.
+    """
     try:
-        return Path(os.path.expandvars(text)).expanduser().absolute() if text else None
-    except RuntimeError as error:
+        return home.expanded(os.path.expandvars(text)).absolute() if text else None
+    except KeyError as error:
         raise InputError(f"cannot resolve {text}: no such account", hint="write the path of the directory") from error
 
 

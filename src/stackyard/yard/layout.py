@@ -35,6 +35,8 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
+from stackyard.errors import InputError
+from stackyard.host import home
 from stackyard.late import dataclass
 from stackyard.yard import disk
 from stackyard.yard.folders import BasePaths, GenerationPaths, RevisionPaths
@@ -360,9 +362,19 @@ def is_yard(folder: Path) -> bool:
 
 
 def default_yard_root() -> Path:
-    """``$STACKYARD_HOME``, else ``$XDG_DATA_HOME/stackyard``, else ``~/.local/share/stackyard``."""
+    """``$STACKYARD_HOME``, else ``$XDG_DATA_HOME/stackyard``, else ``~/.local/share/stackyard``.
+
+    Raises:
+        MissingError: no variable names it, and the account has no home.
+    """
     named = os.environ.get("STACKYARD_HOME")
     if named:
-        return Path(named).expanduser()
-    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(data).expanduser() / "stackyard"
+        try:
+            return home.expanded(named)
+        except KeyError as error:
+            hint = "write the path of the directory"
+            raise InputError(f"cannot resolve $STACKYARD_HOME, {named}: no such account", hint=hint) from error
+    data = home.xdg("XDG_DATA_HOME", ".local/share")
+    if data is None:
+        raise home.no_home("cannot choose a yard", "name one: --yard DIRECTORY, or export STACKYARD_HOME=DIRECTORY")
+    return data / "stackyard"

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.errors import MissingError
-from stackyard.host import at, clock
+from stackyard.host import at, clock, home
 from stackyard.host.identity import Identity, account_name, hostname, this_process
 from stackyard.host.quoting import plain
 from stackyard.late import dataclass
@@ -129,17 +129,18 @@ def _host() -> str:
 
 def _own_notes() -> Path:
     """Where an account remembers its notes: it cannot list the directories that they are in."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "stackyard" / "uses"
+    found = home.xdg("XDG_CACHE_HOME", ".cache")
+    return found / "stackyard" / "uses" if found else home.NOWHERE
 
 
 def _remember(note: Path) -> None:
-    with suppress(OSError, RuntimeError):  # no home: whoever owns the yard removes the note
+    with suppress(OSError):  # no home: whoever owns the yard removes the note
         atomic.write_text(_own_notes() / f"{_host()}.{note.name}", str(note), mode=0o600, synced=False)
 
 
 def _forget_dead() -> None:
     """Remove this account's notes of processes of this host that have ended: what a program replaced removes none."""
-    with suppress(OSError, RuntimeError):
+    with suppress(OSError):
         for name in disk.names(_own_notes()):
             if name.startswith(f"{_host()}."):
                 _forget_if_dead(_own_notes() / name)

@@ -164,7 +164,7 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
     surroundings.require(yard, request.site)
     with (
         scratch("dry-run") as folder,
-        solving(yard, request.site, folder, dry_run=True) as apart,
+        solving(yard, request.site, lambda: folder, dry_run=True) as apart,
         display() as progress,
     ):
         tell(request.stacks, progress)

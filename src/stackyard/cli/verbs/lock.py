@@ -16,7 +16,7 @@ from stackyard.cli.output import echo, emit, show_json
 from stackyard.cli.typed import as_typed
 from stackyard.errors import InputError
 from stackyard.findings import counted
-from stackyard.spec.settings import cache_folder
+from stackyard.spec.settings import scratch_yard
 from stackyard.yard.layout import Yard
 
 EXPORTS = ("pixi", "pylock", "explicit", "environment")
@@ -96,7 +96,7 @@ def _place(request: Any, dry_run: bool) -> AbstractContextManager[Yard]:
 
     if request.only_locked:
         return nullcontext(request.yard)
-    return solving(request.yard, request.site, cache_folder() / "yard", dry_run=dry_run)
+    return solving(request.yard, request.site, scratch_yard, dry_run=dry_run)
 
 
 def _show(locked: Any, place: Path | None) -> None:

@@ -74,12 +74,12 @@ def _wanted(context: Context, files: tuple[Path, ...], named: dict[str, Any], dr
     from stackyard.publish.locking import write_lock
     from stackyard.publish.writing import solving
     from stackyard.spec.pipsettings import settings
-    from stackyard.spec.settings import cache_folder
+    from stackyard.spec.settings import scratch_yard
 
     site = context.site()
     stacks = load_stacks(files, site, context.yard(), named["name"], named["version"])
     tell(stacks, progress)
-    with solving(context.yard(), site, cache_folder() / "yard", dry_run=dry_run) as yard:
+    with solving(context.yard(), site, scratch_yard, dry_run=dry_run) as yard:
         locks = deploy.lock_all(deploy.Request(stacks, site, yard), progress)
         if not dry_run:
             for locked in locks:

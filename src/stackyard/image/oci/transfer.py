@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import InputError, MissingError, StackyardError
-from stackyard.host import space
+from stackyard.host import home, space
 from stackyard.host.command import CommandError, Result, run, which
 from stackyard.host.scratch import scratch
 from stackyard.image.bases.blobs import parsed
@@ -28,7 +28,6 @@ TRANSFER_S = 3600.0
 _NAME = re.compile(
     r"(?P<registry>[A-Za-z0-9.-]+(:\d+)?)/(?P<path>[a-z0-9._/-]+?)(:(?P<tag>[\w.-]+))?(@sha256:(?P<digest>[0-9a-f]{64}))?"
 )
-_POLICIES = (Path("~/.config/containers/policy.json"), Path("/etc/containers/policy.json"))
 _ABSENT = re.compile("manifest unknown|name unknown|not found|404", re.IGNORECASE)
 
 
@@ -173,13 +172,19 @@ def _copy(words: Sequence[str], what: str, host: str, registry: Registry, folder
         raise failure(what, host, done)
 
 
+def _policies() -> list[Path]:
+    """The files by which containers tools decide what to accept; skopeo fails where none exists."""
+    own = home.find()
+    return [*([own / ".config/containers/policy.json"] if own else []), Path("/etc/containers/policy.json")]
+
+
 def _skopeo(words: Sequence[str], what: str, host: str, limit_s: float, folder: Path | None = None) -> Result:
     program = which("skopeo")
     if program is None:
         raise MissingError(
             "skopeo not found: it speaks to registries", hint="install skopeo, or copy a layout: oci:DIR"
         )
-    accepts = [] if any(policy.expanduser().exists() for policy in _POLICIES) else ["--insecure-policy"]
+    accepts = [] if any(policy.exists() for policy in _policies()) else ["--insecure-policy"]
     try:
         return run([program, *accepts, *words], cwd=folder, check=False, timeout_s=limit_s)
     except CommandError as error:  # the time is up

@@ -6,13 +6,13 @@ that a name alone leads to one run. The claim is a file that only one process ca
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from contextlib import suppress
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.host import home
 from stackyard.launch.records.paths import RunPaths
 
 _NAME = re.compile(r"(\d{4}-\d\d-\d\d)-(\d{3,})")
@@ -59,11 +59,8 @@ def fits(paths: RunPaths, end: str) -> bool:
 
 def state_folder() -> Path:
     """Where your runs of all directories are known; a path that cannot exist for an account without a home."""
-    state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
-    try:
-        return state.expanduser() / "stackyard"
-    except RuntimeError:  # as in a container, with HOME unset and an account number that nobody has
-        return Path(os.devnull, "stackyard")
+    found = home.xdg("XDG_STATE_HOME", ".local/state")
+    return found / "stackyard" if found else home.NOWHERE
 
 
 def names_folder() -> Path:

@@ -1,0 +1,132 @@
+"""A number that no account of the machine has, as containers run with: an error where a home is needed, and work
+where none is."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from stackyard.cli.main import VERBS
+from support.accounts import SYSTEM_PATH, Account, Accounts
+from support.channel import Package, make_channel
+
+WORDS = {
+    "deploy": ("deploy", "six.yml"), "lock": ("lock", "six.yml"), "mirror": ("mirror", "six.yml", "--to", "m"),
+    "adopt": ("adopt", "prefix", "--name", "x", "--version", "1"), "wrap": ("wrap", "oci:none", "--commands", "sh"),
+    "push": ("push", "x", "oci:out"), "pull": ("pull", "oci:none"), "run": ("run", "x", "true"),
+    "kernel": ("kernel", "list"), "licences": ("licences", "list"), "share": ("share", "x", "--with", "group:x"),
+    "extend": ("extend", "--name", "mine", "--pip", "six", "--base", "x"), "export": ("export", "x"),
+    "launch": ("launch", "-N", "1", "-r", "1", "true"), "submit": ("submit", "-N", "1", "true"),
+    "explain": ("explain", "-N", "1", "true"), "lint": ("lint", "job.sh"), "image": ("image", "list"),
+    "recipe": ("recipe", "x"), "bindings": ("bindings", "detect"), "default": ("default", "x"),
+    "schema": ("schema", "site"), "move": ("move", "elsewhere"), "diff": ("diff", "x", "y"), "why": ("why", "x", "y"),
+    "retire": ("retire", "x", "--on", "2030-01-01"),
+}  # fmt: skip
+NAMING_ONE = ("verify", "show", "shell", "withdraw", "sign", "remove")
+EACH = {verb: WORDS.get(verb, (verb, "x") if verb in NAMING_ONE else (verb,)) for verb in VERBS}
+NOT_IN_A_YARD = {"lint", "runs", "schema"}
+"""Verbs that need neither a yard nor a home."""
+
+DRIVER = """
+import os, sys
+from stackyard.cli import main
+import stackyard.spec.stackfile, stackyard.spec.site, stackyard.publish.deploy, stackyard.launch.api.jobs  # once
+for line in sys.stdin.read().splitlines():
+    print("==", line, file=sys.stderr, flush=True)
+    child = os.fork()
+    if not child:
+        sys.argv = ["stackyard", *line.split("\\t")]
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        main.main()
+    print("-- exit", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=sys.stderr, flush=True)
+"""
+"""Every line of standard input as a command line in a process of its own, without starting Python again for each."""
+
+
+@dataclass(frozen=True)
+class Unknown(Account):
+    """A process that runs as a number without an account, and without HOME."""
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        """What a container gives."""
+        return {"PATH": f"{self.bin}:{SYSTEM_PATH}", "LANG": "C.UTF-8", **variables}
+
+
+@pytest.fixture
+def unknown(accounts: Accounts, common: Path) -> Unknown:
+    """A number that the machine does not know, with a directory that is its own."""
+    known = {entry.pw_uid for entry in pwd.getpwall()}
+    uid = next(number for number in range(54321, 60000) if number not in known)
+    folder = common / "work"
+    folder.mkdir()
+    os.chown(folder, uid, uid)
+    return Unknown(str(uid), uid, uid, (), folder, 0o022, accounts.bin)
+
+
+@pytest.fixture
+def small(unknown: Unknown, common: Path) -> Unknown:
+    """The same, with a small file to deploy in its directory."""
+    channel = make_channel(
+        common / "channel", [Package("tool", "1.0", files={"bin/tool": ("#!/bin/sh\necho hi\n", 0o755)})]
+    )
+    text = f"name: six\nchannels: [{channel.as_uri()}, nodefaults]\ndependencies: [tool]\n"
+    (unknown.home / "six.yml").write_text(text)
+    (unknown.home / "job.sh").write_text("#!/bin/sh\n#SBATCH -n1\nsrun true\n")
+    (unknown.home / "site.yaml").write_text("name: s\nyard: ~/yard\n")
+    return unknown
+
+
+def all_verbs(account: Unknown, **variables: str) -> dict[str, tuple[int, str]]:
+    """Exit status and standard error of every verb."""
+    text = "\n".join("\t".join(words) for words in EACH.values())
+    script = account.home / "words"
+    script.write_text(text)
+    done = account.run("sh", "-c", f"python -c '{DRIVER}' < {script}", expect=0, **variables)
+    parts = done.err.split("== ")[1:]
+    assert len(parts) == len(EACH), done.err
+    found = {}
+    for verb, part in zip(EACH, parts, strict=True):
+        text, _, code = part.rpartition("-- exit ")
+        found[verb] = (int(code), text)
+    return found
+
+
+def test_every_verb_says_that_there_is_no_home(small: Unknown) -> None:
+    for verb, (code, text) in all_verbs(small).items():
+        assert "Traceback" not in text, f"{verb}\n{text}"
+        if verb not in NOT_IN_A_YARD:
+            assert code in (2, 4), f"{verb}: {code}\n{text}"
+            assert "HOME is not set" in text
+            assert "hint: name one: " in text
+        else:
+            assert code in (0, 2, 3), f"{verb}: {code}\n{text}"
+
+
+def test_every_verb_works_with_a_yard(small: Unknown) -> None:
+    for verb, (code, text) in all_verbs(small, STACKYARD_HOME=str(small.home / "yard")).items():
+        assert "Traceback" not in text, f"{verb}\n{text}"
+        assert verb == "kernel" or "HOME is not set" not in text, f"{verb}: {code}\n{text}"
+
+
+def test_a_stack_is_built_and_run_without_a_home(small: Unknown) -> None:
+    yard = {"STACKYARD_HOME": str(small.home / "yard")}
+    small.stackyard("deploy", "six.yml", **yard)
+    assert "six" in small.stackyard("list", **yard).out
+    assert small.stackyard("run", "six", "tool", **yard).out == "hi\n"
+
+
+def test_a_tilde_of_the_site_without_a_home(small: Unknown) -> None:
+    site = {"STACKYARD_SITE": str(small.home / "site.yaml"), "STACKYARD_HOME": str(small.home / "yard")}
+    error = small.stackyard("list", expect=4, **site).err
+    assert "cannot resolve ~/yard: HOME is not set" in error
+    assert "hint: set HOME: export HOME=DIRECTORY" in error
+    assert small.stackyard("list", HOME=str(small.home), **site).code == 0
+
+
+def test_a_variable_that_names_the_home_of_nobody(small: Unknown) -> None:
+    error = small.stackyard("list", expect=2, STACKYARD_HOME="~nosuchaccount/x").err
+    assert "cannot resolve $STACKYARD_HOME, ~nosuchaccount/x: no such account" in error
