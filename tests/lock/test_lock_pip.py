@@ -427,3 +427,18 @@ def test_a_compatible_release_in_the_log_asks_for_no_prerelease(logged: str, wri
     from stackyard.lock.uvcompile import _plain
 
     assert _plain(logged) == written
+
+
+def test_constraints_of_pips_own_settings(links: Path, cache: Path, tmp_path: Path) -> None:
+    limits = tmp_path / "limits.txt"
+    limits.write_text("numpy<2  # the oldest nodes\n-c more.txt\n")
+    (tmp_path / "more.txt").write_text("tool-x==2.0\n")
+    found = solve(links, cache, "app", settings={"constraints": (str(limits),)})
+    assert [(p.name, p.version) for p in found.packages if p.name == "numpy"] == [("numpy", "1.26.4")]
+    limits.write_text("app[fast]\n")
+    with pytest.raises(InputError, match="constraints cannot have extras") as caught:
+        solve(links, cache, "app", settings={"constraints": (str(limits),)})
+    assert str(caught.value.where) == f"{limits}:1:1"
+    with pytest.raises(InputError, match=r"constraints of pip's configuration: cannot read .*nowhere") as caught:
+        solve(links, cache, "app", settings={"constraints": (str(tmp_path / "nowhere"),)})
+    assert "PIP_CONSTRAINT" in str(caught.value.hint)

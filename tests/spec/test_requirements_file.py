@@ -355,3 +355,31 @@ def test_many_missing_paths_are_counted(tmp_path: Path) -> None:
     assert notices[4:] == (f"{path}: 37 more paths in it do not exist (yet)",)
     (tmp_path / "environment.yml").write_text("dependencies:\n- pip\n- pip: [-r requirements.txt]\n")
     assert len(load_environment(tmp_path / "environment.yml").notices) == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "hint"),
+    [
+        (
+            "dask[complete]==2023.1.0",
+            "constraints cannot have extras",
+            "write dask==2023.1.0 here",
+        ),
+        ("b[x,y] ; python_version < '3'", "constraints cannot have extras", 'write b ; python_version < "3" here'),
+        ("b[x] @ https://h/b.zip", "constraints cannot have extras", "write b @ https://h/b.zip here"),
+        ("-e git+https://h/b.git#egg=b", "editable requirements are not allowed as constraints", "as a requirement"),
+        ("https://h/b.zip", "unnamed requirements are not allowed as constraints", "as a requirement"),
+    ],
+)
+def test_what_pip_does_not_allow_as_a_constraint(tmp_path: Path, line: str, said: str, hint: str) -> None:
+    (tmp_path / "limits.txt").write_text(f"a<2\n{line}\n")
+    with pytest.raises(InputError, match=said) as caught:
+        load(tmp_path, "a\n-c limits.txt\n")
+    assert str(caught.value.where) == f"{tmp_path / 'limits.txt'}:2:1"
+    assert hint in str(caught.value.hint)
+
+
+def test_a_constraint_with_a_url_is_one(tmp_path: Path) -> None:
+    (tmp_path / "limits.txt").write_text("b @ https://h/b.zip\nhttps://h/c-1.0-py3-none-any.whl\n")
+    lines = [each.line for each in load(tmp_path, "a\n-c limits.txt\n").constraints]
+    assert lines == ["b @ https://h/b.zip", "c @ https://h/c-1.0-py3-none-any.whl"]

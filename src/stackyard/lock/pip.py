@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
-from stackyard.errors import InputError, StackyardError, Where, cause
+from stackyard.errors import InputError, StackyardError, Where
 from stackyard.host import secrets, uv
 from stackyard.host.names import canonical, pip_name
 from stackyard.host.pipconf import PipSettings
@@ -17,6 +17,7 @@ from stackyard.host.quoting import quoted
 from stackyard.host.scratch import scratch
 from stackyard.late import dataclass
 from stackyard.lock.accelerator import HOME, Accelerator, requested
+from stackyard.lock.constraints import constraint_lines
 from stackyard.lock.given import Given, write_constraints
 from stackyard.lock.model import PipPackage
 from stackyard.lock.prefer import Preference
@@ -29,7 +30,6 @@ from stackyard.lock.torchindex import Resolve, fitting, for_accelerator
 from stackyard.lock.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version
 from stackyard.spec.buildinputs import build_inputs
 from stackyard.spec.models import BuildSpec, PipRequirement
-from stackyard.spec.paths import with_home
 from stackyard.spec.piprequirement import lacks_project
 from stackyard.spec.pipsettings import compiling, unset
 from stackyard.spec.yamlfile import raise_problems
@@ -102,7 +102,10 @@ def solve_pip(request: PipRequest) -> PipSolution:
     request = replace(request, settings=compiling(request.settings, tuple(wanted)))
     watch = Watch(_places(request))
     with scratch("given") as folder:
-        constraints = (*_constraint_lines(request), *write_constraints(request.given, folder))
+        constraints = (
+            *constraint_lines(request.constraints, request.settings),
+            *write_constraints(request.given, folder),
+        )
         question = _question(request, constraints)
         answer, notices = _resolve(question, request, watch)
         entries = [e for e in answer.packages if not _is_given(e, str(folder))]
@@ -189,20 +192,6 @@ def _place(label: str, url: str, tried: str, request: PipRequest) -> ProbeTarget
 
 def _address(text: str) -> str:
     return secrets.address(text.rstrip("/"), base=True)
-
-
-def _constraint_lines(request: PipRequest) -> list[str]:
-    lines = [r.line for r in request.constraints]
-    for place in request.settings.constraints:
-        try:
-            text = with_home(place).read_text(encoding="utf-8")
-        except OSError as error:
-            raise InputError(
-                f"cannot read {place}, the constraints in pip's configuration: {cause(error)}",
-                hint="correct `constraint` in pip.conf or PIP_CONSTRAINT",
-            ) from error
-        lines += [line for line in text.splitlines() if line.strip()]
-    return lines
 
 
 def _question(request: PipRequest, constraints: Sequence[str]) -> Question:

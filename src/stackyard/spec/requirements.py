@@ -94,6 +94,11 @@ class RequirementsReader:
         self._read_text(read_text(path), str(path), selector="", constraint=False, stack=(str(path.resolve()),))
         self.files.append(str(path.resolve()))
 
+    def read_constraints(self, path: Path) -> None:
+        """Read a constraints file, as ``-c`` includes one."""
+        self._read_text(read_text(path), str(path), selector="", constraint=True, stack=(str(path.resolve()),))
+        self.files.append(str(path.resolve()))
+
     def read_lines(self, lines: list[Line], origin: str) -> None:
         """Read the lines of a ``pip:`` list; `origin` is the file that they stand in."""
         self._read_lines(lines, origin, constraint=False, stack=())
@@ -134,6 +139,8 @@ class RequirementsReader:
             text, editable = (requirement, False) if requirement else (editables[0], True)
             own = _own_options(options)
             read = parse_requirement(text, line.place, context, editable=editable, options=own, selector=line.selector)
+            if constraint:
+                _require_constraint(read)
             target.append(read)
             for name, value in options:
                 if name in ON_ANY_LINE:
@@ -275,6 +282,23 @@ def _join(parts: list[Line]) -> Line:
     for part in parts:
         selector = both(selector, part.selector)
     return Line("".join(part.text for part in parts), parts[0].place, selector)
+
+
+def _require_constraint(read: PipRequirement) -> None:
+    """Raise InputError for what pip does not allow as a constraint (``req_install.check_invalid_constraint_type``)."""
+    hint = "write it as a requirement: in the file that is installed, not in the constraints"
+    if not read.name:
+        problem = "unnamed requirements are not allowed as constraints"
+    elif read.editable:
+        problem = "editable requirements are not allowed as constraints"
+    elif read.extras:
+        problem = "constraints cannot have extras"
+        extras = f"[{','.join(read.extras)}]"
+        plain = read.line.replace(extras, "", 1)
+        hint = f"write {plain} here, and {read.name}{extras} as a requirement if you need these extras"
+    else:
+        return
+    raise InputError(f"{quoted(read.text)}: {problem}", where=read.place, hint=cut(hint))
 
 
 def _own_options(options: list[tuple[str, str]]) -> Options:

@@ -1,0 +1,33 @@
+"""What limits the versions of pip packages without requiring any: the constraints of the file and of pip's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from stackyard.errors import InputError
+from stackyard.host.pipconf import PipSettings
+from stackyard.spec.models import PipRequirement
+from stackyard.spec.paths import with_home
+from stackyard.spec.requirements import RequirementsReader
+from stackyard.spec.yamlfile import raise_problems
+
+
+def constraint_lines(own: Iterable[PipRequirement], settings: PipSettings) -> list[str]:
+    """The constraints of the file and those that pip's configuration names, as lines for uv.
+
+    Raises:
+        InputError: a file of pip's configuration cannot be read, or has what pip does not allow as a constraint.
+    """
+    reader = RequirementsReader(Path.cwd())
+    for place in settings.constraints:
+        try:
+            reader.read_constraints(with_home(place))
+        except InputError as error:
+            if error.where is None:
+                why = f"the constraints of pip's configuration: {error.message}"
+                hint = "correct `constraint` in pip.conf or PIP_CONSTRAINT"
+                raise InputError(why, hint=hint) from error
+            raise
+    raise_problems(reader.problems)
+    return [r.line for r in (*own, *reader.constraints)]
