@@ -22,7 +22,8 @@ WORDS = {
     "extend": ("extend", "--name", "mine", "--pip", "six", "--base", "x"), "export": ("export", "x"),
     "launch": ("launch", "-N", "1", "-r", "1", "true"), "submit": ("submit", "-N", "1", "true"),
     "explain": ("explain", "-N", "1", "true"), "lint": ("lint", "job.sh"), "image": ("image", "list"),
-    "recipe": ("recipe", "x", "--as", "def", "--base", "docker://debian", "-o", "r"), "bindings": ("bindings", "detect"), "default": ("default", "x"),
+    "recipe": ("recipe", "x", "--as", "def", "--base", "docker://debian", "-o", "r"),
+    "bindings": ("bindings", "detect"), "default": ("default", "x"),
     "schema": ("schema", "site"), "move": ("move", "elsewhere"), "diff": ("diff", "x", "y"), "why": ("why", "x", "y"),
     "retire": ("retire", "x", "--on", "2030-01-01"),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from fuzz.command import stackyard
 from image import basebed
 
 if TYPE_CHECKING:
-    from stackyard.lock.model import Lock
+    from stackyard.lock.model import CondaPackage, Lock
 
 Read = Callable[[Path], None]
 ROOT = Path(__file__).parents[2]
@@ -117,6 +118,39 @@ def _pip_config(path: Path) -> None:
         read_config({"PIP_CONFIG_FILE": str(path), "HOME": str(path.parent)})
     except StackyardError as error:
         assert error.message
+
+
+def _package(path: Path) -> None:
+    """What a conda archive says that it installs, and what pip is told of that."""
+    from stackyard.host.hashing import sha256_file
+    from stackyard.lock.model import CondaPackage
+
+    _told(CondaPackage("x", "1", "0", 0, "linux-64", "c", path.as_uri(), sha256_file(path), depends=("python",)), path)
+
+
+def _distributions(path: Path) -> None:
+    """What a cache keeps of that."""
+    from stackyard.lock.model import CondaPackage
+    from stackyard.yard.layout import Yard
+
+    package = CondaPackage("x", "1", "0", 0, "linux-64", "c", path.as_uri(), "00" * 32, depends=("python",))
+    note = Yard(path.parent / "yard").distributions_note(package.sha256)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_bytes(path.read_bytes())
+    _told(package, path)
+
+
+def _told(package: CondaPackage, path: Path) -> None:
+    from stackyard.lock import dists
+    from stackyard.lock.given import given, write_constraints
+    from stackyard.yard.layout import Yard
+
+    made, unread = dists.described([package], Yard(path.parent / "yard"), dists.site_packages("3.11"))
+    assert all(each.reason for each in unread)
+    found, _ = given(made)
+    with tempfile.TemporaryDirectory() as folder:
+        write_constraints(found, Path(folder))
+        assert len(list(Path(folder).iterdir())) == len(found)
 
 
 def _trash(path: Path) -> None:
@@ -335,6 +369,21 @@ extra-index-url =
 no-binary = :all:
 """
 RUN = DATA / "formats" / "run-1"
+_DISTRIBUTIONS = (
+    b"# checksum %s\nlib/python3.11/site-packages/annoy-1.17.2.dist-info\n"
+    % hashlib.sha256(b"lib/python3.11/site-packages/annoy-1.17.2.dist-info\n").hexdigest().encode()
+)
+
+
+def _archive_of(suffix: str) -> bytes:
+    """A conda archive with a distribution."""
+    from support.channel import Package, write_package
+
+    files = {"lib/python3.11/site-packages/annoy-1.17.2.dist-info/METADATA": "Name: annoy\n"}
+    with tempfile.TemporaryDirectory() as folder:
+        return write_package(Path(folder), Package("x", "1", files=files, suffix=suffix)).read_bytes()
+
+
 _STACK_FILE = ("show --parsed {}", "deploy --dry-run --locked {}")
 _SITE_FILE = ("--site {} list", "--site {} explain --nodes 2 train.py")
 _JOB_FILE = ("explain --job {}", f"--site {EXAMPLES}/frontier/site.yaml explain --picture --job {{}}")
@@ -368,6 +417,9 @@ READERS = {
     "hosts": Reader("hosts", [HOSTS], _hosts),
     "pip.conf": Reader("pip.conf", [PIP_CONFIG], _pip_config),
     "trash": Reader("what.json", _files("formats/what-*.json", where=DATA), _trash),
+    "package": Reader("x-1-0.conda", [_archive_of(".conda")], _package),
+    "old package": Reader("x-1-0.tar.bz2", [_archive_of(".tar.bz2")], _package),
+    "distributions": Reader("noted", [_DISTRIBUTIONS], _distributions),
     "use": Reader("a~1@n1.7.0.json", [USE], _uses),
     "usage": Reader("n1.0.2026-11.log", [b"2026-11-23 run a/1-1\n2026-11-23 load a/1-2\n"], _usage),
     "child": Reader("0.json", [b'{"yard": "/home/anna/yard"}'], _child),

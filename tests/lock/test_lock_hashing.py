@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import subprocess
 import zipfile
 from pathlib import Path
@@ -18,7 +17,6 @@ from stackyard.lock.given import Given, given, write_constraints
 from stackyard.lock.model import CondaPackage, PipPackage
 from stackyard.lock.snapshot import sha256_tree, tree_files
 from stackyard.lock.tags import best_wheel, uv_platform, wheel_tags
-from stackyard.yard.layout import Yard
 from support.webserver import served
 
 
@@ -89,23 +87,18 @@ def conda(
     return CondaPackage(name, version, "0", 0, "noarch", "https://c", url, "00" * 32, depends=depends, purls=purls)
 
 
-def test_given_names_and_versions(tmp_path: Path) -> None:
-    info = Yard(tmp_path).package("bundle-3-0") / "info"
-    info.mkdir(parents=True)
-    paths = ["lib/python3.11/site-packages/Real_Name-2.5.dist-info/METADATA",
-             "site-packages/other-1.0.dist-info/RECORD",
-             "lib/x/vendor/not-1.0.dist-info/METADATA"]  # fmt: skip
-    (info / "paths.json").write_text(json.dumps({"paths": [{"_path": p} for p in paths]}))
+def test_given_names_and_versions() -> None:
     packages = [
-        conda("pytorch", "2.1.0"), conda("bundle", "3"), conda("zlib", "1", depends=("libgcc",)),
-        conda("odd", "2023a_1x"), conda("msgpack-python", "1.0", purls=("pkg:pypi/msgpack@1.0",)),
+        conda("pytorch", "2.1.0", purls=("pkg:pypi/torch",)), conda("zlib", "1", depends=("libgcc",)),
+        conda("bundle", "3", purls=("pkg:pypi/other@1.0%2Bcpu", "pkg:pypi/Real_Name@2.5")),
+        conda("odd", "1.0", purls=("pkg:pypi/odd@2023a_1x",)), conda("six", "1.0"),
     ]  # fmt: skip
-    found, notices = given(packages, [Yard(tmp_path / "none"), Yard(tmp_path)])
+    found, notices = given(packages)
     assert found == (
-        Given("msgpack", "1.0", "msgpack-python 1.0"), Given("other", "1.0", "bundle 3"),
-        Given("real-name", "2.5", "bundle 3"), Given("torch", "2.1.0", "pytorch 2.1.0"),
+        Given("other", "1.0+cpu", "bundle 3"), Given("real-name", "2.5", "bundle 3"),
+        Given("torch", "2.1.0", "pytorch 2.1.0"),
     )  # fmt: skip
-    assert len(notices) == 1 and "odd 2023a_1x" in notices[0]
+    assert len(notices) == 1 and "odd 1.0" in notices[0]
 
 
 def test_metadata_wheels_are_wheels(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ HERE = this_platform()
 def channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     packages = [
         Package("python", "3.11.9", subdir=HERE), Package("python", "3.10.4", subdir=HERE),
-        Package("six", "1.16", subdir="noarch", depends=("python",)), Package("lib", "1", subdir=HERE),
+        Package("six", "1.16", subdir="noarch", depends=("python",), noarch_python=True,
+                files={"site-packages/six-1.16.dist-info/METADATA": "Name: six"}), Package("lib", "1", subdir=HERE),
         Package("python", "3.11.9", subdir="linux-ppc64le"), Package("lib", "1", subdir="linux-ppc64le"),
     ]  # fmt: skip
     return make_channel(tmp_path_factory.mktemp("channel"), packages)

@@ -121,12 +121,12 @@ def test_conda_name(spec: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "purls", "depends", "expected"),
     [
-        ("pytorch", (), ("python",), ("torch",)),
+        ("pytorch", ("pkg:pypi/torch@2.1.0%2Bcpu",), ("python",), ("torch",)),
         ("numpy", (), ("python >=3.11", "libblas"), ("numpy",)),
         ("typing_extensions", (), ("python",), ("typing-extensions",)),
         ("libblas", (), ("mkl",), ()),
         ("odd", ("pkg:pypi/Real_Name@1.0", "pkg:conda/odd"), (), ("real-name",)),
-        ("openmpi", (), ("python",), ()),
+        ("bundle", ("pkg:pypi/b@1", "pkg:pypi/a", "pkg:pypi/..%2Fa@1"), (), ("a", "b")),
     ],
 )
 def test_distributions(name: str, purls: tuple[str, ...], depends: tuple[str, ...], expected: tuple[str, ...]) -> None:

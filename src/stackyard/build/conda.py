@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stackyard.build.adopt import adopt
 from stackyard.build.fetch import check_local_archives
 from stackyard.build.job import Job
-from stackyard.build.unpack import noted, unpack, write_note
+from stackyard.build.unpack import unpack, write_note
 from stackyard.errors import StackyardError
 from stackyard.host import filelocks, secrets, space
 from stackyard.host.conda import client
@@ -26,7 +26,7 @@ from stackyard.lock.onbase import locks
 from stackyard.lock.records import repodata_record
 from stackyard.yard import disk, notes
 from stackyard.yard.atomic import fault_point, replace_symlink
-from stackyard.yard.caches import CONDA, searched
+from stackyard.yard.caches import CONDA, searched, unpacked_from
 from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _discard_others(job: Job) -> None:
         place = job.yard.package(package.stem)
         if place.is_symlink() or not place.is_dir():
             continue
-        if noted(job.yard, package.stem) != package.sha256 or not job.entries.is_good(CONDA, place):
+        if unpacked_from(job.yard, package.stem) != package.sha256 or not job.entries.is_good(CONDA, place):
             CONDA.discard(place, job.yard)
             notes.place(job.yard, CONDA, place).unlink(missing_ok=True)
 
@@ -187,11 +187,11 @@ def _adopt(package: CondaPackage, theirs: Yard, job: Job) -> bool:
     place = ours.package(stem)
     source = theirs.package(stem)
     index = source / "info" / "index.json"
-    if noted(theirs, stem) != sha256 or not os.access(index, os.R_OK):
+    if unpacked_from(theirs, stem) != sha256 or not os.access(index, os.R_OK):
         return False
     if not job.entries.is_good(CONDA, source, theirs):
         return False
-    if noted(ours, stem) != sha256:
+    if unpacked_from(ours, stem) != sha256:
         write_note(ours, package)
     if not job.private_files and not disk.can_link(index, ours.conda):
         return adopt(job, CONDA, source.resolve(), place)

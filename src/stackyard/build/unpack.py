@@ -26,6 +26,7 @@ from stackyard.host.hashing import local_path
 from stackyard.host.trust import LOGIN_HINT
 from stackyard.lock.model import CondaPackage
 from stackyard.yard import atomic, disk, formats
+from stackyard.yard.caches import NOTE_REVISION, unpacked_from
 from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import settle
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from rattler import Client
 
 _AT_ONCE = 8
-_NOTE_REVISION = (1).to_bytes(8, "big")
 _FINAL = re.compile(r"HTTP status|after \d+ retries|hash", re.IGNORECASE)
 """What rattler's client has tried again itself, or what would be the same once more."""
 
@@ -83,7 +83,7 @@ async def _alone(held: AbstractContextManager[Any], stop: Event, waiting: Execut
 
 async def _unpack(job: Job, package: CondaPackage, client: Client) -> None:
     place = job.yard.package(package.stem)
-    if place.is_dir() and noted(job.yard, package.stem) == package.sha256:
+    if place.is_dir() and unpacked_from(job.yard, package.stem) == package.sha256:
         return  # another build fetched it
     temporary = atomic.temporary(place)
     disk.remove_tree(temporary)
@@ -92,7 +92,7 @@ async def _unpack(job: Job, package: CondaPackage, client: Client) -> None:
         require_as_locked(temporary, package)
         settle(temporary, job.policy)
         atomic.fault_point("cache")
-        if place.is_dir() and noted(job.yard, package.stem) == package.sha256:
+        if place.is_dir() and unpacked_from(job.yard, package.stem) == package.sha256:
             return  # of a build that did not wait, and may be linking from it
         disk.remove_tree(place)  # without a note: left by an interrupted build
         write_note(job.yard, package)
@@ -101,20 +101,12 @@ async def _unpack(job: Job, package: CondaPackage, client: Client) -> None:
         disk.remove_tree(temporary)
 
 
-def noted(yard: Yard, stem: str) -> str:
-    """The sha256 in rattler's note beside an unpacked package; empty if there is no note."""
-    try:
-        return yard.package_note(stem).read_bytes()[len(_NOTE_REVISION) :].hex()
-    except OSError:
-        return ""
-
-
 def write_note(yard: Yard, package: CondaPackage) -> None:
     """Write rattler's note beside an unpacked package: a revision and the archive's sha256."""
     note = yard.package_note(package.stem)
     part = atomic.temporary(note)
     try:
-        part.write_bytes(_NOTE_REVISION + bytes.fromhex(package.sha256))
+        part.write_bytes(NOTE_REVISION + bytes.fromhex(package.sha256))
         os.replace(part, note)
     finally:
         part.unlink(missing_ok=True)

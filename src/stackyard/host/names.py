@@ -7,61 +7,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from urllib.parse import unquote
 
-PYPI_NAMES: Mapping[str, tuple[str, ...]] = {
-    "pytorch": ("torch",),
-    "pytorch-cpu": (),
-    "pytorch-gpu": (),
-    "tensorflow-base": ("tensorflow",),
-    "opencv": (),
-    "py-opencv": ("opencv-python",),
-    "matplotlib-base": ("matplotlib",),
-    "py-xgboost": ("xgboost",),
-    "tables": ("tables",),
-    "pytables": ("tables",),
-    "msgpack-python": ("msgpack",),
-    "graphviz": (),
-    "python-graphviz": ("graphviz",),
-    "lightgbm": ("lightgbm",),
-    "ruamel_yaml": ("ruamel-yaml",),
-    "pillow": ("pillow",),
-    "dask-core": ("dask",),
-    "distributed": ("distributed",),
-    "ray-core": ("ray",),
-    "ray-default": (),
-    "ray-tune": (),
-    "python-tzdata": ("tzdata",),
-    "tzdata": (),
-    "protobuf": ("protobuf",),
-    "libprotobuf": (),
-    "pyzmq": ("pyzmq",),
-    "zeromq": (),
-    "snappy": (),
-    "python-snappy": ("python-snappy",),
-    "lz4": ("lz4",),
-    "lz4-c": (),
-    "zstd": (),
-    "zstandard": ("zstandard",),
-    "python-flatbuffers": ("flatbuffers",),
-    "flatbuffers": (),
-    "brotli-python": ("brotli",),
-    "brotli": (),
-    "importlib_metadata": ("importlib-metadata",),
-    "bzip2": (),
-    "xz": (),
-    "yaml": (),
-    "openmpi": (),
-    "mpich": (),
-    "cmake": (),
-    "ninja": (),
-    "nodejs": (),
-    "git": (),
-    "python": (),
-    "cuda-version": (),
-    "nccl": (),
+PYPI_NAMES: Mapping[str, str] = {
+    "brotli-python": "brotli",
+    "dask-core": "dask",
+    "matplotlib-base": "matplotlib",
+    "msgpack-python": "msgpack",
+    "opencv": "opencv-python",
+    "py-opencv": "opencv-python",
+    "py-xgboost": "xgboost",
+    "pytables": "tables",
+    "python-annoy": "annoy",
+    "python-flatbuffers": "flatbuffers",
+    "python-graphviz": "graphviz",
+    "python-lmdb": "lmdb",
+    "python-tzdata": "tzdata",
+    "python-xxhash": "xxhash",
+    "pytorch": "torch",
+    "ray-core": "ray",
+    "tensorflow-base": "tensorflow",
 }
-"""conda name: the PyPI distributions that it installs. Only names that differ, or that mean something else on PyPI."""
+"""What a conda package is called on PyPI, where its archive is not asked: for the site's pins, and former locks."""
 
+OTHERS_ON_PYPI = frozenset((
+    "brotli", "bzip2", "flatbuffers", "git", "graphviz", "lz4", "nccl", "openmpi", "python", "snappy", "tzdata", "xz",
+    "yaml", "zeromq", "zstd",
+))  # fmt: skip
+"""Names of conda packages that mean another thing on PyPI: a binding, or nothing."""
+
+_DISTRIBUTION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,200}[A-Za-z0-9])?")
 _CONDA_PROGRAMS = frozenset({"conda", "mamba", "micromamba"})
 
 
@@ -70,19 +45,23 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def distributions(conda_name: str, purls: Iterable[str], depends: Iterable[str]) -> tuple[str, ...]:
-    """The PyPI distributions that a conda package installs, according to its metadata.
+def is_distribution(name: str) -> bool:
+    """Whether a distribution can have this name (PEP 508)."""
+    return _DISTRIBUTION.fullmatch(name) is not None
 
-    The package's purls are exact; else the table above; else a package that depends on python (or on a
-    ``python_abi``) is taken to install the distribution of its own name.
-    """
-    named = [canonical(found.group(1)) for purl in purls if (found := re.match(r"pkg:pypi/([^@?#]+)", purl))]
-    if named:
-        return tuple(sorted(set(named)))
-    if conda_name in PYPI_NAMES:
-        return PYPI_NAMES[conda_name]
+
+def of_purls(purls: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """The distributions that purls name: name and version, which may be empty."""
+    found = (re.match(r"pkg:pypi/([^@?#]+)(?:@([^?#]+))?", purl) for purl in purls)
+    pairs = ((canonical(unquote(each[1])), unquote(each[2] or "")) for each in found if each)
+    return tuple(sorted({pair for pair in pairs if is_distribution(pair[0])}))
+
+
+def distributions(conda_name: str, purls: Iterable[str], depends: Iterable[str]) -> tuple[str, ...]:
+    """The PyPI distributions of a conda package: its purls', else that of its own name if it needs Python."""
+    named = tuple(dict.fromkeys(name for name, _ in of_purls(purls)))
     needs = {re.split(r"[\s=<>!~\[]", d, maxsplit=1)[0] for d in depends}
-    return (canonical(conda_name),) if needs & {"python", "python_abi"} else ()
+    return named or ((PYPI_NAMES.get(conda_name, canonical(conda_name)),) if needs & {"python", "python_abi"} else ())
 
 
 def conda_name(spec: str) -> str:

@@ -8,18 +8,15 @@ directory, never gets into the lock.
 
 from __future__ import annotations
 
-import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from packaging.version import Version
 
-from stackyard.host.names import canonical, distributions
+from stackyard.host.names import of_purls
 from stackyard.late import dataclass
 from stackyard.lock.model import CondaPackage
-from stackyard.yard import formats
-from stackyard.yard.layout import Yard
 
 
 @dataclass(frozen=True)
@@ -51,46 +48,18 @@ class Given:
         return f"{self.conda} comes from conda: request another version of it there, or {relax}"
 
 
-def given(packages: Iterable[CondaPackage], yards: Iterable[Yard] = ()) -> tuple[tuple[Given, ...], tuple[str, ...]]:
-    """The distributions that conda packages install, and notices about those that pip cannot compare.
-
-    Args:
-        yards: where unpacked packages may be; the ``dist-info`` directories of one give exact names and versions.
-    """
+def given(packages: Iterable[CondaPackage]) -> tuple[tuple[Given, ...], tuple[str, ...]]:
+    """The distributions that conda packages install (their purls), and notices about those that pip cannot compare."""
     found: dict[str, Given] = {}
     notices = []
-    places = tuple(yards)
     for package in packages:
         label = f"{package.name} {package.version}"
-        for name, version in _provided(package, places):
+        for name, version in of_purls(package.purls):
             try:
-                found[name] = Given(name, str(Version(version)), label)
+                found[name] = Given(name, str(Version(version or package.version)), label)
             except ValueError:
                 notices.append(f"conda's {label} has a version that pip cannot compare; it is hidden from pip")
     return tuple(found[name] for name in sorted(found)), tuple(notices)
-
-
-def _provided(package: CondaPackage, yards: Iterable[Yard]) -> Iterator[tuple[str, str]]:
-    if not package.purls:
-        exact = [pair for yard in yards for pair in _dist_infos(yard, package)]
-        if exact:
-            yield from exact
-            return
-    for name in distributions(package.name, package.purls, package.depends):
-        yield name, package.version
-
-
-def _dist_infos(yard: Yard, package: CondaPackage) -> list[tuple[str, str]]:
-    """Names and versions of the ``dist-info`` folders in an extracted package; none where it is not extracted."""
-    paths = yard.package(package.stem) / "info" / "paths.json"
-    try:
-        entries = formats.content(paths.read_text(encoding="utf-8"))["paths"]
-    except (OSError, ValueError, KeyError):
-        return []
-    found = (re.search(r"(?:^|/)site-packages/([^/]+)\.dist-info/", e["_path"]) for e in entries)
-    folders = {match.group(1) for match in found if match}
-    pairs = (folder.rsplit("-", 1) for folder in sorted(folders))
-    return [(canonical(pair[0]), pair[1]) for pair in pairs if len(pair) == 2]
 
 
 def write_constraints(items: Iterable[Given], folder: Path) -> list[str]:

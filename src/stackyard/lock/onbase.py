@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from packaging.version import InvalidVersion, Version
 
 from stackyard.errors import InputError, StackyardError, Where
-from stackyard.host.names import canonical
-from stackyard.host.names import distributions as distributions_of
+from stackyard.host.names import canonical, of_purls
 from stackyard.lock import asking
+from stackyard.lock.dists import Unread
 from stackyard.lock.given import Given
 from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant
 from stackyard.lock.text import read
@@ -110,29 +110,36 @@ def _variants(base: BaseRevision) -> tuple[LockedVariant, ...]:
     return read(base.paths.lock).variants
 
 
-def new_packages(
-    solved: Iterable[CondaPackage], below: Iterable[CondaPackage], base: BaseRevision, where: Where | None
-) -> tuple[CondaPackage, ...]:
-    """What a conda solve adds to a base.
+def added(solved: Iterable[CondaPackage], below: Iterable[CondaPackage]) -> tuple[CondaPackage, ...]:
+    """What a conda solve adds to a base."""
+    present = {package.name for package in below}
+    return tuple(package for package in solved if package.name not in present)
+
+
+def require_new(new: Iterable[CondaPackage], unread: Sequence[Unread], base: BaseRevision, where: Where | None) -> None:
+    """Refuse conda packages that a layer cannot have.
+
+    Args:
+        new: what is added, with the distributions in it (`dists.described`).
+        unread: those of them of which these are not known.
 
     Raises:
-        InputError: it adds another Python, or what the base has already by pip.
+        InputError: another Python, or what the base has already by pip.
     """
-    present = {package.name for package in below}
-    new = tuple(package for package in solved if package.name not in present)
-    by_pip = {canonical(p.name): p for p in record_of(base).packages if p.kind == "pip"} if new else {}
+    by_pip = {canonical(p.name): p for p in record_of(base).packages if p.kind == "pip"}
+    names = {package.name: [name for name, _ in of_purls(package.purls)] for package in new}
+    names |= {each.package.name: [name for name in by_pip if each.may_install(name)] for each in unread}
     for package in new:
         if package.name == "python":
             hint = "use its pip package with --pip, or build a full revision with --full"
             message = f"conda would install another Python {package.version} over that of the base {base.id}"
             raise InputError(message, where=where, hint=hint)
-        twice = [by_pip[n] for n in distributions_of(package.name, package.purls, package.depends) if n in by_pip]
+        twice = [by_pip[n] for n in names[package.name] if n in by_pip]
         if twice:
             has = f"the base {base.id} has {twice[0].name} {twice[0].version} by pip"
             hint = "leave it out: the extension has it from its base; or build a full revision with --full"
             message = f"conda would install {package.name} {package.version} again: {has}"
             raise InputError(message, where=where, hint=hint)
-    return new
 
 
 def contradicted(error: InputError, base: BaseRevision, below: Iterable[CondaPackage]) -> InputError:

@@ -29,11 +29,11 @@ from stackyard.lock.virtual import Virtual, for_platform
 from stackyard.progress import Progress
 from stackyard.spec import pipsettings
 from stackyard.spec.models import Interpreter, PipRequirement, Site, Variant
-from stackyard.yard.caches import searched
 from stackyard.yard.extending import BaseRevision
 from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:
+    from stackyard.lock.dists import Unread
     from stackyard.lock.given import Given
 
 
@@ -75,7 +75,10 @@ class Solving:
         locked = self._with_conda(locked, asked if source == "conda" else None)
         if source != "conda":
             locked = replace(locked, interpreter=self._interpreter(source, asked, locked))
-        pip, notices = self._pip(locked)
+        unread: tuple[Unread, ...] = ()
+        if pip_requirements(variant, self.platform):
+            locked, unread = self._described(locked)
+        pip, notices = self._pip(locked, unread)
         return replace(locked, pip=pip, notices=(*self._virtual.notices, *locked.notices, *notices))
 
     def _layer(self, locked: LockedVariant, base: BaseRevision) -> LockedVariant:
@@ -87,9 +90,10 @@ class Solving:
             locked = self._with_conda(locked, None, below)
         except InputError as error:
             raise onbase.contradicted(error, base, below) from error
-        new = onbase.new_packages(locked.conda, below, base, place_of(self.variant))
-        locked = replace(locked, conda=new, interpreter=onbase.interpreter(base))
-        pip, notices = self._pip(locked)
+        locked = replace(locked, conda=onbase.added(locked.conda, below), interpreter=onbase.interpreter(base))
+        locked, unread = self._described(locked, below)
+        onbase.require_new(locked.conda, unread, base, place_of(self.variant))
+        pip, notices = self._pip(locked, unread)
         return replace(locked, pip=pip, notices=(*self._virtual.notices, *locked.notices, *notices))
 
     @cached_property
@@ -133,6 +137,18 @@ class Solving:
             locked, conda=packages, channels=tuple(c.shown for c in channels), interpreter=python.from_conda(packages),
         )  # fmt: skip
 
+    def _described(
+        self, locked: LockedVariant, below: tuple[CondaPackage, ...] = ()
+    ) -> tuple[LockedVariant, tuple[Unread, ...]]:
+        """The variant with the distributions in its conda packages, and those of which they are not known."""
+        from stackyard.lock import dists
+
+        if not locked.conda:
+            return locked, ()
+        places = dists.site_packages(locked.interpreter.version, (*below, *locked.conda))
+        conda, unread = dists.described(locked.conda, self.yard, places)
+        return replace(locked, conda=conda), unread
+
     def _interpreter(self, source: python.Source, asked: Interpreter, locked: LockedVariant) -> LockedInterpreter:
         where = place_of(self.variant)
         if locked.interpreter.source == "conda":
@@ -148,8 +164,9 @@ class Solving:
             return python.from_host(asked, self.platform, where)
         return python.from_uv(asked, self.platform, self.yard.pythons, where)
 
-    def _pip(self, locked: LockedVariant) -> tuple[tuple[PipPackage, ...], tuple[str, ...]]:
+    def _pip(self, locked: LockedVariant, unread: Sequence[Unread]) -> tuple[tuple[PipPackage, ...], tuple[str, ...]]:
         from stackyard.lock import pip
+        from stackyard.lock.dists import require_read
 
         variant, site = self.variant, self.site
         requirements = tuple(_mirrored(r, site) for r in pip_requirements(variant, self.platform))
@@ -166,13 +183,14 @@ class Solving:
             pipsettings.mirrored(HOME, site.pip),
         )  # fmt: skip
         solution = pip.solve_pip(request)
-        return solution.packages, (*notices, *unknown, *solution.notices)
+        hidden = require_read(unread, solution.packages)
+        return solution.packages, (*notices, *unknown, *hidden, *solution.notices)
 
     def _given(self, locked: LockedVariant) -> tuple[tuple[Given, ...], tuple[str, ...]]:
         """What pip must leave as it is: what conda installs, and what the base has."""
         from stackyard.lock import given, onbase
 
-        own, unknown = given.given(locked.conda, searched(self.yard))
+        own, unknown = given.given(locked.conda)
         if self.variant.base is None:
             return own, unknown
         inherited, hidden = onbase.distributions(self.variant.base)

@@ -24,6 +24,8 @@ from stackyard.late import dataclass
 from stackyard.yard import checksum, disk, formats
 from stackyard.yard.layout import ACCOUNTS, Yard, account_beside
 
+NOTE_REVISION = (1).to_bytes(8, "big")
+"""What rattler's note beside an unpacked package begins with."""
 Audit = Callable[[Path], Iterator[str]]
 """Reads one entry completely and yields its problems, a sentence each."""
 
@@ -147,6 +149,14 @@ def may_look_into(folder: Path) -> bool:
     return os.access(folder, os.R_OK | os.X_OK)
 
 
+def unpacked_from(yard: Yard, stem: str) -> str:
+    """The sha256 of the archive of an unpacked conda package, as rattler noted it; empty if it did not."""
+    try:
+        return yard.package_note(stem).read_bytes()[len(NOTE_REVISION) :].hex()
+    except OSError:
+        return ""
+
+
 def content_hash(folder: Path, files: Iterable[str]) -> str:
     """sha256 over the files of one package's bytecode, in their order."""
     digest = hashlib.sha256()
@@ -267,6 +277,7 @@ KINDS = (
         besides=("*.lock", "*.info.json", "pkgs"),
         companions=lambda index: [index.with_suffix(".info.json")],
     ),
+    Kind("distributions", lambda yard: yard.distributions, "??/*", _audit_note),
     PYTHONS,
     Kind("memo", lambda yard: yard.memos, "*.json"),
     Kind("notes", lambda yard: yard.notes, "**/*.json", _audit_note),

@@ -1,7 +1,7 @@
 """Every path of a yard; no other module joins these names, but `folders` those within one revision or generation.
 
 <yard>/
-  cache/{conda,sources,wheels,bytecode,uv,repodata,python,memo,notes}/   `stackyard.yard.caches` has a table of them
+  cache/{conda,sources,wheels,bytecode,uv,repodata,distributions,python,memo,notes}/   a table: `yard.caches`
   cache/accounts/<uid>/{conda,...}/   the same for each further account that writes to this yard
   locks/<spec hash>.lock  locks/files/<hash of a path>.lock
   stacks/<stack>/<version>-<variant>-<revision>/
@@ -110,6 +110,11 @@ class Yard:
     def memos(self) -> Path:
         """Notes of deploys that changed nothing."""
         return self.cache / "memo"
+
+    @property
+    def distributions(self) -> Path:
+        """What was read of conda packages about the Python distributions in them."""
+        return self.cache / "distributions"
 
     @property
     def notes(self) -> Path:
@@ -264,6 +269,10 @@ class Yard:
     def licence_note(self, sha256: str) -> Path:
         """What is known of the licence of a pip package, by the hash of its file."""
         return self.cache / "licences" / sha256[:2] / sha256
+
+    def distributions_note(self, sha256: str) -> Path:
+        """Which Python distributions a conda package installs, by the hash of its archive."""
+        return self.distributions / sha256[:2] / sha256
 
     def wheel(self, key: str, bound: str = "") -> Path:
         """The directory of a compiled wheel.

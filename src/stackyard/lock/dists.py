@@ -1,0 +1,162 @@
+"""Which Python distributions conda packages install: what satisfies requirements of pip.
+
+pip finds a distribution by its ``dist-info`` or ``egg-info`` directory, so the names of these in the list of an
+archive's files decide, and not the name of the conda package (python-annoy installs annoy). They become the purls of
+the locked package; the yard's cache keeps them by the archive's hash.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from urllib.parse import quote
+
+from stackyard.errors import StackyardError
+from stackyard.findings import some
+from stackyard.host.names import PYPI_NAMES, canonical, is_distribution
+from stackyard.late import dataclass
+from stackyard.lock.filelist import MOST_BYTES, PATHS, metadata_folders, paths_of
+from stackyard.lock.model import CondaPackage, PipPackage
+from stackyard.yard import atomic, checksum, disk
+from stackyard.yard.caches import searched, unpacked_from
+from stackyard.yard.layout import Yard
+
+_MOST_NOTED = 1 << 20
+_PYTHONS = frozenset(("python", "python_abi", "pypy"))
+_OF_ANY = re.compile(r"lib/(?:python|pypy)\d+\.\d+t?/site-packages")
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A package of which it is not known what it installs, and why."""
+
+    package: CondaPackage
+    reason: str
+
+    def may_install(self, name: str) -> bool:
+        """Whether the distribution of this name is probably the package's own: by its name alone."""
+        own = self.package.name
+        bare = re.sub(r"^(?:python|py)[-_]|[-_](?:python|base|core)$", "", own)
+        return name in {canonical(own), canonical(bare), PYPI_NAMES.get(own, "")}
+
+
+def described(
+    packages: Sequence[CondaPackage], yard: Yard, places: Collection[str] = ()
+) -> tuple[tuple[CondaPackage, ...], tuple[Unread, ...]]:
+    """The packages with the distributions that they install as purls, and those that cannot be read.
+
+    Args:
+        yard: whose cache, and whose parents' caches, have or keep what was read.
+        places: where in a prefix its Python looks for packages (`site_packages`); none: where any Python does.
+    """
+    wanted = [package for package in packages if _may_hold_some(package)]
+    lists = {p.sha256: kept for p in wanted if (kept := _kept(p, yard)) is not None}
+    missing = [package for package in wanted if package.sha256 not in lists]
+    read = _read(missing) if missing else {}
+    for package in missing:
+        found = read[package.sha256]
+        if not isinstance(found, str):
+            lists[package.sha256] = found
+            _keep(package, found, yard)
+    made = [_with_purls(p, lists[p.sha256], places) if p.sha256 in lists and p in wanted else p for p in packages]
+    unread = [Unread(p, str(read[p.sha256])) for p in missing if p.sha256 not in lists and not p.purls]
+    return tuple(made), tuple(unread)
+
+
+def site_packages(version: str, packages: Iterable[CondaPackage] = ()) -> tuple[str, ...]:
+    """Where in a prefix a Python of this version looks for packages, as its own conda package says or as all do."""
+    own = next((p.python_site_packages_path for p in packages if p.name == "python"), "")
+    minor = ".".join(version.split(".")[:2])
+    return (own,) if own else (f"lib/python{minor}/site-packages", f"lib/pypy{minor}/site-packages") if minor else ()
+
+
+def require_read(unread: Iterable[Unread], installed: Sequence[PipPackage]) -> tuple[str, ...]:
+    """A notice that names the packages of which it is not known what they install.
+
+    Raises:
+        StackyardError: pip would install what is probably the distribution of such a package.
+    """
+    for each in unread:
+        for package in (p for p in installed if each.may_install(p.name)):
+            raise StackyardError(
+                f"cannot read what the conda package {each.package.stem} installs, from {each.package.url}: "
+                f"{each.reason}; pip would install {package.name} {package.version} beside it",
+                hint=f"make the archive readable and lock again; or require {package.name} of one of the two only",
+            )
+    names = [each.package.name for each in unread]
+    if not names:
+        return ()
+    reason = next(iter(unread)).reason
+    return (f"what these conda packages install for pip is not known ({reason}): {some(names, _SHOWN)}",)
+
+
+def _may_hold_some(package: CondaPackage) -> bool:
+    needs = {re.split(r"[\s=<>!~\[]", text, maxsplit=1)[0] for text in package.depends}
+    return package.noarch == "python" or not needs.isdisjoint(_PYTHONS)
+
+
+# --------------------------------------------------------------------------- what an archive lists
+
+
+def _with_purls(package: CondaPackage, folders: Iterable[str], places: Collection[str]) -> CondaPackage:
+    pairs = {pair for folder in folders if _is_importable(folder, package, places) for pair in _pair(folder, package)}
+    return replace(
+        package, purls=tuple(f"pkg:pypi/{name}@{quote(version, safe='')}" for name, version in sorted(pairs))
+    )
+
+
+def _is_importable(folder: str, package: CondaPackage, places: Collection[str]) -> bool:
+    """Whether Python finds the metadata where it gets into a prefix, and not within another package."""
+    place = folder.rpartition("/")[0]
+    if package.noarch == "python":
+        return place == "site-packages"
+    return place in places if places else _OF_ANY.fullmatch(place) is not None
+
+
+def _pair(folder: str, package: CondaPackage) -> Iterator[tuple[str, str]]:
+    """Name and version in a directory's name; without a version in it that of the conda package."""
+    stem, _, kind = folder.rpartition("/")[2].rpartition(".")
+    if kind == "egg-info":
+        stem = re.sub(r"-py\d(?:\.\d+)?(?:-.*)?$", "", stem)
+    name, dash, version = stem.rpartition("-")
+    if not dash:
+        name, version = stem, package.version
+    if is_distribution(name):
+        yield canonical(name), version
+
+
+# --------------------------------------------------------------------------- where it is read
+
+
+def _kept(package: CondaPackage, yard: Yard) -> tuple[str, ...] | None:
+    """What a cache has of an archive: what was read of it before, or the unpacked package."""
+    places = searched(yard)
+    for place in places:
+        with suppress(OSError, ValueError):
+            raw, _ = disk.of_anybody(place.distributions_note(package.sha256), _MOST_NOTED)
+            text, checked = checksum.remove(raw.decode())
+            if checked:
+                return tuple(text.splitlines())
+    for place in places:
+        if unpacked_from(place, package.stem) == package.sha256:
+            with suppress(OSError, ValueError):
+                raw, _ = disk.of_anybody(place.package(package.stem) / PATHS, MOST_BYTES)
+                found = metadata_folders(paths_of(PATHS, raw))
+                _keep(package, found, yard)
+                return found
+    return None
+
+
+def _keep(package: CondaPackage, folders: Iterable[str], yard: Yard) -> None:
+    text = checksum.add("".join(f"{folder}\n" for folder in folders))
+    with suppress(OSError):  # it is read again
+        atomic.write_text(yard.distributions_note(package.sha256), text, synced=False)
+
+
+def _read(packages: Sequence[CondaPackage]) -> dict[str, tuple[str, ...] | str]:
+    from stackyard.lock.archive import metadata  # late: it comes with rattler and ssl
+
+    return metadata(packages)
