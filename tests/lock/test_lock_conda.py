@@ -170,7 +170,6 @@ def test_unreachable_channels_are_named_in_seconds(channel: Path, tmp_path: Path
     ("specs", "more", "reason", "hint"),
     [
         (("numpy >=2", "python 3.10.*"), {}, "numpy", "without `numpy >=2` or `python 3.10.*`"),
-        (("numpy >=2", "six"), {"pins": ("numpy <2", "six <99")}, "numpy", "the site's pin `numpy <2`"),
         (("nosuchthing", "six"), {}, "nosuchthing", "no channel has a matching nosuchthing for linux-64"),
         (("faketorch * cuda*",), {"cuda": "11.0"}, "__cuda", "__cuda=11.0=0"),
         (("six ==1.16 h1_0", "vc ==14.2 h2_1"), {}, "six", "without the builds and without vc, which no channel has"),

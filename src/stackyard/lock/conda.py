@@ -34,13 +34,14 @@ from stackyard.host.conda import client
 from stackyard.host.hashing import local_path, sha256_file, sha256_url
 from stackyard.host.names import conda_name
 from stackyard.host.quoting import quoted
-from stackyard.lock import exported
+from stackyard.lock import exported, pins
 from stackyard.lock.channels import Channel
 from stackyard.lock.favour import Offered, offered
 from stackyard.lock.model import CondaPackage
 from stackyard.lock.prefer import ALL_FREE, Preferred
 from stackyard.lock.reach import Target, check
 from stackyard.lock.records import repodata_record
+from stackyard.lock.relax import PINNED
 from stackyard.lock.satisfied import fits
 from stackyard.spec.newest import end_of
 
@@ -64,6 +65,7 @@ class CondaRequest:
         cache: the directory where repodata is kept.
         places: the line of each spec, by spec.
         base: what the base of an extension has, which never moves.
+        site_file: the file with the pins, for messages.
         preferred: what is locked now; it stays unless a spec, a pin or a package to be renewed moves it.
     """
 
@@ -80,6 +82,7 @@ class CondaRequest:
     places: tuple[tuple[str, Where], ...] = ()
     preferred: Preferred = ALL_FREE
     base: tuple[CondaPackage, ...] = ()
+    site_file: str = ""
 
     @property
     def held(self) -> tuple[str, ...]:
@@ -195,13 +198,14 @@ async def _solve(request: CondaRequest) -> list[RepoDataRecord]:
         return await _least(solver, request, request.preferred.kept, priority)
     except SolverError as error:
         reason = _reason(str(error))
-        pinned = bool(request.pins) and await solver.works(request.specs, ())
-        helpful = [] if pinned else await _helpful(solver, request)
+        blamed = await _conflicting_pins(solver, request)
+        helpful = [] if blamed else await _helpful(solver, request)
+        pinned = f" with the site's pin {pins.shown(blamed, request.site_file)}" if blamed else ""
         raise InputError(
-            f"cannot solve the conda packages of {request.subject}",
+            f"cannot solve the conda packages of {request.subject}{pinned}",
             where=_conflicting_place(request, reason, helpful),
             detail=reason,
-            hint=await (_conflicting_pins(solver, request) if pinned else _relax(solver, request, reason, helpful)),
+            hint=PINNED if blamed else await _relax(solver, request, reason, helpful),
         ) from error
     except GatewayError as error:
         raise StackyardError(
@@ -291,14 +295,12 @@ async def _helpful(solver: _Solver, request: CondaRequest) -> list[str]:
     return found
 
 
-async def _conflicting_pins(solver: _Solver, request: CondaRequest) -> str:
-    conflicting = [
-        pin for pin in request.pins if await solver.works(request.specs, [p for p in request.pins if p != pin])
-    ]
-    return (
-        f"conflict with the site's pin {_either(conflicting or request.pins)} (pins: in site.yaml); "
-        "use versions that it allows, or have it changed"
-    )
+async def _conflicting_pins(solver: _Solver, request: CondaRequest) -> Sequence[str]:
+    """The site's pins without which, one at a time or all together, there is a solution; none: it is not them."""
+    if not request.pins or not await solver.works(request.specs, ()):
+        return ()
+    alone = [p for p in request.pins if await solver.works(request.specs, [q for q in request.pins if q != p])]
+    return alone or request.pins
 
 
 def _either(texts: Any) -> str:

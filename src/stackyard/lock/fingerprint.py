@@ -140,6 +140,7 @@ def _pip_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
     yield from (f"constraint {shown(r.line)}" for r in constraints(variant, platform))
     yield from _given(variant.environment.pip_options.model_dump(), "pip-option")
     yield from _given(site.pip.model_dump(exclude={"read_pip_conf"}), "site-pip")
+    yield from (f"pip-pin {pin}" for pin in site.pins)
     if site.channels.exclude_newer:
         yield f"pip-exclude-newer {site.channels.exclude_newer}"
     if not site.pip.read_pip_conf:

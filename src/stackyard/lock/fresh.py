@@ -15,6 +15,7 @@ from stackyard.errors import InputError
 from stackyard.host.names import conda_name
 from stackyard.late import dataclass
 from stackyard.lock import interpreter as python
+from stackyard.lock import pins
 from stackyard.lock.accelerator import for_variant
 from stackyard.lock.channels import Resolver
 from stackyard.lock.fingerprint import Fingerprint, changes, conda_requirements, pip_requirements, wanted, where_of
@@ -92,6 +93,12 @@ def _pins(change: _Change) -> Iterator[str]:
         for package in change.locked.conda:
             if package.name == conda_name(pin) and not conda_satisfies(package, pin):
                 yield f"+ pin {pin} (locked: {package.name} {package.version})"
+
+
+def _pip_pins(change: _Change) -> Iterator[str]:
+    for package in change.locked.pip:
+        if pin := pins.violated(change.new, package):
+            yield f"+ pip-pin {pin} (locked: {package.name} {package.version})"
 
 
 def _channels(change: _Change) -> Iterator[str]:
@@ -235,6 +242,7 @@ def _mirrored(values: Sequence[str]) -> list[str]:
 
 _CHECKS: dict[str, Callable[[_Change], Iterator[str]]] = {
     "pin": _pins,
+    "pip-pin": _pip_pins,
     "channels": _channels,
     "channel-priority": _priority,
     "exclude-newer": _newest_conda,

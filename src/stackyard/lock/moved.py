@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from stackyard.host.names import canonical, conda_name, pip_name
 from stackyard.lock.diff import Change, Item, compare
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.lock.pins import violated
 from stackyard.lock.satisfied import conda_satisfies, pip_satisfies
 
 Package = CondaPackage | PipPackage
@@ -48,6 +49,8 @@ def _reason(change: Change, old: Package, after: LockedVariant) -> str:
     for line in after.policy:
         word, _, pin = line.partition(" ")
         if word == "pin" and item.kind == "conda" and _is(pin, item) and not _satisfies(old, pin):
+            return f"the site's pin {pin}"
+        if word == "pip-pin" and isinstance(old, PipPackage) and violated([pin], old):
             return f"the site's pin {pin}"
     needs = ((who, text) for who, text in _needs(after, item.kind) if _is(text, item))
     return next((f"{who} needs {text}" for who, text in needs if not _satisfies(old, text)), "")

@@ -13,18 +13,19 @@ from stackyard.errors import InputError, StackyardError, Where
 from stackyard.host import secrets, uv
 from stackyard.host.names import canonical, pip_name
 from stackyard.host.pipconf import PipSettings
-from stackyard.host.quoting import quoted
 from stackyard.host.scratch import scratch
 from stackyard.late import dataclass
+from stackyard.lock import pins
 from stackyard.lock.accelerator import HOME, Accelerator, requested
 from stackyard.lock.constraints import constraint_lines
 from stackyard.lock.given import Given, write_constraints
+from stackyard.lock.hashes import require_hashes, wanted_hashes
 from stackyard.lock.model import PipPackage
 from stackyard.lock.prefer import Preference
-from stackyard.lock.pylock import Target, Wanted, package
+from stackyard.lock.pylock import Target, package
 from stackyard.lock.reach import Target as ProbeTarget
 from stackyard.lock.reach import Watch, check
-from stackyard.lock.relax import relax_pip
+from stackyard.lock.relax import PINNED, blamed_pins, relax_pip
 from stackyard.lock.tags import uv_platform, wheel_tags
 from stackyard.lock.torchindex import Resolve, fitting, for_accelerator
 from stackyard.lock.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version
@@ -34,7 +35,6 @@ from stackyard.spec.piprequirement import lacks_project
 from stackyard.spec.pipsettings import compiling, unset
 from stackyard.spec.yamlfile import raise_problems
 
-_HASH_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 _PRERELEASE = re.compile(r"\d(a|b|rc|\.?dev)\d*", re.IGNORECASE)
 
 
@@ -53,6 +53,8 @@ class PipRequest:
         preferred: what is locked now and need not be renewed.
         accelerator: what torch computes on; None: any build will do.
         torch_home: where PyTorch's indexes are.
+        pins: the site's, as its file has them.
+        site_file: that file, for messages.
     """
 
     subject: str
@@ -71,6 +73,8 @@ class PipRequest:
     preferred: tuple[PipPackage, ...] = ()
     accelerator: Accelerator | None = None
     torch_home: str = HOME
+    pins: tuple[str, ...] = ()
+    site_file: str = ""
 
 
 class UnreachableError(StackyardError):
@@ -102,18 +106,24 @@ def solve_pip(request: PipRequest) -> PipSolution:
     request = replace(request, settings=compiling(request.settings, tuple(wanted)))
     watch = Watch(_places(request))
     with scratch("given") as folder:
-        constraints = (
-            *constraint_lines(request.constraints, request.settings),
-            *write_constraints(request.given, folder),
-        )
+        own = constraint_lines(request.constraints, request.settings)
+        constraints = (*own, *_pinned(request).values(), *write_constraints(request.given, folder))
         question = _question(request, constraints)
         answer, notices = _resolve(question, request, watch)
         entries = [e for e in answer.packages if not _is_given(e, str(folder))]
     target = Target(wheel_tags(request.platform, request.glibc, request.python), request.settings, hashes,
                     request.subject, frozenset(p.sha256 for p in request.preferred if p.sha256))  # fmt: skip
     packages = [_finish(package(entry, target), answer, request) for entry in entries]
-    _require_hashes(packages, hashes, request)
-    return PipSolution(tuple(sorted(packages, key=lambda p: p.name)), (*notices, *_notices(request, answer, packages)))
+    if hashes or request.settings.require_hashes:
+        require_hashes(packages, hashes, request.where)
+    held = pins.require_held(request.pins, packages, request.site_file)
+    notices = (*notices, *held, *_notices(request, answer, packages))
+    return PipSolution(tuple(sorted(packages, key=lambda p: p.name)), notices)
+
+
+def _pinned(request: PipRequest) -> Mapping[str, str]:
+    """The site's pins, as constraints."""
+    return pins.constraints(request.pins, {each.name for each in request.given})
 
 
 def _refuse_python2(request: PipRequest) -> None:
@@ -149,28 +159,6 @@ def _refuse_missing(request: PipRequest) -> None:
 
 
 # --------------------------------------------------------------------------- before uv
-
-
-def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, Wanted]:
-    """The hashes that requirements carry, by package.
-
-    Raises:
-        InputError: a hash that is not ``sha256:``, ``sha384:`` or ``sha512:`` and that many hexadecimal digits.
-    """
-    found: dict[str, Wanted] = {}
-    for requirement in requirements:
-        for text in requirement.hashes:
-            algorithm, _, value = text.partition(":")
-            if not re.fullmatch(r"[0-9a-fA-F]+", value) or len(value) != _HASH_LENGTHS.get(algorithm):
-                raise InputError(
-                    f"{quoted(text)} is not a hash that pip accepts",
-                    where=requirement.place,
-                    hint="write --hash=sha256: and 64 hexadecimal digits (or sha384, sha512)",
-                )
-        name = canonical(requirement.name) or pip_name(requirement.line)
-        if requirement.hashes and name:
-            found[name] = Wanted(requirement.hashes, requirement.place)
-    return found
 
 
 def _places(request: PipRequest) -> list[ProbeTarget]:
@@ -297,6 +285,15 @@ def _unsolvable(reason: str, question: Question, request: PipRequest) -> InputEr
     if named:
         provided = "; ".join(each.provided for each in named)
         reason = f"{reason}\n{provided}, and pip packages are installed on top of it"
+    blamed = blamed_pins(question, _pinned(request))
+    if blamed:
+        return InputError(
+            f"cannot solve the pip packages of {request.subject} with the site's pin "
+            f"{pins.shown(blamed, request.site_file)}",
+            where=_conflicting_place(request, reason, ()),
+            detail=reason,
+            hint=PINNED,
+        )
     hint, conflicting = relax_pip(question, named, reason)
     if any(each.base for each in named) and "--full" not in hint:
         hint = f"{hint}; or build a full revision, in which packages of the base may change: `stackyard extend --full`"
@@ -353,21 +350,6 @@ def _index(made: PipPackage, answer: Answer, settings: PipSettings) -> str:
     if made.name in answer.indexes:
         return answer.indexes[made.name]
     return settings.indexes[0] if len(settings.indexes) == 1 and not settings.no_index else ""
-
-
-def _require_hashes(packages: Sequence[PipPackage], hashes: Mapping[str, Wanted], request: PipRequest) -> None:
-    """pip's hash-checking mode: one hash anywhere, and everything needs one."""
-    if not hashes and not request.settings.require_hashes:
-        return
-    missing = [p for p in packages if p.name not in hashes and "sha256=" not in p.url]
-    if missing:
-        lines = ", ".join(f"{p.name}=={p.version}" for p in missing)
-        raise InputError(
-            f"with --hash on one requirement pip requires it on all; missing for: {lines}",
-            where=next(iter(hashes.values())).where if hashes else request.where,
-            hint="add these lines with their hashes:\n"
-            + "\n".join(f"{p.name}=={p.version} --hash=sha256:{p.sha256}" for p in missing),
-        )
 
 
 def _notices(request: PipRequest, answer: Answer, packages: Sequence[PipPackage]) -> tuple[str, ...]:

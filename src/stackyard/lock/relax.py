@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from stackyard.errors import StackyardError
@@ -15,6 +15,7 @@ from stackyard.lock.given import Given
 from stackyard.lock.uvcompile import Question, Unsolvable, compile_requirements
 
 BUDGET_S = 6.0
+PINNED = "use versions that it allows, or have it changed"
 _NO_BUILD = re.compile(r"there is no version of ([\w.-]+)==([^\s+,]+)\+([\w.]+)")
 _OTHER_PYTHONS = re.compile(r"found wheels for `([^`]+)` \(v([^)]+)\) with the following Python ABI tags?: (.+)")
 
@@ -50,6 +51,24 @@ def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> t
         it = "it" if len(helpful) == 1 else "one of these"
         return f"solvable without {shown}: relax or remove {it}", tuple(helpful)
     return "relax more than one requirement; start with those in the solver's reason", ()
+
+
+def blamed_pins(question: Question, pinned: Mapping[str, str]) -> tuple[str, ...]:
+    """The site's pins that keep a question from having an answer: each alone, else all together; none: it is not them.
+
+    Args:
+        pinned: the constraint line of each.
+    """
+
+    def works(lines: Collection[str]) -> bool:
+        left = list(question.constraints)
+        for line in lines:
+            left.remove(line)
+        return _works(replace(question, constraints=tuple(left)))
+
+    if not pinned or not works(pinned.values()):
+        return ()
+    return tuple(pin for pin, line in pinned.items() if works([line])) or tuple(pinned)
 
 
 def _not_found(name: str, question: Question) -> str:

@@ -131,6 +131,7 @@ class Solving:
         request = CondaRequest(
             self.subject, self.platform, tuple(specs), channels, self._virtual.packages, self.yard.repodata, site.pins,
             site.channels.priority, site.channels.exclude_newer, place_of(variant), places, self._preferred, base,
+            site.file,
         )  # fmt: skip
         packages = solve_conda(request)
         return replace(
@@ -180,7 +181,7 @@ class Solving:
             self.subject, self.platform, locked.interpreter.version, self._virtual.version("__glibc"), requirements,
             settings, self.yard.uv, constraints(variant, self.platform), provided, variant.build, place_of(variant),
             site.channels.exclude_newer, places, self._preferred.pip, self._accelerator(settings, requirements),
-            pipsettings.mirrored(HOME, site.pip),
+            pipsettings.mirrored(HOME, site.pip), site.pins, site.file,
         )  # fmt: skip
         solution = pip.solve_pip(request)
         hidden = require_read(unread, solution.packages)

@@ -103,6 +103,14 @@ def _check(site: Site, document: Document, problems: list[InputError]) -> None:
         _check_overrides(part, document, problems)
 
 
+def place_of_pin(file: str, pin: str) -> Where:
+    """The place of a pin in a site.yaml; that of the whole file where it is there no more."""
+    document = read_yaml(Path(file))
+    pins = document.at("pins")
+    values = pins.value if pins is not None and isinstance(pins.value, list) else [pins.value] if pins else []
+    return document.where("pins", values.index(pin)) if pin in values else document.where("pins")
+
+
 def _try(problems: list[InputError], where: Where, check: Any) -> None:
     try:
         check()

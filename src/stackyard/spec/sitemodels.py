@@ -371,7 +371,7 @@ class Site(LateModel):
     mirror: str = Field(
         "", description="A mirror (stackyard mirror), directory or URL: locked files come from it and nowhere else"
     )
-    pins: tuple[str, ...] = Field((), description="MatchSpecs for every solve, e.g. cudatoolkit <10.3")
+    pins: tuple[str, ...] = Field((), description="MatchSpecs for every solve, also of pip, e.g. cudatoolkit <10.3")
     interpreter: Interpreter = Interpreter()
     user_paths: UserPaths = UserPaths()
     modules: ModulePolicy = ModulePolicy()

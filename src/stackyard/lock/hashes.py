@@ -1,0 +1,54 @@
+"""pip's hash-checking mode: the hashes that requirements carry, and that all packages need one then."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from stackyard.errors import InputError, Where
+from stackyard.host.names import canonical, pip_name
+from stackyard.host.quoting import quoted
+from stackyard.lock.model import PipPackage
+from stackyard.lock.pylock import Wanted
+from stackyard.spec.models import PipRequirement
+
+_HASH_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
+
+
+def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, Wanted]:
+    """The hashes that requirements carry, by package.
+
+    Raises:
+        InputError: a hash that is not ``sha256:``, ``sha384:`` or ``sha512:`` and that many hexadecimal digits.
+    """
+    found: dict[str, Wanted] = {}
+    for requirement in requirements:
+        for text in requirement.hashes:
+            algorithm, _, value = text.partition(":")
+            if not re.fullmatch(r"[0-9a-fA-F]+", value) or len(value) != _HASH_LENGTHS.get(algorithm):
+                raise InputError(
+                    f"{quoted(text)} is not a hash that pip accepts",
+                    where=requirement.place,
+                    hint="write --hash=sha256: and 64 hexadecimal digits (or sha384, sha512)",
+                )
+        name = canonical(requirement.name) or pip_name(requirement.line)
+        if requirement.hashes and name:
+            found[name] = Wanted(requirement.hashes, requirement.place)
+    return found
+
+
+def require_hashes(packages: Sequence[PipPackage], hashes: Mapping[str, Wanted], where: Where | None) -> None:
+    """pip's hash-checking mode: one hash anywhere, and everything needs one.
+
+    Raises:
+        InputError: the hash of a package is missing; the hint has the lines to add.
+    """
+    missing = [p for p in packages if p.name not in hashes and "sha256=" not in p.url]
+    if missing:
+        lines = ", ".join(f"{p.name}=={p.version}" for p in missing)
+        raise InputError(
+            f"with --hash on one requirement pip requires it on all; missing for: {lines}",
+            where=next(iter(hashes.values())).where if hashes else where,
+            hint="add these lines with their hashes:\n"
+            + "\n".join(f"{p.name}=={p.version} --hash=sha256:{p.sha256}" for p in missing),
+        )
