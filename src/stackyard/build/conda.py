@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stackyard.build.adopt import adopt
 from stackyard.build.fetch import check_local_archives
 from stackyard.build.job import Job
+from stackyard.build.placeholder import too_long
 from stackyard.build.unpack import unpack, write_note
 from stackyard.errors import StackyardError
 from stackyard.host import filelocks, secrets, space
@@ -91,6 +92,8 @@ async def _install(job: Job) -> None:
         # on a full disk rattler may also leave half of a record, and report that it cannot read it
         if space.says_full(str(error)) or space.is_used_up(job.paths.root):
             raise disk.no_space(f"installing the conda packages of {job.module}") from error
+        if refused := too_long(job, str(error)):
+            raise refused from error
         raise StackyardError(
             f"installing the conda packages of {job.module} failed: {secrets.redacted(str(error))}",
             hint="see the package or channel named above",

@@ -116,6 +116,7 @@ def _dry_run(context: Context, yard: Yard, name: str, change: Change, wanted: Wa
     with scratch("dry-run") as folder:
         change(Files.read(yard.extension(name))).write(folder / name)
         request = _request(context, yard, folder / name / "stack.yaml", wanted)
+        deploy.require(request)
         with solving(yard, site, lambda: folder / "yard", dry_run=True) as apart, display() as progress:
             tasks = deploy.plan(request, deploy.lock_all(replace(request, yard=apart), progress))
     rows = [plan_row(task, task.action, yard, site) for task in tasks]

@@ -20,7 +20,7 @@ from stackyard.late import dataclass
 from stackyard.lock import onbase, solve
 from stackyard.lock.prefer import NOTHING, Update, require_known
 from stackyard.progress import Progress
-from stackyard.publish import choices, generation, licences, sharedlater, signing, surroundings
+from stackyard.publish import choices, generation, licences, pathlengths, sharedlater, signing, surroundings
 from stackyard.publish.entries import entries_after
 from stackyard.publish.forms import in_its_form
 from stackyard.publish.generation import Step
@@ -165,12 +165,20 @@ def stack_platforms(stack: Stack, site: Site) -> tuple[str, ...]:
     return tuple(p for p in platforms if not wanted or p in wanted) or tuple(sorted(wanted))
 
 
+def require(request: Request) -> None:
+    """Raise InputError, MissingError or StackyardError where a deploy cannot succeed, before anything is solved."""
+    surroundings.require(request.yard, request.site)
+    pathlengths.require_short(request.stacks, request.site, request.yard, machine().platform)
+
+
 def plan(request: Request, locks: Sequence[Locked]) -> list[Task]:
     """The task for every variant on this machine. Writes nothing."""
     same = (request.site, request.yard, machine().platform, request.rebuild)
     tasks = [task for locked in locks for task in Planner(locked.stack, locked.lock, *same).tasks()]
     seen: dict[str, Task] = {}
     for task in tasks:
+        if task.action == "build" and task.locked.conda:
+            pathlengths.require_short_prefix(task.module, task.paths.prefix)
         other = seen.setdefault(task.module, task)
         if other is not task and other.input_hash != task.input_hash:
             raise InputError(
@@ -190,7 +198,7 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
     Raises:
         StackyardError: nothing could be done (bad input, no lock); failures of single variants are in the result.
     """
-    surroundings.require(request.yard, request.site)
+    require(request)
     users_policy(request.site)  # refused before anything is solved
     for text in siteyard.unused(request.site):
         progress.notice(text)

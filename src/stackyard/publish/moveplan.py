@@ -10,6 +10,7 @@ from pathlib import Path
 from stackyard.errors import InputError, StackyardError
 from stackyard.publish import signing, surroundings
 from stackyard.publish.drift import drifted
+from stackyard.publish.pathlengths import require_short_prefix
 from stackyard.publish.remaking import Kept, Ways
 from stackyard.spec.models import Site
 from stackyard.spec.siteyard import site_root
@@ -133,6 +134,9 @@ def _planned(request: Request, ways: Ways, manifest: Manifest) -> Plan:
     if lost:
         raise StackyardError(f"cannot move {', '.join(lost)}: their records cannot be read",
                              hint=f"repair them in the old place, or leave them out: --without {lost[0]}")  # fmt: skip
+    for each in kept.values():
+        if any(package.kind == "conda" for package in each.record.packages):
+            require_short_prefix(each.entry.module, Path(ways.there(each.record.prefix)))
     return Plan(ways, tuple(_bases_first(kept)), rest, manifest.number, tuple(_not_moved(kept, ways)))
 
 

@@ -156,12 +156,12 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
 
     from stackyard.cli.display import display
     from stackyard.cli.stacks import tell
-    from stackyard.publish import deploy, surroundings
+    from stackyard.publish import deploy
     from stackyard.publish.outlook import outlook
     from stackyard.publish.writing import solving
 
     request = _request(context, yard, files, options)
-    surroundings.require(yard, request.site)
+    deploy.require(request)
     with (
         scratch("dry-run") as folder,
         solving(yard, request.site, lambda: folder, dry_run=True) as apart,
