@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from helpers_lock import conda, pip, sdist, stack, variant, wheel
 from packaging.pylock import Pylock
+from rattler import LockFile
+from rattler.lock import PypiLockedPackage
 
 from stackyard.host import uv
 from stackyard.host.command import which
@@ -20,7 +22,8 @@ from stackyard.lock.export import EXPORTS, in_order
 from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.text import tomllib
 from stackyard.progress import Silent
-from stackyard.spec.models import ChannelPolicy, Environment, PipOptions, PipPolicy, Site
+from stackyard.spec.load import load_environment
+from stackyard.spec.models import ChannelPolicy, Environment, Interpreter, PipOptions, PipPolicy, Site
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 
@@ -62,9 +65,6 @@ def test_explicit_is_read_by_rattler_and_fits_condas_grammar(locked: LockedVaria
 
 
 def test_pixi_lock_is_read_by_rattler_with_every_hash(locked: LockedVariant, tmp_path: Path) -> None:
-    from rattler import LockFile
-    from rattler.lock import PypiLockedPackage
-
     path = tmp_path / "pixi.lock"
     path.write_text(EXPORTS["pixi"](locked))
     environment = LockFile.from_path(path).default_environment()
@@ -132,6 +132,48 @@ def test_environment_is_read_by_this_program(locked: LockedVariant, tmp_path: Pa
     assert {(r.name, r.version.lstrip("=")) for r in read.conda} == {(p.name, p.version) for p in locked.conda}
     assert {r.line for r in read.pip} == {f"{p.name}=={p.version}" for p in locked.pip}
     assert read.pip_options.no_binary == ("srconly",)
+
+
+@pytest.fixture(scope="module")
+def pip_only(tmp_path_factory: pytest.TempPathFactory) -> LockedVariant:
+    work = tmp_path_factory.mktemp("pip")
+    wheel(work / "links", "app", "1.0", ["tool-x>=1"])
+    wheel(work / "links", "tool-x", "2.0")
+    made = variant(Environment(pip=pip("app"), pip_options=PipOptions(no_index=True)))
+    site = Site(
+        pip=PipPolicy(read_pip_conf=False, find_links=(str(work / "links"),)), interpreter=Interpreter(source="host")
+    )
+    found = solve.lock_stack(stack(made), site, Yard(work / "y"), (), None, Silent()).variants[0]
+    assert found.interpreter.source == "host" and not found.conda
+    return found
+
+
+def test_exports_of_a_stack_without_conda_name_their_python(pip_only: LockedVariant, tmp_path: Path) -> None:
+    version = pip_only.interpreter.version
+    minor = ".".join(version.split(".")[:2])
+    texts = {name: write(pip_only) for name, write in EXPORTS.items()}
+    for name, text in texts.items():
+        assert f"# made for Python {version}, of the machine" in text, name
+    path = tmp_path / "environment.yml"
+    path.write_text(texts["environment"])
+    read = load_environment(path)
+    assert [(r.name, r.version.strip("=*")) for r in read.conda] == [("python", version)]
+    assert read.channels == ("conda-forge",) and {r.name for r in read.pip} == {"app", "tool-x"}
+    pylock = Pylock.from_dict(tomllib.loads(texts["pylock"]))
+    assert str(pylock.requires_python) == f"=={minor}.*"
+    path = tmp_path / "pixi.lock"
+    path.write_text(texts["pixi"])
+    environment = LockFile.from_path(path).default_environment()
+    assert environment is not None
+    [platform] = environment.platforms()
+    found = [p for p in environment.packages(platform) or [] if isinstance(p, PypiLockedPackage)]
+    assert {(p.name, str(p.requires_python), p.hashes.sha256 is not None) for p in found} == {
+        ("app", f"=={minor}.*", True), ("tool-x", f"=={minor}.*", True),
+    }  # fmt: skip
+
+
+def test_a_python_of_conda_is_among_the_packages(locked: LockedVariant) -> None:
+    assert not any("made for Python" in write(locked) for write in EXPORTS.values())
 
 
 @pytest.mark.real

@@ -18,6 +18,8 @@ from stackyard.host.scratch import scratch
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.lock.text import toml_value
 
+DEFAULT_CHANNEL = "conda-forge"
+"""Where conda finds a Python for a stack without conda packages."""
 _NOARCH: Mapping[str, Literal["python", "generic"]] = {"python": "python", "generic": "generic"}
 
 
@@ -57,16 +59,35 @@ def _header(locked: LockedVariant, what: str) -> Iterator[str]:
         yield f"# its {len(locked.pip)} pip packages are not in this format; export pylock.toml for them"
     if what == "pylock" and locked.conda:
         yield f"# its {len(locked.conda)} conda packages are not in this format; export the explicit list for them"
+    if python := _python(locked):
+        yield f"# made for Python {python}, {_ORIGINS[locked.interpreter.source]}; no conda package of it is locked"
+
+
+_ORIGINS: Mapping[str, str] = {
+    "conda": "of conda", "uv": "which uv downloads", "host": "of the machine", "base": "of the base",
+}  # fmt: skip
+
+
+def _python(locked: LockedVariant) -> str:
+    """The version of a Python that pip packages are for and that is not one of the conda packages; else empty."""
+    own = locked.pip and not any(p.name == "python" for p in locked.conda) and locked.interpreter.source in _ORIGINS
+    return locked.interpreter.version if own else ""
 
 
 # --------------------------------------------------------------------------- environment.yml
 
 
 def environment(locked_variant: LockedVariant) -> str:
-    """An environment.yml that pins every package to version and build; pip packages to their version."""
+    """An environment.yml that pins every package to version and build; pip packages to their version.
+
+    A Python that is not of conda is one of its dependencies: conda installs pip packages for a Python of its own.
+    """
+    python = _python(locked_variant)
+    channels = locked_variant.channels or ((DEFAULT_CHANNEL,) if python else ())
     lines = [*_header(locked_variant, "environment"), f"name: {locked_variant.stack}"]
-    lines += ["channels:", *(f"  - {url}" for url in locked_variant.channels), "  - nodefaults"]
+    lines += ["channels:", *(f"  - {url}" for url in channels), "  - nodefaults"]
     lines += ["platforms:", f"  - {locked_variant.platform}", "dependencies:"]
+    lines += [f"  - python={python}"] if python else []
     lines += [f"  - {p.name}={p.version}={p.build}" for p in locked_variant.conda]
     if locked_variant.pip:
         lines += ["  - pip:", *(f"      - {_yaml(line)}" for line in _pip_lines(locked_variant))]
@@ -121,7 +142,7 @@ def _quoted(text: str) -> str:
 
 def pylock(locked_variant: LockedVariant) -> str:
     """The pip half as pylock.toml: ``uv pip install -r pylock.toml`` and pip's ``--requirement`` of newer versions."""
-    minor = ".".join(locked_variant.interpreter.version.split(".")[:2])
+    minor = _minor(locked_variant)
     machine = machine_of(locked_variant.platform)
     lines = [
         *_header(locked_variant, "pylock"),
@@ -133,6 +154,10 @@ def pylock(locked_variant: LockedVariant) -> str:
     names = {canonical(p.name) for p in locked_variant.pip}
     blocks = [_pylock_block(p, names) for p in sorted(locked_variant.pip, key=lambda p: p.name)]
     return "\n".join([*lines, *blocks]) + "\n" + ("" if blocks else "packages = []\n")
+
+
+def _minor(locked: LockedVariant) -> str:
+    return ".".join(locked.interpreter.version.split(".")[:2])
 
 
 def machine_marker(machine: str) -> str:
@@ -192,7 +217,9 @@ def pixi(locked_variant: LockedVariant) -> str:
         path = folder / "pixi.lock"
         lock.to_path(path)
         text = path.read_text(encoding="utf-8")
-    return _with_hashes(text, {canonical(p.name): p for p in locked_variant.pip})
+    needed = f"=={_minor(locked_variant)}.*" if _python(locked_variant) else ""
+    head = "".join(f"{line}\n" for line in _header(locked_variant, "pixi.lock"))
+    return head + _with_hashes(text, {canonical(p.name): p for p in locked_variant.pip}, needed)
 
 
 def record(package: CondaPackage) -> Any:
@@ -237,12 +264,13 @@ def _pixi_location(package: PipPackage) -> str:
     return str(path) if package.kind == "path" and path else package.url
 
 
-def _with_hashes(text: str, packages: Mapping[str, PipPackage]) -> str:
+def _with_hashes(text: str, packages: Mapping[str, PipPackage], python: str) -> str:
     def filled(found: re.Match[str]) -> str:
         package = packages[canonical(found.group(2).strip("'\""))]  # a name such as `null` is in quotes
         lines = f"  sha256: {package.sha256}\n" if package.sha256 and package.kind != "path" else ""
         if package.requires:
             lines += "  requires_dist:\n" + "".join(f"  - {_quoted(r)}\n" for r in package.requires)
+        lines += f"  requires_python: {_quoted(python)}\n" if python else ""
         return found.group(1) + lines
 
     return re.sub(r"(- pypi: [^\n]+\n  name: ([^\n]+)\n(?:  version: [^\n]+\n)?)", filled, text)

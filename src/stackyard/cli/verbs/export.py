@@ -55,13 +55,17 @@ def _locked(record: BuildRecord) -> LockedVariant:
 
 
 def _text(record: BuildRecord, locked: LockedVariant, form: str) -> str:
+    from dataclasses import replace
+
     from stackyard.lock.export import EXPORTS, requirements
+    from stackyard.lock.model import LockedInterpreter
 
     if form == "environment":
         return EXPORTS["environment"](locked)
     if form == "requirements":
         return requirements(locked)
-    return "".join(f"{line}\n" for line in _stack(record, locked, EXPORTS["environment"](locked)))
+    bare = replace(locked, interpreter=LockedInterpreter("none"))  # a stack.yaml has a key of its own for that
+    return "".join(f"{line}\n" for line in _stack(record, locked, EXPORTS["environment"](bare)))
 
 
 def _stack(record: BuildRecord, locked: LockedVariant, environment: str) -> Iterator[str]:
