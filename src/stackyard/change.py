@@ -63,6 +63,44 @@ class Prepend(_Checked):
 
 
 @dataclass(frozen=True)
+class Append(_Checked):
+    """Put a directory of the stack at the end of a path list: what the user has there is found first."""
+
+    op: ClassVar[str] = "append"
+    variable: str
+    directory: str
+
+
+@dataclass(frozen=True)
+class Join(_Checked):
+    """Extend a text of the user's, in front and at its end, with a separator; it is never split.
+
+    For lists that no module system takes apart: with blanks or semicolons between their entries, or with a value of
+    their own where the user has none (`otherwise`).
+    """
+
+    op: ClassVar[str] = "join"
+    variable: str
+    front: str
+    back: str
+    separator: str
+    otherwise: str = ""
+
+    def __post_init__(self) -> None:
+        """Check every field. Raises ValueError: another separator than those of `SEPARATORS`."""
+        _Checked.__post_init__(self)  # `late.dataclass` makes another class, which super() does not know
+        if self.separator not in SEPARATORS:
+            raise ValueError(f"not a separator: {self.separator!r}")
+
+    def joined(self, old: str) -> str:
+        """The text that extends the user's, which may be empty."""
+        return self.separator.join(part for part in (self.front, old or self.otherwise, self.back) if part)
+
+
+SEPARATORS = (" ", ":", ";", ",")
+
+
+@dataclass(frozen=True)
 class Set(_Checked):
     """Set a variable that only the stack uses; it is unset afterwards.
 
@@ -176,8 +214,9 @@ class Notice(_Checked):
 
 
 Operation = (
-    Prepend | Set | SetRestorable | Default | SaveValue | Flags | UserPath | Function | Alias | OnUnload | Notice
-)
+    Prepend | Append | Set | SetRestorable | Default | SaveValue | Flags | Join | UserPath | Function | Alias | OnUnload
+    | Notice
+)  # fmt: skip
 OPERATIONS: tuple[type[Any], ...] = get_args(Operation)
 """Every class of operation. A renderer is a table with a rule for each (`Rules`)."""
 _OPERATIONS = {each.op: each for each in OPERATIONS}
@@ -242,6 +281,8 @@ def _apply(operation: Operation, environ: dict[str, str]) -> None:
             old = environ.get(variable)
             alone = f"{directory}:" if operation.keep_system else directory
             environ[variable] = f"{directory}:{old}" if old else alone
+        case Append(variable, directory):
+            environ[variable] = f"{environ[variable]}:{directory}" if environ.get(variable) else directory
         case Set(variable, value):
             environ[variable] = value
         case SetRestorable(variable, None):
@@ -254,6 +295,8 @@ def _apply(operation: Operation, environ: dict[str, str]) -> None:
             environ[variable] = environ.get(source, "")
         case Flags(variable, text):
             environ[variable] = f"{environ[variable]} {text}" if environ.get(variable) else text
+        case Join(variable):
+            environ[variable] = operation.joined(environ.get(variable, ""))
         case UserPath():
             environ.setdefault(operation.variable, user_path(operation, environ))
         case Function() | Alias() | OnUnload() | Notice():

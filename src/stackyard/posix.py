@@ -10,10 +10,12 @@ import shlex
 
 from stackyard.change import (
     Alias,
+    Append,
     Default,
     EnvironmentChange,
     Flags,
     Function,
+    Join,
     Notice,
     OnUnload,
     Prepend,
@@ -36,6 +38,11 @@ def _prepend(operation: Prepend) -> list[str]:
     variable = operation.variable
     rest = f'":${{{variable}-}}"' if operation.keep_system else f'"${{{variable}:+:${variable}}}"'
     return [f"export {variable}={shlex.quote(operation.directory)}{rest}"]
+
+
+def _append(operation: Append) -> list[str]:
+    variable = operation.variable
+    return [f'export {variable}="${{{variable}:+${variable}:}}"{shlex.quote(operation.directory)}']
 
 
 def _set(operation: Set) -> list[str]:
@@ -61,6 +68,18 @@ def _flags(operation: Flags) -> list[str]:
     return [f'export {variable}="${{{variable}:+${variable} }}"{shlex.quote(operation.text)}']
 
 
+def _join(operation: Join) -> list[str]:
+    """The user's text with a separator on each side that has a neighbour; the separators need no quoting in quotes."""
+    name, between = operation.variable, operation.separator
+    lines = [f'[ -n "${{{name}-}}" ] || {name}={shlex.quote(operation.otherwise)}'] if operation.otherwise else []
+    front, back = (shlex.quote(text) if text else "" for text in (operation.front, operation.back))
+    if front:
+        value = f'{front}"${{{name}:+{between}${name}}}"' + (f'"{between}"{back}' if back else "")
+    else:
+        value = f'"${{{name}:+${name}{between}}}"{back}'
+    return [*lines, f"export {name}={value}"]
+
+
 def _user_path(path: UserPath) -> list[str]:
     """The first base that is set and not empty, else the directory below HOME; a value of the user's own is kept."""
     lines = [f'if [ -z "${{{path.variable}+set}}" ]; then', f"  {path.variable}="]
@@ -73,11 +92,13 @@ def _user_path(path: UserPath) -> list[str]:
 
 RULES: Rules = {
     Prepend: _prepend,
+    Append: _append,
     Set: _set,
     SetRestorable: _set_restorable,
     Default: _default,
     SaveValue: _save_value,
     Flags: _flags,
+    Join: _join,
     UserPath: _user_path,
     **dict.fromkeys((Function, Alias, OnUnload, Notice), left_out),
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.build.activation import capture
-from stackyard.change import Alias, Default, Flags, Function, Prepend, SetRestorable
+from stackyard.change import Alias, Append, Default, Flags, Function, Join, Prepend, SetRestorable
 from stackyard.errors import StackyardError
 
 
@@ -29,6 +29,23 @@ def prefix_with(tmp_path: Path, **scripts: str) -> Path:
         ("export PROJ_DATA=/p/share/proj", SetRestorable("PROJ_DATA", "/p/share/proj")),
         ('export XDG_DATA_DIRS="/p/share:${XDG_DATA_DIRS}"', Prepend("XDG_DATA_DIRS", "/p/share")),
         ('export GI_PATH="/p/gi${GI_PATH:+:$GI_PATH}"', Prepend("GI_PATH", "/p/gi")),
+        ('export A="$A:/p/a"', Append("A", "/p/a")),
+        ("export A=${A:+$A:}/p/extra", Append("A", "/p/extra")),
+        ('if [ -z "${A-}" ]; then export A=/p/a; else export A="$A:/p/a"; fi', Append("A", "/p/a")),
+        ('A="${A:-}${A:+:}/p/a"; export A', Append("A", "/p/a")),
+        ("export A+=:/p/a", Append("A", "/p/a")),
+        ("case :${A-}: in *:/p/a:*) ;; *) export A=${A+$A:}/p/a;; esac", Append("A", "/p/a")),
+        ("declare -x A=/p/a${A:+:${A}}", Prepend("A", "/p/a")),
+        ('export XML="$XML file:///p/etc/xml/catalog"', Join("XML", "", "file:///p/etc/xml/catalog", " ")),
+        ('test -n "${X-}" && X+=" " || X=""; export X+="u:/p u:/e"', Join("X", "", "u:/p u:/e", " ")),
+        ('export LUA="/p/?.lua;${LUA}"', Join("LUA", "/p/?.lua", "", ";")),
+        ("export OPTS=-Da=b${OPTS:+ $OPTS}", Join("OPTS", "-Da=b", "", " ")),
+        ('export M="a,b${M:+,$M}"', Join("M", "a,b", "", ",")),
+        ("export H=/p/plugins:${H:-/usr/lib/plugin}", Join("H", "/p/plugins", "", ":", "/usr/lib/plugin")),
+        ("export H=${H:-/usr/share/b}:/p/b", Join("H", "", "/p/b", ":", "/usr/share/b")),
+        ('[ -z "$SAVE" ] || export OLD_A="$A"; export A=$A:/p/a', Append("A", "/p/a")),
+        ("export OLD_A=${A-UNSET} A=$A:/p/a", Append("A", "/p/a")),
+        ("set -e; [ -v A ] && B_=1; export A=${A:+$A:}/p/a; set -u", Append("A", "/p/a")),
         ("export ${UNUSED:-EMPTY_ONE}=''", SetRestorable("EMPTY_ONE", "")),
         ('[ -n "$R_HOME" ] || export R_HOME=/p/R', Default("R_HOME", "/p/R")),
         ("export QUOTED='it'\"'\"'s \"x\" $HOME'", SetRestorable("QUOTED", 'it\'s "x" $HOME')),
@@ -133,6 +150,34 @@ def test_a_prefix_without_scripts_changes_nothing(tmp_path: Path) -> None:
     assert list(capture(tmp_path).change) == []
 
 
+def test_several_entries_on_both_sides(tmp_path: Path) -> None:
+    found = capture(prefix_with(tmp_path, a_sh='export L="/p/1:/p/2${L:+:$L}:/p/3:/p/4"\n'))
+    assert list(found.change) == [Prepend("L", "/p/2"), Prepend("L", "/p/1"), Append("L", "/p/3"), Append("L", "/p/4")]
+    assert found.uncaptured == ()
+    assert found.change.apply({"L": "/u"}) == {"L": "/p/1:/p/2:/u:/p/3:/p/4"}
+    assert found.change.apply({}) == {"L": "/p/1:/p/2:/p/3:/p/4"}
+
+
+def test_a_variable_that_depends_on_another_one_of_the_user_is_looked_at_alone(tmp_path: Path) -> None:
+    script = "export CARGO=${CARGO:-$CONDA_PREFIX/.cargo}\nexport PATH=$CARGO/bin:$PATH\n"
+    prefix = prefix_with(tmp_path, rust_sh=script)
+    found = capture(prefix)
+    assert set(found.change) == {Default("CARGO", f"{prefix}/.cargo"), Prepend("PATH", f"{prefix}/.cargo/bin")}
+    assert found.uncaptured == ()
+
+
+def test_what_scripts_save_for_a_deactivation_is_left_out(tmp_path: Path) -> None:
+    script = (
+        'export xml_saved="${XML:-}"\nexport XML="$XML new"\n'
+        'if [ "${P5+x}" ]; then export _PRE_P5=$P5; export P5=/p/perl:$P5; else export P5=/p/perl; fi\n'
+    )
+    script += '[ "$OLD_PATH" ] || export OLD_PATH="$PATH"; export PATH=/p/bin:$PATH L=/a:$L:/b\n'
+    found = capture(prefix_with(tmp_path, a_sh=script))
+    extended = {Prepend("P5", "/p/perl"), Prepend("PATH", "/p/bin"), Prepend("L", "/a"), Append("L", "/b")}
+    assert set(found.change) == {Join("XML", "", "new", " "), *extended}
+    assert found.uncaptured == () and found.build_only == ()
+
+
 def test_what_scripts_prepend_to_path_is_captured(tmp_path: Path) -> None:
     prefix = prefix_with(
         tmp_path,
@@ -147,7 +192,12 @@ def test_what_scripts_prepend_to_path_is_captured(tmp_path: Path) -> None:
     assert path == f"/late/bin:{prefix}/a/bin:{prefix}/b/bin:/usr/bin"
 
 
-@pytest.mark.parametrize("path", ["$PATH:/at/the/end", "/first:$PATH:/last", "${PATH#*:}"])
+def test_what_scripts_append_to_path_comes_last(tmp_path: Path) -> None:
+    found = capture(prefix_with(tmp_path, a_sh="export PATH=/first:$PATH:/last\n"))
+    assert list(found.change) == [Prepend("PATH", "/first"), Append("PATH", "/last")]
+
+
+@pytest.mark.parametrize("path", ["${PATH#*:}", "$PATH/x", "/a:$PATH:/b:$PATH"])
 def test_another_change_of_path_is_blamed_on_what_it_depends_on(tmp_path: Path, path: str) -> None:
     found = capture(prefix_with(tmp_path, a_sh=f"export PATH={path}\n"))
     assert found.uncaptured == ("a.sh: the value of PATH depends on its previous value; not captured",)

@@ -10,10 +10,12 @@ from stackyard import posix
 from stackyard.change import (
     OPERATIONS,
     Alias,
+    Append,
     Default,
     EnvironmentChange,
     Flags,
     Function,
+    Join,
     Notice,
     OnUnload,
     Operation,
@@ -32,6 +34,8 @@ from stackyard.expose.rendering import ordered
 RENDERERS = {"lua": lua.RULES, "tcl": tcl.RULES, "sh": posix.RULES}
 SAMPLES: list[Operation] = [
     Prepend("PATH", "/p/bin"),
+    Append("G", "/p/lib"),
+    Join("H", "a b", "c", ";", "d"),
     Set("A", "1"),
     SetRestorable("B", "2"),
     Default("C", "3"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from stackyard import grammar, posix
-from stackyard.change import Alias, Default, EnvironmentChange, Flags, Function, Set, SetRestorable, UserPath
+from stackyard.change import Alias, Default, EnvironmentChange, Flags, Function, Join, Set, SetRestorable, UserPath
 from stackyard.expose import lua, tcl
 from stackyard.expose.condarc import condarc_text
 from stackyard.expose.limits import Format, Shell, limits
@@ -35,7 +35,7 @@ NASTY = (
     "\x7f", "\x80\x85\x9f", "\u2028\u2029", "\ufeff", "\U0001f600", "e\u0301", " lead", "trail ", "\t", "#c", "-n", "",
     "a" * 3000, "a;b&c|d<e>f(g)h", "\x0b\x0c\x1c\x1d\x1e", "{a,b}", "a=b=c", ":a::b:", "'", '"', "it's \"q\"", "$", "`",
 )  # fmt: skip
-Variable = SetRestorable | Flags | Default | UserPath
+Variable = SetRestorable | Flags | Join | Default | UserPath
 FORMATS: dict[str, Format] = {"lmod": "lua", "em": "tcl"}
 PAIRS = [(system, shell) for system in modules.SYSTEMS for shell in modules.SHELLS]
 SHELL: dict[str, Shell] = {"bash": "bash", "zsh": "zsh", "tcsh": "tcsh", "fish": "fish"}
@@ -77,6 +77,7 @@ def nasty() -> Iterator[Variable]:
     for number, value in enumerate(NASTY):
         yield SetRestorable(f"NASTY_{number}", value)
         yield Flags(f"FLAGS_{number}", value)
+        yield Join(f"JOINED_{number}", value, "x", ";", value)
         yield Default(f"DEFAULT_{number}", value)
         yield UserPath(f"FOLDER_{number}", ("NOWHERE",), "", value)
 

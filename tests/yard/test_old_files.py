@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.change import EnvironmentChange, OnUnload, SaveValue, Set, SetRestorable
+from stackyard.change import Append, EnvironmentChange, Join, OnUnload, SaveValue, Set, SetRestorable
 from stackyard.errors import StackyardError
 from stackyard.expose.published import MODULE, change_of
 from stackyard.image.bases.model import BASE, Base
@@ -104,7 +104,7 @@ def test_a_record_of_format_1(old: Path) -> None:
     value["activation"]["change"][0]["op"] = "set_restorable"
     value["packages"] = [{**package, "of_base": False} for package in value["packages"]]
     new = {
-        "format": 8, "form": {"kind": "prefix"}, "files_sha256": "", "hash_format": 1, "base": None, "adopted": None,
+        "format": 9, "form": {"kind": "prefix"}, "files_sha256": "", "hash_format": 1, "base": None, "adopted": None,
     }  # fmt: skip
     assert again == {**value, **new}
     assert read_record(old / "record-2.json") == record
@@ -144,6 +144,16 @@ def test_a_path_collision_in_a_record_stays_in_the_prefix(old: Path, tmp_path: P
     value.pop("checksum")
     with pytest.raises(StackyardError, match="not a path below a directory"):
         read_record(written(tmp_path, value, checked=True))
+
+
+def test_a_record_of_format_9_has_what_scripts_append(old: Path) -> None:
+    former, record = read_record(old / "record-8.json"), read_record(old / "record-9.json")
+    *before, append, join = record.activation.change
+    assert (
+        isinstance(append, Append) and isinstance(join, Join) and tuple(before) == former.activation.change.operations
+    )
+    assert record == replace(former, activation=record.activation)
+    assert BuildRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
 
 
 def test_a_record_of_a_wrapped_image_is_whole_or_refused(old: Path, tmp_path: Path) -> None:
@@ -221,6 +231,8 @@ def test_frozen_operations_of_format_1(old: Path, tmp_path: Path) -> None:
     assert {"PYTHONNOUSERSITE", "CONDA_EXE", "OMP_NUM_THREADS", "DEMO_HOME", "DEMO_LICENCE"} <= restorable
     assert [op.carry for op in change if isinstance(op, OnUnload)] == [("__STACKYARD_CONDA_LEVEL",)]
     assert change == _frozen_copy(old, tmp_path, 2) == _frozen_copy(old, tmp_path, 3)
+    append, join = tuple(_frozen_copy(old, tmp_path, 4))[len(tuple(change)) :]
+    assert isinstance(append, Append) and isinstance(join, Join)
 
 
 def test_operations_that_only_earlier_versions_wrote() -> None:

@@ -4,8 +4,9 @@ The scripts of ``etc/conda/activate.d`` are sourced in an empty bash, after the 
 and ``conda-meta/state`` are set, and the shell before is compared with the shell after. A second run changes everything
 that a script may depend on (user, home, directory, date, job and display variables): a value that differs cannot be
 captured, and is reported with its script. In a third run every variable that a script changes has a value already,
-and PATH another one, which shows whether the script replaces it, prepends or appends to it, or keeps it. conda is not
-needed.
+and PATH another one, which shows whether the script replaces it, prepends or appends to it, or keeps it. Scripts save
+such values for a deactivation; these variables are left out. Where the third run explains a variable by none of the
+operations it may depend on another one that had a value: it gets a run of its own. conda is not needed.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.build.activation_shell import FIRST, SECOND, Shell, observe
-from stackyard.build.activation_variables import before, is_build_only, operations
-from stackyard.change import Alias, EnvironmentChange, Function, Operation, Prepend
+from stackyard.build.activation_shell import FIRST, SECOND, ProbeEnvironment, Shell, observe
+from stackyard.build.activation_variables import before, is_build_only, operations, saved
+from stackyard.change import Alias, Append, EnvironmentChange, Function, Operation, Prepend
 from stackyard.errors import StackyardError
 from stackyard.grammar import COMMAND, LOADED, SETTABLE, VALUE, Grammar, NotAllowed
 from stackyard.host.scratch import scratch
 from stackyard.host.view import PLAIN, View
 from stackyard.yard import formats
 from stackyard.yard.record import Activation
+
+_MOST_ALONE = 20
+"""Runs for single variables."""
 
 
 def capture(
@@ -50,12 +54,21 @@ def capture(
     if not scripts and not given:
         return Activation(uncaptured=tuple(_foreign(prefix)))
     with scratch("activation") as folder:
-        first = observe(prefix, scripts, given, FIRST, folder / "1", timeout_s, view)
-        second = observe(prefix, scripts, given, SECOND, folder / "2", timeout_s, view)
-        present = {name: before(name) for name in _changed(first) if name not in first[0].variables}
-        occupied = replace(FIRST, present=present, path=f"{FIRST.path}:{before('PATH')}")
-        third = observe(prefix, scripts, given, occupied, folder / "3", timeout_s, view)
-    return assemble(prefix, first, second, third, keep)
+
+        def run(probe: ProbeEnvironment, name: str) -> list[Shell]:
+            return observe(prefix, scripts, given, probe, folder / name, timeout_s, view)
+
+        def with_values(*names: str) -> ProbeEnvironment:
+            present = {name: before(name) for name in names if name not in first[0].variables}
+            path = f"{FIRST.path}:{before('PATH')}" if "PATH" in names else FIRST.path
+            return replace(FIRST, present=present, path=path)
+
+        first, second = run(FIRST, "1"), run(SECOND, "2")
+        changed = _changed(first)
+        third = run(with_values("PATH", *changed), "3")
+        doubtful = [name for name in sorted(changed) if _is_doubtful(name, first, third)][:_MOST_ALONE]
+        alone = {name: run(with_values(name), f"alone-{name}") for name in doubtful}
+    return assemble(prefix, first, second, third, keep, alone)
 
 
 def activation_scripts(prefix: Path) -> list[Path]:
@@ -80,31 +93,55 @@ def environment_variables(prefix: Path) -> dict[str, str]:
 
 
 def assemble(
-    prefix: Path, first: Sequence[Shell], second: Sequence[Shell], third: Sequence[Shell], keep: Collection[str]
-) -> Activation:
-    """The operations from the states of the three runs: the shell at the start and after each script."""
+    prefix: Path, first: Sequence[Shell], second: Sequence[Shell], third: Sequence[Shell], keep: Collection[str],
+    alone: Mapping[str, Sequence[Shell]] | None = None,
+) -> Activation:  # fmt: skip
+    """The operations from the states of the runs: the shell at the start and after each script.
+
+    Args:
+        alone: for some variables a third run of their own, in which no other one had a value.
+    """
     found: list[tuple[int, Operation]] = []
     build_only: list[str] = []
     uncaptured = _foreign(prefix)
     for name in sorted(_changed(first) | _changed(second)):
-        if is_build_only(name) and name not in keep:
-            build_only.append(name)
+        if name not in keep and (is_build_only(name) or _is_saved(name, first, third)):
+            build_only += [name] if is_build_only(name) else []
             continue
-        values = [states[-1].variables.get(name) for states in (first, second, third)]
+        last = (alone or {}).get(name, third)
+        values = [states[-1].variables.get(name) for states in (first, second, last)]
         wrong = _outside(SETTABLE, name) or _outside(VALUE, *values)
-        old, occupied = first[0].variables.get(name), third[0].variables.get(name)
-        made = () if wrong else operations(name, old, values[0], occupied, values[2])
-        if wrong := wrong or _outside(LOADED, *(name for each in made if not isinstance(each, Prepend))):
+        made = () if wrong else _operations(name, first, last)
+        if wrong := wrong or _outside(LOADED, *(name for each in made if not isinstance(each, Prepend | Append))):
             uncaptured.append(f"{_definer(name, first)}: {wrong}; {name} is not captured")
         elif values[0] != values[1]:
             uncaptured.append(_blame(name, first, second, "on the user, the directory or the time"))
         elif made:
             found += [(_first_change(name, first), each) for each in made]
         else:
-            uncaptured.append(_blame(name, first, third, "on its previous value"))
+            uncaptured.append(_blame(name, first, last, "on its previous value"))
     made_names = _names(first, second, uncaptured)
     ordered = [each for _, each in sorted(found, key=lambda pair: pair[0])]
     return Activation(EnvironmentChange((*ordered, *made_names)), tuple(build_only), tuple(uncaptured))
+
+
+def _operations(name: str, first: Sequence[Shell], third: Sequence[Shell]) -> tuple[Operation, ...]:
+    """The operations that a change of one variable amounts to; none of one with a value that no module can hold."""
+    values = [states[n].variables.get(name) for states in (first, third) for n in (0, -1)]
+    return () if _outside(VALUE, *values) else operations(name, *values)
+
+
+def _is_saved(name: str, first: Sequence[Shell], third: Sequence[Shell]) -> bool:
+    """Whether a variable has what another one had before; PATH is the one that always has a value."""
+    if name != "PATH" and first[-1].variables.get(name) == first[0].variables["PATH"]:
+        return True
+    others = {other: value for other, value in third[0].variables.items() if other != name}
+    return saved(third[-1].variables.get(name), others)
+
+
+def _is_doubtful(name: str, first: Sequence[Shell], third: Sequence[Shell]) -> bool:
+    """Whether no operation explains a variable that scripts change for users."""
+    return not is_build_only(name) and not _is_saved(name, first, third) and not _operations(name, first, third)
 
 
 def _changed(states: Sequence[Shell]) -> set[str]:

@@ -104,12 +104,12 @@ def _environment(prefix: Path, probe: ProbeEnvironment, home: Path, folder: Path
 
 
 def _program(scripts: Sequence[Path], variables: Mapping[str, str], states: Path) -> str:
-    """The run as bash code. Scripts are sourced by path, so that BASH_SOURCE is right."""
+    """The run as bash code. Scripts are sourced by path, so that BASH_SOURCE is right; each ends its own ``set -e``."""
     lines = ["shopt -s expand_aliases", shell_state.WRITER, shell_state.write(states / "0")]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     lines.append(shell_state.write(states / "1"))
     for number, script in enumerate(scripts, 2):
-        lines += [f". {shlex.quote(str(script))}", shell_state.write(states / str(number))]
+        lines += [f". {shlex.quote(str(script))}", "set +eu", shell_state.write(states / str(number))]
     return "\n".join(lines) + "\n"
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from stackyard.change import Default, Flags, Operation, Prepend, SetRestorable
+from stackyard.change import SEPARATORS, Append, Default, Flags, Join, Operation, Prepend, SetRestorable
 
 # Compilers and binary tools as conda's compiler packages export them, their flags, and the tools' bookkeeping.
 _TOOLS = (
@@ -31,8 +32,18 @@ def is_build_only(name: str) -> bool:
 
 
 def before(name: str) -> str:
-    """A value to set a variable to before activation, to see how activation changes it."""
-    return "-DBEFORE=1" if name in _FLAG_NAMES else "/before/activation"
+    """A value to set a variable to before activation, to see how activation changes it; each has its own."""
+    return f"-DBEFORE_{name}=1" if name in _FLAG_NAMES else f"/before/{name}"
+
+
+def saved(value: str | None, other: Mapping[str, str]) -> bool:
+    """Whether a script saves in a variable what another one had before, to give it back at a deactivation.
+
+    Args:
+        value: its value where the others had one.
+        other: the variables before, in that run.
+    """
+    return value is not None and value.startswith(("/before/", "-DBEFORE_")) and value in other.values()
 
 
 def operations(
@@ -50,10 +61,47 @@ def operations(
         return (SetRestorable(name, new),)
     if after == occupied and old is None:
         return (Default(name, new),)
-    front = new.rstrip(":") if old is None else new.removesuffix(f":{old}")
-    if after == f"{front}:{occupied}":
-        return tuple(Prepend(name, folder) for folder in reversed(front.split(":")) if folder)
-    added = after.replace(occupied, "", 1).strip()
-    if occupied in after and added == new.strip() and name in _FLAG_NAMES:
-        return (Flags(name, added),)
-    return ()
+    if after.count(occupied) != 1:
+        return ()
+    front, back = after.split(occupied)
+    if name in _FLAG_NAMES:
+        text = " ".join(part.strip() for part in (front, back) if part.strip())
+        return (Flags(name, text),) if text == new.strip() else ()
+    separator = _separator(front, back)
+    return _extended(name, _sides(front, back, separator), separator, old, new) if separator else ()
+
+
+def _separator(front: str, back: str) -> str:
+    """What stands between the user's text and what is put before and behind it; empty: nothing, or not the same."""
+    found = {text for text in (front[-1:], back[:1]) if text}
+    return found.pop() if len(found) == 1 and found <= set(SEPARATORS) else ""
+
+
+def _sides(front: str, back: str, separator: str) -> tuple[str, str]:
+    """What is put in front and behind, without the separators around it."""
+    return front.rstrip(separator), back.lstrip(separator)
+
+
+def _extended(name: str, sides: tuple[str, str], separator: str, old: str | None, new: str) -> tuple[Operation, ...]:
+    """The operations that put something before and behind the user's text.
+
+    Args:
+        old, new: its value before and after the scripts in the first run, which says what happens without a value.
+    """
+    front, back = sides
+    added = Join(name, front, back, separator)
+    bare = new.strip(separator) if not old else new
+    if bare in (added.joined(old or ""), f"{front}{separator}{separator}{back}"):  # an empty entry between them
+        return _on_path(name, front, back) if separator == ":" else (added,)
+    if old is not None:
+        return ()
+    otherwise = bare.removeprefix(f"{front}{separator}" if front else "")
+    otherwise = otherwise.removesuffix(f"{separator}{back}" if back else "")
+    added = Join(name, front, back, separator, otherwise)
+    return (added,) if otherwise and bare == added.joined("") else ()
+
+
+def _on_path(name: str, front: str, back: str) -> tuple[Operation, ...]:
+    """The operations for directories before and behind those of a path list."""
+    first = [Prepend(name, folder) for folder in reversed(front.split(":")) if folder]
+    return (*first, *(Append(name, folder) for folder in back.split(":") if folder))

@@ -7,12 +7,15 @@ Pure functions of a record and a site. The result is frozen in the revision's di
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stackyard.change import (
+    Append,
     Default,
     EnvironmentChange,
     Flags,
+    Join,
     Notice,
     Operation,
     Prepend,
@@ -108,11 +111,11 @@ def merged(change: EnvironmentChange) -> EnvironmentChange:
     """
     found: dict[tuple[str, str], Operation] = {}
     for number, operation in enumerate(change):
-        if isinstance(operation, Prepend):
+        if isinstance(operation, Prepend | Append):
             key = (operation.op, f"{operation.variable}={operation.directory}")
             found.pop(key, None)  # the later one decides the place in the list
             found[key] = operation
-        elif isinstance(operation, Set | SetRestorable | Default | UserPath | Flags | SaveValue):
+        elif isinstance(operation, Set | SetRestorable | Default | UserPath | Flags | Join | SaveValue):
             key = ("variable", operation.variable)
             found[key] = _joined(found.get(key), operation)
         else:
@@ -121,12 +124,17 @@ def merged(change: EnvironmentChange) -> EnvironmentChange:
 
 
 def _joined(old: Operation | None, new: Operation) -> Operation:
-    if not isinstance(new, Flags) or old is None:
+    if not isinstance(new, Flags | Join) or old is None:
         return new
-    if isinstance(old, Flags):
+    if isinstance(old, Flags) and isinstance(new, Flags):
         return Flags(new.variable, f"{old.text} {new.text}")
-    value = getattr(old, "value", None)
-    return SetRestorable(new.variable, f"{value} {new.text}" if value else new.text)
+    after = Join(new.variable, "", new.text, " ") if isinstance(new, Flags) else new
+    if isinstance(old, Flags | Join):
+        before = Join(old.variable, "", old.text, " ") if isinstance(old, Flags) else old
+        bare = replace(after, otherwise="")  # the first one gives it a text
+        front, back = replace(bare, back="").joined(before.front), replace(bare, front="").joined(before.back)
+        return replace(before, front=front, back=back)
+    return SetRestorable(new.variable, after.joined(getattr(old, "value", None) or ""))
 
 
 def _user_paths(record: BuildRecord, site: Site) -> list[Operation]:

@@ -12,6 +12,7 @@ from stackyard.change import (
     EnvironmentChange,
     Flags,
     Function,
+    Join,
     OnUnload,
     Operation,
     Set,
@@ -47,11 +48,13 @@ def unquotable_in(value: str, format: Format) -> tuple[str, ...]:
     return tuple(shell for shell, barred in found.items() if barred)
 
 
-def quoted(operation: Set | SetRestorable | Flags | Default | UserPath) -> str:
+def quoted(operation: Set | SetRestorable | Flags | Join | Default | UserPath) -> str:
     """What the module system quotes for the shell; of a path of the user's own, what the module adds to it."""
     match operation:
         case Flags():
             return operation.text
+        case Join(_, front, back, separator, otherwise):
+            return f"{front}{separator}{otherwise}{separator}{back}".strip(separator)
         case UserPath():
             return f"/{operation.suffix}{operation.rest}/{operation.fallback}{operation.rest}"
         case _:
@@ -76,7 +79,7 @@ def notable(change: EnvironmentChange, formats: Iterable[Format]) -> list[str]:
     own = EnvironmentChange(tuple(op for op in change if not getattr(op, "name", "").startswith("__")))
     shells: tuple[Shell, ...] = ("bash", "zsh", "tcsh", "fish")
     found = [text for format in formats for shell in shells for text in limits(own, format, shell)]
-    usual = {_not_given_back(op.variable) for op in own if isinstance(op, SetRestorable | Flags)}
+    usual = {_not_given_back(op.variable) for op in own if isinstance(op, SetRestorable | Flags | Join)}
     return [text for text in dict.fromkeys(found) if text not in usual]
 
 
@@ -93,13 +96,13 @@ def _limits(operation: Operation, format: Format, shell: Shell) -> list[str]:
             return [f"nothing is done before an unload in {shell}: no commands for it"]
         case Alias(name, value) if "\n" in value or (body != "sh" and "'" in value):
             return [f"the alias {name} cannot be quoted for {shell}"]
-        case Set() | SetRestorable() | Flags() | Default() | UserPath():
+        case Set() | SetRestorable() | Flags() | Join() | Default() | UserPath():
             told = _of_value(operation.variable, quoted(operation), format, shell, body)
             if told:
                 return [told]
         case _:
             pass
-    if format == "lua" and isinstance(operation, SetRestorable | Flags):
+    if format == "lua" and isinstance(operation, SetRestorable | Flags | Join):
         return [_not_given_back(operation.variable)]
     return []
 

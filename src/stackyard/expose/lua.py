@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from stackyard.change import (
     Alias,
+    Append,
     Default,
     EnvironmentChange,
     Flags,
     Function,
+    Join,
     Notice,
     OnUnload,
     Prepend,
@@ -74,6 +76,14 @@ end""",
 local function extended(name, text)
    local old = (os.getenv(name) or ""):gsub("\\n", " ")
    return old == "" and text or old .. " " .. text
+end""",
+    "joined": """\
+local function joined(name, front, back, separator, otherwise)
+   local old, parts = (os.getenv(name) or ""):gsub("\\n", " "), {}
+   for _, text in ipairs({front, old == "" and otherwise or old, back}) do
+      if text ~= "" then parts[#parts + 1] = text end
+   end
+   return table.concat(parts, separator)
 end""",
     # The user's own value stays; the value that this module sets is saved, so that only that one is removed again.
     "offer": """\
@@ -184,7 +194,7 @@ def _value(text: str) -> str:
     return quote(one_line(text))
 
 
-def _barred(operation: Set | SetRestorable | Default | Flags | UserPath, line: str) -> list[str]:
+def _barred(operation: Set | SetRestorable | Default | Flags | Join | UserPath, line: str) -> list[str]:
     """The line, skipped in shells for which Lmod cannot quote the value (see `limits`)."""
     tests = {"csh": 'shell ~= "csh"', "zsh": 'myShellName() ~= "zsh"', "fish": 'shell ~= "fish"'}
     test = " and ".join(tests[shell] for shell in unquotable_in(quoted(operation), "lua"))
@@ -197,6 +207,10 @@ def _barred(operation: Set | SetRestorable | Default | Flags | UserPath, line: s
 def _prepend(operation: Prepend) -> list[str]:
     word = "prepend_keeping" if operation.keep_system else "prepend_path"
     return [f"{word}({quote(operation.variable)}, {quote(operation.directory)})"]
+
+
+def _append(operation: Append) -> list[str]:
+    return [f"append_path({quote(operation.variable)}, {quote(operation.directory)})"]
 
 
 def _set(operation: Set) -> list[str]:
@@ -219,6 +233,12 @@ def _save_value(operation: SaveValue) -> list[str]:
 def _flags(operation: Flags) -> list[str]:
     variable = quote(operation.variable)
     return _barred(operation, f"borrow({variable}, extended({variable}, {_value(operation.text)}))")
+
+
+def _join(operation: Join) -> list[str]:
+    variable = quote(operation.variable)
+    texts = (operation.front, operation.back, operation.separator, operation.otherwise)
+    return _barred(operation, f"borrow({variable}, joined({variable}, {', '.join(map(_value, texts))}))")
 
 
 def _user_path(operation: UserPath) -> list[str]:
@@ -261,11 +281,13 @@ def _on_unload(operation: OnUnload) -> list[str]:
 
 RULES: Rules = {
     Prepend: _prepend,
+    Append: _append,
     Set: _set,
     SetRestorable: _set_restorable,
     Default: _default,
     SaveValue: _save_value,
     Flags: _flags,
+    Join: _join,
     UserPath: _user_path,
     Function: _function,
     Alias: _alias,

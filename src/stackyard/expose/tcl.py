@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from stackyard.change import (
     Alias,
+    Append,
     Default,
     EnvironmentChange,
     Flags,
     Function,
+    Join,
     Notice,
     OnUnload,
     Prepend,
@@ -127,6 +129,16 @@ proc extended {name text} {
     if {$old eq {}} { return $text }
     return "$old $text"
 }""",
+    "joined": """\
+proc joined {name front back separator otherwise} {
+    set old [string map {"\\n" { }} [current $name]]
+    if {$old eq {}} { set old $otherwise }
+    set parts {}
+    foreach text [list $front $old $back] {
+        if {$text ne {}} { lappend parts $text }
+    }
+    return [join $parts $separator]
+}""",
     "offer": """\
 proc offer {this name args} {
     set mark __STACKYARD_$name
@@ -235,7 +247,7 @@ def _value(text: str) -> str:
     return quote(one_line(text))
 
 
-def _barred(operation: Set | SetRestorable | Default | Flags | UserPath, line: str) -> list[str]:
+def _barred(operation: Set | SetRestorable | Default | Flags | Join | UserPath, line: str) -> list[str]:
     """The line, skipped in shells for which Environment Modules cannot quote the value (see `limits`)."""
     tests = {
         "csh": "[module-info shelltype] ne {csh}",
@@ -252,6 +264,10 @@ def _barred(operation: Set | SetRestorable | Default | Flags | UserPath, line: s
 def _prepend(operation: Prepend) -> list[str]:
     word = "prepend_keeping" if operation.keep_system else "lead" if operation.variable == "PATH" else "prepend-path"
     return [f"{word} {quote(operation.variable)} {quote(operation.directory)}"]
+
+
+def _append(operation: Append) -> list[str]:
+    return [f"append-path {quote(operation.variable)} {quote(operation.directory)}"]
 
 
 def _set(operation: Set) -> list[str]:
@@ -275,6 +291,12 @@ def _save_value(operation: SaveValue) -> list[str]:
 def _flags(operation: Flags) -> list[str]:
     variable = quote(operation.variable)
     return _barred(operation, f"borrow $this {variable} [extended {variable} {_value(operation.text)}]")
+
+
+def _join(operation: Join) -> list[str]:
+    variable = quote(operation.variable)
+    texts = (operation.front, operation.back, operation.separator, operation.otherwise)
+    return _barred(operation, f"borrow $this {variable} [joined {variable} {' '.join(map(_value, texts))}]")
 
 
 def _user_path(operation: UserPath) -> list[str]:
@@ -310,11 +332,13 @@ def _on_unload(operation: OnUnload) -> list[str]:
 
 RULES: Rules = {
     Prepend: _prepend,
+    Append: _append,
     Set: _set,
     SetRestorable: _set_restorable,
     Default: _default,
     SaveValue: _save_value,
     Flags: _flags,
+    Join: _join,
     UserPath: _user_path,
     Function: _function,
     Alias: _alias,

@@ -21,6 +21,7 @@ from stackyard.change import (
     EnvironmentChange,
     Flags,
     Function,
+    Join,
     Rules,
     SaveValue,
     SetRestorable,
@@ -84,7 +85,7 @@ def _of_revision(change: EnvironmentChange) -> str:
     """The same as loading its module: what the user has set is kept or extended."""
     names: dict[str, None] = {}
     for each in change:
-        if isinstance(each, Default | Flags | UserPath):
+        if isinstance(each, Default | Flags | Join | UserPath):
             names |= dict.fromkeys((each.variable, *getattr(each, "bases", ())))
     own = [_HOST, *(f"_host_value {name}" for name in names), "unset _host_value"] if names else []
     return "\n".join([*own, *rendered(change, RULES), ""])

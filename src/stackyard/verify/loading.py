@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from stackyard.change import (
     Alias,
+    Append,
     Default,
     EnvironmentChange,
     Flags,
     Function,
+    Join,
+    Operation,
     Prepend,
     SaveValue,
     Set,
@@ -67,27 +70,34 @@ def check_loading(
 
 def unmet(change: EnvironmentChange, before: Mapping[str, str], after: ShellState) -> list[str]:
     """Operations of a change that have no effect in a loaded shell, one line each, sorted."""
-    lines = []
     expected = change.apply(before)
-    for operation in change:
-        match operation:
-            case Prepend(variable, directory):
-                if directory not in after.variables.get(variable, "").split(":"):
-                    lines.append(f"{variable} does not contain {directory}")
-            case Flags(variable, text):
-                if _flat(text) not in _flat(after.variables.get(variable)):
-                    lines.append(f"{variable} does not contain {text!r}")
-            case Set() | SetRestorable() | Default() | SaveValue() | UserPath():
-                found, wanted = after.variables.get(operation.variable), expected.get(operation.variable)
-                if (found is None) != (wanted is None) or _flat(found) != _flat(wanted):
-                    lines.append(_differs(operation.variable, found, wanted))
-            case Function(name, bodies):
-                if "sh" in bodies and name not in after.functions:
-                    lines.append(f"the function {name} is not defined")
-            case Alias(name, _):
-                if name not in after.aliases:
-                    lines.append(f"the alias {name} is not defined")
-    return sorted(lines)
+    return sorted(line for operation in change for line in _unmet(operation, expected, after))
+
+
+def _unmet(operation: Operation, expected: Mapping[str, str], after: ShellState) -> Iterator[str]:
+    match operation:
+        case Prepend(variable, directory) | Append(variable, directory):
+            if directory not in after.variables.get(variable, "").split(":"):
+                yield f"{variable} does not contain {directory}"
+        case Flags(variable, text):
+            yield from _lacking(variable, (text,), after)
+        case Join(variable, front, back):
+            yield from _lacking(variable, (front, back), after)
+        case Set() | SetRestorable() | Default() | SaveValue() | UserPath():
+            found, wanted = after.variables.get(operation.variable), expected.get(operation.variable)
+            if (found is None) != (wanted is None) or _flat(found) != _flat(wanted):
+                yield _differs(operation.variable, found, wanted)
+        case Function(name, bodies) if "sh" in bodies and name not in after.functions:
+            yield f"the function {name} is not defined"
+        case Alias(name, _) if name not in after.aliases:
+            yield f"the alias {name} is not defined"
+        case _:
+            pass
+
+
+def _lacking(variable: str, texts: Iterable[str], after: ShellState) -> Iterator[str]:
+    value = _flat(after.variables.get(variable))
+    yield from (f"{variable} does not contain {text!r}" for text in texts if _flat(text) not in value)
 
 
 def leftovers(real: ShellState, plain: ShellState) -> list[str]:

@@ -24,7 +24,7 @@ from stackyard.yard.extending import BaseRevision, payload_on
 from stackyard.yard.origin import Origin, UsedFile
 from stackyard.yard.payload import Form, Payload, check_container, payload_of
 
-RECORD_FORMAT = 8
+RECORD_FORMAT = 9
 MANIFEST_FORMAT = 4
 State = Literal["published", "unverified", "failed", "withdrawn", "removed", "missing", "built", "held"]
 
@@ -254,6 +254,11 @@ def _further(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+def _fewer_operations(value: dict[str, Any]) -> dict[str, Any]:
+    """Format 9 has two more operations: what activation scripts append."""
+    return value
+
+
 RECORD = formats.Kind(
     RECORD_FORMAT,
     _record,
@@ -265,6 +270,7 @@ RECORD = formats.Kind(
         5: _without_base,
         6: _all_built,
         7: _further,
+        8: _fewer_operations,
     },
     lambda path: f"restore it: `stackyard verify --repair`; or move {path.parent} away and deploy its file again",
     checked_since=3,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stackyard.change import Default, EnvironmentChange, Flags, Notice, Operation, Prepend, SetRestorable
+from stackyard.change import Append, Default, EnvironmentChange, Flags, Join, Notice, Operation, Prepend, SetRestorable
 from stackyard.change import Set as SetVariable
 from stackyard.host.hashing import sha256_file
 from stackyard.image.bases.blobs import EPOCH
@@ -18,7 +18,7 @@ from stackyard.yard.record import BuildRecord
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where a base names none."""
-_KEPT = (Prepend, SetVariable, SetRestorable, Default, Flags)
+_KEPT = (Prepend, Append, SetVariable, SetRestorable, Default, Flags, Join)
 """Operations with a meaning where nothing is ever unloaded and the user is not known."""
 COMPRESSOR = "io.stackyard.compressor"
 """The note on what the compressed bytes depend on besides the files."""
