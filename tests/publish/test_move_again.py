@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.host.identity import whoami
 from stackyard.yard import generations, trash
 from stackyard.yard.layout import Yard
 from support import programs
@@ -62,3 +63,36 @@ def test_a_rest_of_an_earlier_move_stops_the_next_one_before_it_changes_anything
     former.root.rename(tmp_path / "looked at")
     inside("--yard", place.root, "move", "--here")
     assert {entry.version for entry in generations.entries(place) if entry.is_visible} == {"1.0", "2.0"}
+
+
+def test_a_move_that_is_done_is_called_done(tmp_path: Path) -> None:
+    """From where, when and by whom; what the old yard published since is not forgotten, and its path may be gone."""
+    programs.need("lmod")
+    old, new = Yard(tmp_path / "old"), Yard(tmp_path / "new")
+    deploy(tmp_path, old, "1.0")
+    inside("--yard", old.root, "move", new.root)
+    done = generations.current(new)
+    assert done is not None and done.reason == f"move from {old.root}"
+    when = f"its move from {old.root} on {done.created[:16].replace('T', ' ')} by {whoami()} (generation {done.number})"
+
+    def refused(*words: str | Path, yard: Yard = old) -> str:
+        return inside("--yard", yard.root, "move", *words, expect=2).err
+
+    for words in ((new.root,), (new.root, "--dry-run")):
+        said = refused(*words)
+        assert f"error: {old.root} was moved to {new.root} already: {when}\n" in said
+        assert f"hint: use it: stackyard --yard {new.root} list; remove {old.root} once nobody uses it any more" in said
+    for place in (new.root, "--here"):
+        assert f"{new.root} is where it was built, since {when}: nothing to do" in refused(place, yard=new)
+    for version in ("2.0", "3.0"):
+        deploy(tmp_path, old, version)
+    said = refused(new.root)
+    assert f"{old.root} has published generation {generations.current_number(old)} since: do the same in " in said
+    old.root.rename(tmp_path / "away")
+    assert f"already: {when}\n  hint: use it: stackyard --yard {new.root} list\n" in refused(new.root)
+    old.root.symlink_to(new.root)
+    assert f"already: {when}\n  hint: use it: stackyard --yard {new.root} list\n" in refused(new.root)
+    old.root.unlink()
+    assert f"{tmp_path}/away was moved to {new.root} already" in refused(new.root, yard=Yard(tmp_path / "away"))
+    deploy(tmp_path, Yard(tmp_path / "other"), "1.0")
+    assert "it holds " in refused(new.root, yard=Yard(tmp_path / "other")), "which was not moved there"

@@ -19,9 +19,10 @@ import pytest
 
 from image import oci_bed
 from image.registry_bed import registry
+from stackyard.build.seal import PARTS
 from stackyard.build.tree import tree_hash
 from stackyard.errors import ChecksFailed, InputError, MissingError, StackyardError
-from stackyard.host.hashing import sha256_file
+from stackyard.host.hashing import sha256_file, sha256_text
 from stackyard.host.probe import machine
 from stackyard.image import artefact, launcher
 from stackyard.image.artefact import Fit
@@ -30,7 +31,7 @@ from stackyard.image.oci.writer import writer
 from stackyard.publish import arrival, licences
 from stackyard.publish.arrival import require_fit
 from stackyard.spec.models import Site
-from stackyard.yard import disk
+from stackyard.yard import contents, disk
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import read_record
@@ -218,7 +219,10 @@ def test_an_interpreter_of_uv_comes_with_it(tmp_path: Path) -> None:
     (home.parent / "cpython-3.11").symlink_to(home.name)
     uv = {"source": "uv", "path": f"{home.parent}/cpython-3.11/bin/python3.11", "version": "3.11.9"}
     uv["sha256"] = sha256_file(home / "bin/python3.11")
-    record = replace(oci_bed.revision(tmp_path, interpreter=uv), files_sha256="0")
+    record = oci_bed.revision(tmp_path, interpreter=uv)
+    noted = contents.note(Path(record.path), contents.scan(Path(record.path), PARTS)).to_text()
+    RevisionPaths.of(record.path).files.write_text(noted)
+    record = replace(record, files_sha256=sha256_text(noted))
     entry = {"stack": "demo", "version": "1", "variant": "py3", "revision": 1, "module": record.module,
              "folder": record.path, "created": record.created}  # fmt: skip
     artefact.pack(record, entry, Reference(tmp_path / "layout", "x"))
@@ -331,7 +335,6 @@ def test_files_that_are_not_those_of_the_record_are_refused(bed: Bed, tmp_path: 
 def harmed(bed: Bed, folder: Path, harm: Callable[[Path], None]) -> str:
     """An artefact whose only archive holds a changed tree."""
     from stackyard.image.oci import layers
-    from stackyard.yard import contents
 
     found = artefact.read(Reference(bed.folder / "layout", "prefix"))
     (folder / "tree").mkdir(parents=True)
@@ -385,7 +388,6 @@ def test_names_that_lead_out_of_a_revision_change_nothing_there(bed: Bed, tmp_pa
 def with_launcher(bed: Bed, folder: Path, program: bytes, recorded: str | None = None) -> str:
     """An artefact of the image whose launcher is this program, with its hash in the record, or another one there."""
     from stackyard.image.oci import layers
-    from stackyard.yard import contents
 
     found = artefact.read(Reference(bed.folder / "layout", "squashfs"))
     (folder / "tree").mkdir(parents=True)

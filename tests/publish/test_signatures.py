@@ -281,6 +281,22 @@ def test_fsck_finds_a_broken_signature_whoever_may_sign(bed: Bed, lists, harm) -
     assert len(texts) == (harm is not None), texts
 
 
+@pytest.mark.parametrize(("namespace", "shown"), [("file", "file"), ("git\x1b[2J", r"git\x1b[2J")])
+def test_a_signature_that_was_made_for_something_else_is_called_that(bed: Bed, namespace: str, shown: str) -> None:
+    """Of this very text, by a key that may sign: only `-n` was another one."""
+    bed.demand("[load]")
+    text = bed.folder / "statement"
+    text.write_text(signatures.statement(bed.paths()))
+    sshkeys.keygen("-q", "-Y", "sign", "-f", bed.folder / "keys/anna", "-n", namespace, text)
+    signatures.add(bed.paths(), (bed.folder / "statement.sig").read_text())
+    reason = f"it was made for the namespace {shown}, expected revision@stackyard.io"
+    assert f"cannot load tool/1.0-py311-1: {reason}, and" in bed.use("load").err
+    report = inside("verify", "tool/1.0", "--json", expect=None).value["tool/1.0-py311-1"]
+    assert [c["detail"] for c in report["checks"] if c["name"] == "signatures"] == [reason]
+    faults = inside("fsck", "tool/1.0", "--json", expect=3).value["faults"]
+    assert [fault["text"] for fault in faults if "signatures" in fault["path"]] == [reason]
+
+
 def test_a_key_with_several_names_signs_by_the_one_that_may(bed: Bed) -> None:
     key = sshkeys.public(bed.folder / "keys/anna")
     (bed.folder / "signers").write_text(f'anna namespaces="git" {key}\nanna2 {key}\n')

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from stackyard.errors import InputError, MissingError, StackyardError, cause
 from stackyard.host import strictmodes
 from stackyard.host.identity import account_name
+from stackyard.host.quoting import plain
 from stackyard.host.scratch import scratch
 from stackyard.late import dataclass
 
@@ -77,8 +78,26 @@ def fingerprint(signature: str) -> str:
     return f"SHA256:{digest.decode().rstrip('=')}"
 
 
+def other_namespace(signature: str, expected: str) -> str:
+    """A sentence where a signature was made for something else (``-n``), as those of files and commits are; else empty.
+
+    Raises:
+        ValueError: it is not a signature of ssh-keygen.
+    """
+    found = _parts(signature)[1].decode("utf-8", "replace")
+    return "" if found == expected else f"it was made for the namespace {plain(found, 60)}, expected {expected}"
+
+
 def _public(signature: str) -> bytes:
-    """The public key that a signature holds: ``SSHSIG``, a version, its length, itself (PROTOCOL.sshsig of OpenSSH)."""
+    """The public key that a signature holds."""
+    return _parts(signature)[0]
+
+
+def _parts(signature: str) -> tuple[bytes, bytes]:
+    """The public key and the namespace of a signature: ``SSHSIG``, a version, then each with its length before it.
+
+    Source: PROTOCOL.sshsig of OpenSSH.
+    """
     lines = signature.strip().splitlines()
     if not lines or lines[0] != _BEGIN or lines[-1] != _END:
         raise ValueError("not a signature of ssh-keygen")
@@ -86,10 +105,17 @@ def _public(signature: str) -> bytes:
         blob = base64.b64decode("".join(lines[1:-1]), validate=True)
     except binascii.Error as error:
         raise ValueError("not a signature of ssh-keygen") from error
-    size = int.from_bytes(blob[10:14], "big")
-    if blob[:6] != b"SSHSIG" or not size or len(blob) < 14 + size:
+    key, rest = _text(blob[10:])
+    namespace, _ = _text(rest)
+    if blob[:6] != b"SSHSIG" or not key or not namespace:
         raise ValueError("not a signature of ssh-keygen")
-    return blob[14 : 14 + size]
+    return key, namespace
+
+
+def _text(data: bytes) -> tuple[bytes, bytes]:
+    """The first string of SSH's format, and what is behind it; two empty ones where it is cut."""
+    size = int.from_bytes(data[:4], "big")
+    return (data[4 : 4 + size], data[4 + size :]) if len(data) >= 4 + size else (b"", b"")
 
 
 def sign(text: str, key: Path, namespace: str) -> str:
@@ -130,6 +156,11 @@ def judge(text: str, signature: str, signers: Signers, namespace: str) -> Verdic
         MissingError: no ssh-keygen, or one without signatures.
         StackyardError: it timed out.
     """
+    try:
+        if other := other_namespace(signature, namespace):
+            return Verdict(problem=other)
+    except ValueError as error:
+        return Verdict(problem=str(error))
     with _as_file(signature) as file:
         return _judge(text, file, signers, namespace)
 

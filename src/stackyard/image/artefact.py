@@ -16,6 +16,7 @@ from typing import Any
 from stackyard.build.job import cores
 from stackyard.build.seal import PARTS
 from stackyard.errors import InputError, StackyardError
+from stackyard.findings import some
 from stackyard.host.hashing import sha256_file
 from stackyard.host.sshkeygen import fingerprint
 from stackyard.image import needs, overlay
@@ -30,7 +31,7 @@ from stackyard.image.oci.owners import owners
 from stackyard.image.oci.writer import Writer, writer
 from stackyard.yard import checksum, contents, disk, formats, members, signatures
 from stackyard.yard import record as records
-from stackyard.yard.contents import Tree
+from stackyard.yard.contents import Damage, Tree
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
@@ -132,6 +133,56 @@ def fit_of(record: BuildRecord) -> Fit:
                host.get("sha256", ""), *on)  # fmt: skip
 
 
+def require_sendable(record: BuildRecord) -> None:
+    """See that a yard that pulls a revision can make the same of it: every byte of it is known, and as it was built.
+
+    Raises:
+        InputError: it is of a kind that cannot be sent.
+        StackyardError: it does not hold what was built.
+    """
+    cannot = f"cannot push {record.module}: "
+    if record.form.kind == "container":
+        raise InputError(f"{cannot}it is a wrapped image", hint="wrap the image there: `stackyard wrap`")
+    if record.adopted:
+        raise InputError(f"{cannot}it was adopted, and its files are in {record.prefix}, not in the yard",
+                         hint="adopt the same prefix there: `stackyard adopt`")  # fmt: skip
+    if not record.files_sha256:
+        raise InputError(
+            f"{cannot}an earlier version built it, which did not note what its files hold, so that no yard could "
+            "compare them", hint="push the next revision of it: `stackyard deploy --rebuild FILE` builds that",
+        )  # fmt: skip
+    wrong = [str(bad)] if record.form.launcher and (bad := compare.problem(record)) else []
+    wrong = wrong or _changed(record, RevisionPaths.of(record.path))
+    if wrong:
+        raise StackyardError(f"{cannot}it does not hold what was built: {some(wrong, 3)}",
+                             hint=f"`stackyard fsck --deep --repair {record.module}`")  # fmt: skip
+
+
+def _changed(record: BuildRecord, paths: RevisionPaths) -> list[str]:
+    """What is not as it was built, every byte compared; of an image itself, not of the files in it."""
+    if not disk.is_there(paths.files) or sha256_file(paths.files) != record.files_sha256:
+        return [f"{paths.files} is not the list of its files whose hash the record has"]
+    noted, parts = formats.load(paths.files, contents.KIND), list(PARTS)
+    if record.form.kind == "squashfs":
+        if sha256_file(paths.image) != record.form.sha256:
+            return [f"{paths.image} has changed: its hash is not the one in the record"]
+        noted, parts = noted.without(PARTS[0]), list(PARTS[1:])
+    found = contents.compare(noted, paths.root, contents.scan(paths.root, parts), noted.hashed)
+    return sorted(str(each) for each in found if not _is_bytecode(each))
+
+
+def _is_bytecode(damage: Damage) -> bool:
+    """What Python added where it may write: it is not sent."""
+    return damage.what == "unexpected" and "__pycache__" in damage.path.split("/")
+
+
+def _built(tree: Tree, paths: RevisionPaths) -> Tree:
+    """What is in a tree of what was built."""
+    noted = formats.load(paths.files, contents.KIND)
+    known = noted.files.keys() | noted.folders
+    return {name: status for name, status in tree.items() if name.rstrip("/") in known}
+
+
 def pack(record: BuildRecord, entry: Mapping[str, Any], target: Reference, compression: Compression = "gzip") -> Image:
     """Write a revision into a layout.
 
@@ -139,22 +190,11 @@ def pack(record: BuildRecord, entry: Mapping[str, Any], target: Reference, compr
         entry: how it is published.
 
     Raises:
-        InputError: the layout's directory holds something else.
+        InputError: as `require_sendable`; or the layout's directory holds something else.
         StackyardError: something cannot be read or written; the images that the layout had are as they were.
     """
-    if record.form.kind == "container":
-        raise InputError(f"{record.module} is a wrapped image", hint="wrap the image there: `stackyard wrap`")
-    if not record.files_sha256:
-        raise InputError(f"{record.module} has no note of its files: an earlier version built it",
-                         hint="deploy its file again")  # fmt: skip
-    paths = RevisionPaths.of(record.path)
-    if record.form.kind == "squashfs" and sha256_file(paths.image) != record.form.sha256:
-        raise StackyardError(f"{paths.image} has changed: its hash is not the one in the record",
-                             hint=f"`stackyard verify --deep {record.module}`")  # fmt: skip
-    if record.form.launcher and (bad := compare.problem(record)):
-        raise StackyardError(f"{record.module} is not what was built: {bad}",
-                             hint=f"`stackyard fsck --repair {record.module}`")  # fmt: skip
-    fit = fit_of(record)
+    require_sendable(record)
+    paths, fit = RevisionPaths.of(record.path), fit_of(record)
     with writer(target.folder) as into:
         parts = list(_parts(record, paths))
         with ThreadPoolExecutor(cores()) as pool:
@@ -205,7 +245,8 @@ def _parts(record: BuildRecord, paths: RevisionPaths) -> Iterator[tuple[str, Lay
 
 def _of_prefix(record: BuildRecord, paths: RevisionPaths) -> list[Layer]:
     """By package, so that revisions of one stack share what is equal in spite of their paths."""
-    entries = {each.name: each for each in _entries(paths.root, contents.scan(paths.root, PARTS[:1]))}
+    built = _built(contents.scan(paths.root, PARTS[:1]), paths)
+    entries = {each.name: each for each in _entries(paths.root, built)}
     owner = owners(paths.prefix, [name.removeprefix(PARTS[0]) for name in entries])
     owned: dict[str, list[Entry]] = {}
     for name, entry in entries.items():

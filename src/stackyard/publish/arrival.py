@@ -329,10 +329,8 @@ def _compare(record: BuildRecord, paths: RevisionPaths) -> None:
     if image and sha256_file(paths.image) != record.form.sha256:
         raise StackyardError(f"{paths.image.name} of {record.module} is damaged: its hash is not the one in the record",
                              hint="push it again from where it was built")  # fmt: skip
-    outside = {n: item for n, item in noted.files.items() if not (image and n.startswith(PARTS[0]))}
-    _as_noted(paths, {name: item for name, item in outside.items() if item.sha256})
-    folders = {n for n in noted.folders if not (image and f"{n}/".startswith(PARTS[0]))}
-    own = contents.Contents(outside, frozenset(folders))
+    own = noted.without(PARTS[0]) if image else noted
+    _as_noted(paths, {name: own.files[name] for name in own.hashed})
     tree = contents.scan(paths.root, PARTS[1:] if image else PARTS)
     damages = sorted(str(each) for each in contents.compare(own, paths.root, tree, own.hashed))
     if damages:

@@ -21,6 +21,8 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.moved import Note
 from stackyard.yard.record import Entry, Manifest
 
+FROM = "move from "
+"""How the reason of the generation begins by which a move publishes."""
 _MAY_BE_THERE = {"lost+found", "cache", "leases", "uses", "children", "usage", "signatures.json"}
 """What a new place may hold: a cache that was carried there before, and what a killed move made before its note."""
 
@@ -111,8 +113,12 @@ def require_place(request: Request, begun: Note | None) -> None:
         return
     if request.is_here:
         if moved.look(request.yard) is None:
-            raise InputError(f"{old} is where it was built: nothing to do", hint="name a new place: stackyard move DIR")
+            done = _moved_by(request.yard)
+            before = f", since {_when(done)}" if done else ""
+            raise InputError(f"{old} is where it was built{before}: nothing to do",
+                             hint="name a new place: stackyard move DIR")  # fmt: skip
         return
+    _require_not_done(request)
     real_old, real_new = old.resolve(), new.resolve()
     if real_new.is_relative_to(real_old) or real_old.is_relative_to(real_new):
         raise InputError(f"cannot move {old} to {new}: one is in the other", hint="choose a directory beside it")
@@ -120,6 +126,31 @@ def require_place(request: Request, begun: Note | None) -> None:
     if there:
         raise InputError(f"cannot move {old} to {new}: it holds {', '.join(there[:3])} already",
                          hint="choose a new directory, or an empty one")  # fmt: skip
+
+
+def _require_not_done(request: Request) -> None:
+    """Raise InputError where this yard was moved to this place before, and nothing of that is left to do."""
+    old, new = request.yard.root, request.root
+    done = _moved_by(Yard(new))
+    problem = moved.look(request.yard) if disk.is_there(old) else None
+    if done is None or Path(done.reason.removeprefix(FROM)) not in (old, problem.built_in if problem else old):
+        return
+    hint = f"use it: stackyard --yard {shlex.quote(str(new))} list"
+    if disk.is_folder(old) and old.resolve() != new.resolve():
+        number = generations.current_number(request.yard)
+        later = f"{old} has published generation {number} since: do the same in {new} before you remove {old}"
+        hint = later if number >= done.number else f"{hint}; remove {old} once nobody uses it any more"
+    raise InputError(f"{old} was moved to {new} already: {_when(done)}", hint=hint)
+
+
+def _moved_by(yard: Yard) -> Manifest | None:
+    """The generation by which a yard came to its place; None: it was built there, or that cannot be read."""
+    return next((each for each in generations.readable(yard) if each.reason.startswith(FROM)), None)
+
+
+def _when(done: Manifest) -> str:
+    when, by = done.created[:16].replace("T", " "), f" by {done.origin.who}" if done.origin.user else ""
+    return f"its {done.reason} on {when}{by} (generation {done.number})"
 
 
 def _planned(request: Request, ways: Ways, manifest: Manifest) -> Plan:

@@ -23,7 +23,7 @@ from stackyard.progress import Progress
 from stackyard.publish import carrying, deploy, generation, licences, names, remaking, signing
 from stackyard.publish.deploy import write_report
 from stackyard.publish.generation import Step
-from stackyard.publish.moveplan import Plan, Request, new_yard, plan, require_place, site_after
+from stackyard.publish.moveplan import FROM, Plan, Request, new_yard, plan, require_place, site_after
 from stackyard.publish.remaking import Kept, Ways
 from stackyard.publish.writing import Held, building, writing
 from stackyard.spec.models import Site
@@ -256,7 +256,7 @@ def _publish(found: Plan, request: Request, progress: Progress, held: Held) -> N
             )
         final = _entries([*(entry for entry, _ in verified), *gone], ways)
         atomic.fault_point("move-verified")
-        draft.publish(lambda _: Step(final, f"move from {ways.built_in}"), may)
+        draft.publish(lambda _: Step(final, f"{FROM}{ways.built_in}"), may)
 
 
 def _entries(entries: list[Entry], ways: Ways) -> tuple[Entry, ...]:

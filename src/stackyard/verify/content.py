@@ -86,10 +86,7 @@ def seen(record: BuildRecord) -> Tree:
 
 def seen_of(record: BuildRecord, noted: Contents) -> Contents:
     """What is noted of `seen`."""
-    if not is_packed(record):
-        return noted
-    files = {name: item for name, item in noted.files.items() if not name.startswith(PARTS[0])}
-    return Contents(files, frozenset(name for name in noted.folders if not f"{name}/".startswith(PARTS[0])))
+    return noted.without(PARTS[0]) if is_packed(record) else noted
 
 
 def compare_after(record: BuildRecord, before: Tree, no_view: str) -> CheckResult:

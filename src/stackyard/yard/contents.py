@@ -55,6 +55,11 @@ class Contents:
         """The files whose bytes can be compared: all but links."""
         return [name for name, item in self.files.items() if item.sha256]
 
+    def without(self, part: str) -> Contents:
+        """The rest of it, without what is in a part (``prefix/``)."""
+        files = {name: item for name, item in self.files.items() if not name.startswith(part)}
+        return Contents(files, frozenset(name for name in self.folders if not f"{name}/".startswith(part)))
+
     def to_text(self) -> str:
         """JSON: one line per directory, with the names of its files."""
         rows: dict[str, dict[str, Any]] = {written(folder): {} for folder in sorted(self.folders)}

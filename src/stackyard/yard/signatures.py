@@ -252,7 +252,9 @@ def broken(paths: RevisionPaths) -> Iterator[tuple[Path, str]]:
     for file in files(paths):
         try:
             key = sshkeygen.fingerprint(_text(file))
-            if not sshkeygen.fits(text, _text(file), NAMESPACE):
+            if other := sshkeygen.other_namespace(_text(file), NAMESPACE):
+                yield file, other
+            elif not sshkeygen.fits(text, _text(file), NAMESPACE):
                 yield file, f"it, or what it signs, was changed after {key} had signed"
         except ValueError as error:
             yield file, f"is {error}"

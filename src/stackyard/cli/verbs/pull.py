@@ -79,6 +79,10 @@ def _pulled(context: Context, source: str, registry: Registry, request: Request,
             pull(source, work / "layout", "x", registry)
             wanted = Reference(work / "layout", "x")
         arrived = read(wanted)
+        if arrived.entry["state"] == "withdrawn":
+            progress.notice(
+                f"{module} was withdrawn where it comes from; to hide it here: `stackyard withdraw {module}`"
+            )
         with building(request.yard, request.site, [arrived.record.stack], context.notice) as held:
             return arrive(arrived, request, progress, held)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stackyard.image.oci.layers import Compression
     from stackyard.image.oci.layout import Image, Reference
     from stackyard.image.oci.transfer import Registry
-    from stackyard.yard.record import BuildRecord
+    from stackyard.yard.record import BuildRecord, Entry
 
 EXAMPLES = (
     ("to a registry", "stackyard push pytorch/2.13 docker://registry.example.org/stacks/pytorch:2.13"),
@@ -49,7 +49,10 @@ def command(
     from stackyard.image.oci.transfer import Registry
 
     record, entry = catalogue.record_of(context.yard(), rev), catalogue.resolve(context.yard(), rev)
+    for text in _told(entry):
+        context.notice(text)
     if dry_run:
+        artefact.require_sendable(record)
         fit = artefact.fit_of(record)
         if as_json:
             show_json({"target": target, "dry_run": True, **asdict(fit)})
@@ -62,6 +65,18 @@ def command(
         show_json({"target": place, "digest": found.manifest.digest, "bytes": found.bytes})
     else:
         echo(f"{place}: {found.manifest.digest}, {len(found.layers)} layers, {human_bytes(found.bytes)}")
+
+
+_STATES = {"withdrawn": "was withdrawn", "failed": "failed its last verification", "unverified": "is not verified"}
+
+
+def _told(entry: Entry) -> Iterator[str]:
+    """What to know of how a revision is published here, before it is published elsewhere; a sentence each."""
+    if entry.state in _STATES:
+        yield f"{entry.module} {_STATES[entry.state]} here; a pull verifies and publishes it"
+    if entry.retired:
+        use = f" in favour of {entry.successor}" if entry.successor else ""
+        yield f"{entry.module} is retired from {entry.retired}{use}; it is so where it is pulled"
 
 
 @dataclass(frozen=True)
