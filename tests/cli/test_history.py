@@ -8,11 +8,12 @@ import shutil
 import socket
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 import pytest
 
+from stackyard.host import at
 from stackyard.verify import verify
 from stackyard.yard import generations
 from stackyard.yard.record import Manifest, read_manifest
@@ -230,15 +231,15 @@ def test_a_damaged_record_is_listed_and_not_taken_for_published(desk: Desk, cont
 
 def test_an_error_of_the_file_system_is_not_a_missing_revision(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.deploy("1")
-    plain = Path.open
+    plain = at.open_regular
 
-    def opened(path: Path, *words: Any, **more: Any) -> Any:
+    def opened(path: Path) -> BinaryIO:
         if path.name == "record.json":
             stale(path)
-        return plain(path, *words, **more)
+        return plain(path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "open", opened)
+        patched.setattr(at, "open_regular", opened)
         assert "Stale file handle" in desk("deploy", desk.stack("2"), expect=1).err
         assert [(r["module"], r["state"]) for r in desk("list", "--json").value] == [(ONE, "published")]
     assert [r["number"] for r in desk("history", "--json").value] == [1]

@@ -11,6 +11,7 @@ import pytest
 
 from stackyard.errors import StackyardError
 from stackyard.expose import generation as generation_of
+from stackyard.host import at
 from stackyard.publish import generation
 from stackyard.publish.generation import Step
 from stackyard.publish.rollback import only_from, publish, step_to, target
@@ -119,14 +120,14 @@ def test_the_copy_of_a_damaged_record_gives_the_same_modules(yard: Yard) -> None
 def test_an_error_of_the_file_system_is_not_a_damaged_record(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     one = stackrecords.entry(built(yard, 1))
     manifest = publish(yard, SITE, lambda _: Step((one,), "deploy"))
-    plain = Path.read_bytes
+    plain = at.read_regular
 
     def read(path: Path) -> bytes:
         if path.name == "record.json":
             stale(path)
         return plain(path)
 
-    monkeypatch.setattr(Path, "read_bytes", read)
+    monkeypatch.setattr(at, "read_regular", read)
     with pytest.raises(StackyardError, match="Stale file handle"):
         generation.is_as_the_site_wants(yard, SITE, manifest)
 

@@ -21,6 +21,7 @@ from stackyard.errors import StackyardError
 from stackyard.host import at
 from stackyard.host.identity import this_process
 from stackyard.yard import lease as lease_module
+from stackyard.yard import within
 from stackyard.yard.claim import claim
 from stackyard.yard.lease import Claim, Lease, Pace, is_occupied, latest, lease, occupy, others, take
 from support import programs
@@ -314,7 +315,7 @@ def test_a_lease_that_cannot_be_read_is_not_a_lost_one(folder: Path, monkeypatch
 
 def test_giving_a_lease_back_does_not_hide_why_the_work_failed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KeyError), lease(folder, "the stack demo"):
-        monkeypatch.setattr(Path, "unlink", stale)
+        monkeypatch.setattr(within, "unlink", stale)
         raise KeyError
 
 

@@ -59,7 +59,7 @@ def change_of(
     place = paths or RevisionPaths.of(record.path)
     if not disk.is_there(place.module):
         return present_change(record, site() if callable(site) else site)
-    return formats.load(place.module, MODULE, place.top)
+    return formats.load(place.module, MODULE, place.top())
 
 
 def present_change(record: BuildRecord, site: Site) -> EnvironmentChange:

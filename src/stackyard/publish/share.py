@@ -187,7 +187,7 @@ def _interpreter(yard: Yard, record: BuildRecord) -> list[Path]:
     return [
         yard.interpreter(path.relative_to(root).parts[0])
         for path, root in ((named, yard.pythons), (named.resolve(), yard.pythons.resolve()))
-        if path != root and path.is_relative_to(root)
+        if path != root and path.is_relative_to(root) and ".." not in path.parts
     ]
 
 

@@ -26,7 +26,6 @@ class RevisionPaths:
         """The root of the yard that it is in."""
         return self.root.parents[2]
 
-    @property
     def top(self) -> Path | None:
         """Of a removed revision its yard, below which no link is followed to it; None: links are followed."""
         return self.yard if self.root.parent.parent.name == "trash" else None

@@ -167,8 +167,10 @@ def _record(value: dict[str, Any]) -> BuildRecord:
             "collisions": [_collision(each) for each in value.get("collisions", ())],
         },
     )
-    for path in (made.path, made.prefix):
+    for path in (made.path, made.prefix, *((made.base.yard, made.base.prefix) if made.base else ())):
         _check_place(path)
+    for name in (*(made.settings.get("commands") or ()), *(made.container.get("commands") or ())):
+        at.component(name)
     payload_of(made.form, made.prefix)
     check_container(made.form, made.container)
     _check_module(made.module)

@@ -55,7 +55,7 @@ def readable(paths: RevisionPaths) -> BuildRecord | None:
     """
     for path in (paths.record, paths.spare):
         try:
-            return read_record(path, paths.top)
+            return read_record(path, paths.top())
         except StackyardError as error:
             if isinstance(error.__cause__, disk.ABSENT):
                 return None
