@@ -289,7 +289,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
     launcher = RevisionPaths.of(record.path).launcher
     os.mkfifo(launcher, 0o555)
     fault = launcher_fault(replace(record, form=Form("squashfs")))
-    assert fault is not None and fault.text == "is not a file"
+    assert fault is not None and fault.text == "is not a regular file"
     assert not repair._holds(launcher, Item()) and not image._is_copy(launcher, Item())
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from stackyard.errors import cause
+from stackyard.host import at
 from stackyard.late import dataclass
 from stackyard.yard import disk
 from stackyard.yard.folders import RevisionPaths
@@ -61,8 +62,8 @@ def problem(record: BuildRecord) -> Problem | None:
         return Problem(path, "missing", "is missing: no command of the revision starts")
     try:
         data, status = disk.of_anybody(path, _MOST_BYTES)
-    except ValueError:
-        return Problem(path, "changed", "is not a file")
+    except at.Refused as error:
+        return Problem(path, "changed", f"is {cause(error)}")
     except PermissionError as error:
         return Problem(path, "unreadable", f"cannot be read: {cause(error)}")
     return _of_bytes(path, data, record.form.launcher) or _of_mode(path, status)
