@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stackyard.spec.models import Site
 
 _SCRIPT = Path(__file__).with_suffix(".sh")
-_NAME = ".ask"
+NAME = ".ask"
 
 
 def asked_of_users(record: BuildRecord, site: Site) -> list[Mapping[str, Any]]:
@@ -54,9 +54,9 @@ def write_asking(record: BuildRecord, site: Site) -> None:
     for path, text in asking_scripts(record).items():
         atomic.write_text(path, text, mode=permissions.program_mode() & 0o555, top=RevisionPaths.of(record.path).yard)
     folder = RevisionPaths.of(record.path).asking
-    for name in _names(record):
-        if not os.path.lexists(folder / name):
-            (folder / name).symlink_to(_NAME)
+    for name in names(record):
+        if not (folder / name).is_symlink() or str((folder / name).readlink()) != NAME:
+            atomic.replace_symlink(folder / name, NAME, top=RevisionPaths.of(record.path).yard)
 
 
 def asking_scripts(record: BuildRecord) -> dict[Path, str]:
@@ -70,7 +70,7 @@ def asking_scripts(record: BuildRecord) -> dict[Path, str]:
     text = _SCRIPT.read_text(encoding="utf-8")
     for word, value in words.items():
         text = text.replace(word, value)
-    return {RevisionPaths.of(record.path).asking / _NAME: text}
+    return {RevisionPaths.of(record.path).asking / NAME: text}
 
 
 def mark_name(name: str, sha256: str) -> str:
@@ -100,7 +100,7 @@ def _folders(record: BuildRecord) -> list[Path]:
     return [RevisionPaths.of(record.path).commands] if commands_of(record) else list(record.payload.program_folders)
 
 
-def _names(record: BuildRecord) -> Iterator[str]:
+def names(record: BuildRecord) -> Iterator[str]:
     """The names of these commands, without those that are the host's."""
     if commands_of(record):
         yield from commands_of(record)

@@ -14,6 +14,7 @@ from stackyard.expose.generation import modulefiles
 from stackyard.expose.published import is_frozen, present_change, write_beside, write_change
 from stackyard.host import at
 from stackyard.spec.models import Site
+from stackyard.verify.beside import added
 from stackyard.verify.content import own_files
 from stackyard.yard import atomic, disk, generations
 from stackyard.yard.folders import RevisionPaths
@@ -67,8 +68,10 @@ def restore_operations(record: BuildRecord, yard: Yard, site: Site) -> list[str]
 
 
 def restore_rest(record: BuildRecord, site: Site) -> list[str]:
-    """Write the condarc and the commands again where one of them is damaged; the names of what was restored."""
+    """Write the condarc and the commands again where one of them is damaged, and remove others; what was restored."""
     if not own_files(record):
         return []
+    for path in added(record):
+        disk.remove_tree(path)
     write_beside(record, site)
     return ["condarc and commands"]

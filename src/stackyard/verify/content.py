@@ -17,13 +17,12 @@ from pathlib import Path
 
 from stackyard.build.seal import PARTS
 from stackyard.build.tree import tree_hash
-from stackyard.errors import StackyardError, cause
-from stackyard.expose import commands
-from stackyard.expose.asking import asking_scripts
+from stackyard.errors import StackyardError
 from stackyard.findings import some
 from stackyard.host import at
+from stackyard.verify import beside
 from stackyard.verify.report import CheckResult, Status
-from stackyard.yard import checksum, contents, disk, formats
+from stackyard.yard import contents, formats
 from stackyard.yard.contents import Contents, Damage, Tree
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
@@ -157,27 +156,9 @@ def _inside(root: Path, path: Path) -> str:
 
 def own_files(record: BuildRecord) -> list[CheckResult]:
     """The files beside the prefix that were written when the revision was published."""
-    paths = RevisionPaths.of(record.path)
-    if not disk.is_there(paths.module):
-        return []
-    problems = [_problem(paths.condarc, None)]
-    try:
-        asks = asking_scripts(record) if disk.is_there(paths.asking) else {}
-        problems += [_problem(path, text) for path, text in (commands.scripts(record) | asks).items()]
-    except (OSError, StackyardError) as error:
-        problems.append(str(error))
-    found = [problem for problem in problems if problem]
+    found = list(beside.problems(record))
     remedy = REMEDY.format(module=record.module)
     return [CheckResult("content", "published files", "failed", listed(found), remedy)] if found else []
-
-
-def _problem(path: Path, text: str | None) -> str:
-    """What is wrong with a file that must have this text, or a right checksum; empty: nothing."""
-    try:
-        present = checksum.read(path)
-    except (OSError, ValueError) as error:
-        return f"{path}: {cause(error)}"
-    return "" if text in (None, present) else f"{path}: the file was changed after it was written"
 
 
 def listed(problems: Sequence[str]) -> str:

@@ -57,7 +57,9 @@ def modules_of(yard: Yard, manifest: Manifest) -> Iterator[str]:
             yield f"{folder / name} is missing"
             continue
         try:
-            if sha256_file(folder / name) != expected:
+            if (folder / name).is_symlink():
+                yield f"{folder / name} is a link to {(folder / name).readlink()}"
+            elif sha256_file(folder / name) != expected:
                 yield f"{folder / name} has changed"
         except StackyardError as error:
             yield error.message

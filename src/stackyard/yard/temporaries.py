@@ -31,6 +31,11 @@ def found(yard: Yard) -> list[Path]:
     return sorted(path for folder in own for path in _in(folder))
 
 
+def is_one(name: str) -> bool:
+    """Whether a name is that of a file that is being written, or was."""
+    return _NAME.fullmatch(name) is not None
+
+
 def remove(yard: Yard, path: Path) -> bool:
     """Remove one, if it still can go.
 

@@ -1,0 +1,120 @@
+"""The files beside the prefix that users run, or that a revision is judged by: each is ours, and no others are there.
+
+commands/<name>   on PATH, where a module offers some commands of its stack
+asking/<name>     before them on PATH: links to ``.ask``, which asks for licences
+checks/<name>     scripts of checks that were kept after the build, by the beginning of their hash
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from stackyard.errors import StackyardError, cause
+from stackyard.expose import asking, commands
+from stackyard.host.hashing import sha256_file
+from stackyard.image.launcher import compare
+from stackyard.yard import checksum, disk, temporaries
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.record import BuildRecord
+
+_DIGITS = 12
+"""Of the hash in the name of a check's script (`verify.expectations`)."""
+
+
+def problems(record: BuildRecord) -> Iterator[str]:
+    """What is wrong beside the prefix of a published revision, each with its path."""
+    paths = RevisionPaths.of(record.path)
+    if not disk.is_there(paths.module):
+        return
+    yield from _text_problem(paths.condarc, None)
+    if not compare.problem(record):  # what the scripts must hold is read through the launcher of an image
+        try:
+            files, links = _wanted(record, paths)
+        except (OSError, StackyardError) as error:
+            yield str(error)
+        else:
+            yield from (problem for path, text in files.items() for problem in _program_problem(path, text))
+            lost = record.base is None  # what its user installs in an extension has commands too
+            yield from (problem for path, to in links.items() for problem in _link_problem(path, to, lost=lost))
+            yield from (f"{path}: was added" for path in added(record, {*files, *links}))
+    yield from _checks(paths)
+
+
+def added(record: BuildRecord, wanted: set[Path] | None = None) -> list[Path]:
+    """What is in the directories of commands, and was not written when it was published.
+
+    Raises:
+        StackyardError: what belongs there cannot be told.
+    """
+    paths = RevisionPaths.of(record.path)
+    if wanted is None:
+        files, links = _wanted(record, paths)
+        wanted = {*files, *links}
+    present = (path for folder in (paths.commands, paths.asking) for path in disk.entries(folder))
+    return sorted(path for path in present if path not in wanted and not temporaries.is_one(path.name))
+
+
+def _wanted(record: BuildRecord, paths: RevisionPaths) -> tuple[Mapping[Path, str], Mapping[Path, str]]:
+    """The scripts that belong there with their text, and the links with what they hold."""
+    operations = disk.content(paths.module) or b""
+    asks = disk.is_there(paths.asking) or json.dumps(str(paths.asking)).encode() in operations
+    scripts = commands.scripts(record)
+    if not asks:
+        return scripts, {}
+    return scripts | asking.asking_scripts(record), {paths.asking / name: asking.NAME for name in asking.names(record)}
+
+
+def _program_problem(path: Path, text: str) -> Iterator[str]:
+    try:
+        status = path.lstat()
+    except OSError as error:
+        yield f"{path}: {cause(error)}"
+        return
+    if stat.S_ISLNK(status.st_mode):
+        yield f"{path}: is a link to {path.readlink()}"
+    elif not stat.S_ISREG(status.st_mode):
+        yield f"{path}: is not a file"
+    else:
+        yield from _text_problem(path, text)
+        mode = stat.S_IMODE(status.st_mode)
+        if mode & (0o022 | stat.S_ISUID | stat.S_ISGID) or not mode & stat.S_IXUSR:
+            yield f"{path}: mode {mode:04o} instead of 0555"
+
+
+def _link_problem(path: Path, target: str, *, lost: bool) -> Iterator[str]:
+    try:
+        if os.readlink(path) != target:  # noqa: PTH115
+            yield f"{path}: is a link to {path.readlink()}"
+    except FileNotFoundError as error:
+        yield from [f"{path}: {cause(error)}"] if lost else []
+    except OSError:
+        yield f"{path}: is not a link to {target}"
+
+
+def _text_problem(path: Path, text: str | None) -> Iterator[str]:
+    """What is wrong with a file that must have this text, or a right checksum."""
+    changed = f"{path}: the file was changed after it was written"
+    try:
+        if text not in (None, checksum.read(path)):
+            yield changed
+    except UnicodeError:
+        yield changed
+    except (OSError, ValueError) as error:
+        yield f"{path}: {cause(error)}"
+
+
+def _checks(paths: RevisionPaths) -> Iterator[str]:
+    """Scripts of checks: one that ends well in any case would let everything pass."""
+    for path in disk.entries(paths.check_scripts):
+        digest, _, name = path.name.partition("-")
+        if name and len(digest) == _DIGITS and not path.name.startswith("."):
+            try:
+                good = not path.is_symlink() and sha256_file(path).startswith(digest)
+            except StackyardError:
+                good = False
+            if not good:
+                yield f"{path}: the file was changed after it was kept: deploy the stack's file again"
