@@ -152,7 +152,7 @@ def may_look_into(folder: Path) -> bool:
 def unpacked_from(yard: Yard, stem: str) -> str:
     """The sha256 of the archive of an unpacked conda package, as rattler noted it; empty if it did not."""
     try:
-        return yard.package_note(stem).read_bytes()[len(NOTE_REVISION) :].hex()
+        return at.read_regular(yard.package_note(stem))[len(NOTE_REVISION) :].hex()
     except OSError:
         return ""
 
