@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.expose.published import present_change, write_beside, write_change
+from stackyard.host.hashing import sha256_file
 from stackyard.image.launcher import compare
 from stackyard.publish import beside as repairing
 from stackyard.spec.models import Site
@@ -141,6 +142,24 @@ def test_a_script_of_a_check_that_lets_everything_pass(bed: Bed, tmp_path: Path)
     script.unlink()
     script.symlink_to(tmp_path / "check.sh")
     assert "was changed after it was kept" in bed.found()[f"checks/{script.name}"]
+
+
+def test_the_interpreter_of_the_yard_is_the_one_that_it_was_built_with(bed: Bed) -> None:
+    """That uv installed, and each revision on it runs."""
+    program = bed.yard.pythons / "cpython-3.12.1/bin/python3.12"
+    program.parent.mkdir(parents=True)
+    shutil.copy("/bin/false", program)
+    (bed.yard.pythons / "cpython-3.12").symlink_to("cpython-3.12.1")
+    path = bed.yard.pythons / "cpython-3.12/bin/python3.12"
+    uv = {"source": "uv", "path": str(path), "version": "3.12.1", "sha256": sha256_file(program)}
+    bed.record = replace(bed.record, interpreter=uv)
+    assert bed.found() == {}
+    shutil.copy("/bin/true", program)
+    assert list(bed.found().values()) == ["is another program than the one that the record names"]
+    program.unlink()
+    assert "No such file" in next(iter(bed.found().values()))
+    bed.record = replace(bed.record, interpreter={**uv, "source": "host"})
+    assert bed.found() == {}, "that of the machine gets updates"
 
 
 def test_nothing_is_read_through_a_launcher_that_is_another_program(bed: Bed, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stackyard.errors import StackyardError, cause
 from stackyard.expose import asking, commands
-from stackyard.host.hashing import sha256_file
+from stackyard.host.hashing import sha256_file, sha256_once
 from stackyard.image.launcher import compare
 from stackyard.yard import checksum, disk, temporaries
 from stackyard.yard.folders import RevisionPaths
@@ -42,6 +42,19 @@ def problems(record: BuildRecord) -> Iterator[str]:
             yield from (problem for path, to in links.items() for problem in _link_problem(path, to, lost=lost))
             yield from (f"{path}: was added" for path in added(record, {*files, *links}))
     yield from _checks(paths)
+    yield from _interpreter(record)
+
+
+def _interpreter(record: BuildRecord) -> Iterator[str]:
+    """The Python of uv that it runs on; that of the host, or of conda, is not the yard's, or among the files."""
+    path, digest = record.interpreter.get("path", ""), record.interpreter.get("sha256", "")
+    if record.interpreter.get("source") != "uv" or not digest:
+        return
+    try:
+        if sha256_once(Path(path).resolve()) != digest:
+            yield f"{path}: is another program than the one that the record names"
+    except StackyardError as error:
+        yield f"{path}: {error.message}"
 
 
 def added(record: BuildRecord, wanted: set[Path] | None = None) -> list[Path]:
