@@ -28,7 +28,7 @@ def found(yard: Yard) -> list[Path]:
     """What can go, sorted. Directories that cannot be listed are left out."""
     root = Path(os.path.realpath(yard.root))
     own = (folder for folder in _folders(yard) if _is_in_place(folder, root / folder.relative_to(yard.root)))
-    return sorted(path for folder in own for path in _in(folder))
+    return sorted(path for folder in own for path in _in(yard, folder))
 
 
 def is_one(name: str) -> bool:
@@ -72,15 +72,12 @@ def _is_in_place(folder: Path, real: Path) -> bool:
     return folder.is_dir() and os.path.realpath(folder) == str(real)
 
 
-def _in(folder: Path) -> Iterator[Path]:
-    with suppress(OSError):
-        yield from (path for path in disk.entries(folder) if path.name.startswith(".") and _is_lost(path))
-
-
-def _is_lost(path: Path) -> bool:
-    with suppress(FileNotFoundError):
-        return _can_go(path.name, path.lstat())
-    return False
+def _in(yard: Yard, folder: Path) -> Iterator[Path]:
+    with suppress(OSError), at.folder(yard.root, folder) as fd:
+        for name in at.names(fd):
+            with suppress(FileNotFoundError):
+                if name.startswith(".") and _can_go(name, os.stat(name, dir_fd=fd, follow_symlinks=False)):
+                    yield folder / name
 
 
 def _can_go(name: str, status: os.stat_result) -> bool:
