@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -193,8 +194,38 @@ def _child(path: Path) -> None:
 
     folder = path.parent / "children"
     folder.mkdir(exist_ok=True)
+    for name in (f"{os.getuid()}.{0:032}.json", f"{0:032}.json"):
+        (folder / name).write_bytes(path.read_bytes())
+    found = children.known(Yard(path.parent), "/nowhere/x")
+    assert all(note.root.is_absolute() for note in found.notes)
+
+
+def _bases_in_use(path: Path) -> None:
+    from stackyard.yard import basesinuse
+    from stackyard.yard.layout import Yard
+
+    problems: list[str] = []
+    found = basesinuse.read(Yard(path.parent), 1e6, problems)
+    assert found is None or (found.when and found.day)
+
+
+def _others_record(path: Path) -> None:
+    """The record of an extension in the yard of any user."""
+    from stackyard.host.reading import read_yard
+    from stackyard.publish.inuse import Watch
+    from stackyard.spec.models import Site
+    from stackyard.yard.layout import Yard
+
+    own = path.parent / "own"
+    folder = own / "stacks" / "mine" / "1"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("generations", "leases"):
+        (own / name).mkdir(exist_ok=True)
     (folder / path.name).write_bytes(path.read_bytes())
-    children.known(Yard(path.parent), "/nowhere/x")
+    assert all(isinstance(text, str) for item in read_yard(own).items for text in item)
+    (path.parent / "children").mkdir(exist_ok=True)
+    (path.parent / "children" / f"{0:032}.json").write_text(json.dumps({"yard": str(own)}))
+    Watch(Yard(path.parent), Site()).look()
 
 
 def _archive(path: Path) -> None:
@@ -422,7 +453,9 @@ READERS = {
     "distributions": Reader("noted", [_DISTRIBUTIONS], _distributions),
     "use": Reader("a~1@n1.7.0.json", [USE], _uses),
     "usage": Reader("n1.0.2026-11.log", [b"2026-11-23 run a/1-1\n2026-11-23 load a/1-2\n"], _usage),
-    "child": Reader("0.json", [b'{"yard": "/home/anna/yard"}'], _child),
+    "child": Reader("0.json", _files("formats/child-*.json", where=DATA), _child),
+    "bases in use": Reader("bases-in-use.json", _files("formats/bases-in-use-*.json", where=DATA), _bases_in_use),
+    "record of another account": Reader("record.json", _files("formats/record-6.json", where=DATA), _others_record),
     "run record": Reader(
         "record.json", [RUN.joinpath("record.json").read_bytes()], commands("runs show {}/..", "runs diff {}/.. {}/..")
     ),

@@ -344,6 +344,7 @@ def test_roots_collection_deletes_what_all_staff_put_aside(accounts: Accounts, c
     group = anna.groups[0]
     made = smallyard.make(common / "yard", "1.0", "2.0", "3.0")
     policy = f"permissions: {{group: {accounts.group('staff')}, umask: '0002'}}\nremoval: {{failed_days: 0}}"
+    policy += f"\nuser_yard: {common}/users/$USER/yard"  # none of these is closed
     site = smallyard.give_site(common, made.root, policy)
     smallyard.build(made, "tool", "4.0")  # never published
     for version, who in (("1.0", anna), ("2.0", bert), ("3.0", bert), ("4.0", bert)):

@@ -89,6 +89,10 @@ IN_YARD: dict[str, list[str]] = {
     "children/": [
         "children/" + "ab" * 16 + ".json", "children/{uid}.0123456789abcdef.json", f"children/{ODD}.json", "children/x",
     ],
+    "registered/": [
+        "registered/{uid}-" + "ab" * 16 + ".json", "registered/0-" + "ab" * 16 + ".json", f"registered/{ODD}",
+    ],
+    "bases-in-use.json": ["bases-in-use.json"],
     "usage/": [
         "usage/{host}.{uid}.2020-01.log", "usage/{host}.{uid}.2026-11.log", f"usage/{ODD}.{{uid}}.2020-02.log",
         "usage/x",

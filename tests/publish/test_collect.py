@@ -319,6 +319,7 @@ def test_what_another_account_owns_stays(accounts: Accounts, common: Path) -> No
     subprocess.run(["find", place, "-type", "d", "-exec", "chmod", "g+s", "{}", "+"], check=True)
     subprocess.run(["chmod", "-R", "g+w", place], check=True)
     policy = f"permissions: {{group: {accounts.group('staff')}, umask: '0002'}}\nremoval: {{grace_days: 0}}"
+    policy += f"\nuser_yard: {common}/users/$USER/yard"  # none of these is closed
     given = ("--site", smallyard.give_site(common, yard.root, policy), "--yard", yard.root)
     prefix = smallyard.revision(yard, "1.0").prefix
     for folder in (prefix / "bin", prefix / "share", prefix):

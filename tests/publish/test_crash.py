@@ -155,6 +155,7 @@ def test_every_fault_point_of_the_program_is_tried() -> None:
         "launcher-made": "image/test_launcher_recorded", "collision": "publish/test_collisions_published",
         "manifest-packed": "publish/test_packed_manifests", "given-up": "publish/test_mounted",
         **dict.fromkeys(("lease-taken", "lease-aside"), "yard/test_idle_leases"),
+        "child-noted": "yard/test_childnotes",
         **dict.fromkeys(("carry", "move-noted", "move-verified", "put-aside"), "publish/test_move"),
     }  # fmt: skip
     assert named - elsewhere.keys() == {point.partition(":")[0] for chain in CHAINS for point in chain}

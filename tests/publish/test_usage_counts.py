@@ -11,9 +11,9 @@ import pytest
 
 from stackyard.yard import usage
 from stackyard.yard.layout import Yard
-from support import modules, smallyard
+from support import modules, programs, smallyard
 from support.accounts import Accounts
-from support.cli import inside, stackyard
+from support.cli import STACKYARD, Done, inside, stackyard
 
 OPENED = """
 import sys
@@ -125,6 +125,81 @@ def test_old_counts_are_collected_also_those_of_others(accounts: Accounts, commo
     assert not list(yard.trash.glob("*/content")) and usage.read(yard)[OLD].total == 1
 
 
+def test_what_users_put_in_the_place_of_counts_is_named_and_left(accounts: Accounts, common: Path) -> None:
+    """Directories and pipes, also where one is exchanged for a count meanwhile: nothing is moved, or followed."""
+    user = accounts.user("bert")
+    text = "usage: {count: true, keep_days: 40}\nremoval: {grace_days: 0}"
+    yard, words = made(common, text)
+    day = date.today() - timedelta(days=100)
+    month = day.isoformat()[:7]
+    due, directory, pipe, link = (yard.usage_log(f"n{n}", user.uid, month) for n in range(4))
+    user.run("sh", "-c", f"echo x > {due}; mkdir {directory}; mkfifo {pipe}; ln -s {due} {link}; mkfifo {yard.usage}/z")
+    user.run("sh", "-c", f"mkdir {directory}/inside; echo junk > {yard.usage}/junk")
+    planned = inside("gc", "--dry-run", "--json", **words).value
+    assert [count["path"] for count in planned["counts"]] == [str(due)] and due.exists()
+    strange = [text for text in planned["unseen"] if text.startswith("usage/")]
+    assert len(strange) == 4 and strange[3] == "usage/: 2 more that stackyard does not write; left"
+    assert all(text.endswith("not a file that stackyard writes; left") for text in strange[:3])
+    traced = stackyard_traced(common, words)
+    assert "removed 1 old count of uses: " in traced.out and not due.exists()
+    calls = [line for line in (common / "trace").read_text().splitlines() if f"{yard.usage}/" in line]
+    assert not calls, "nothing by its path"
+    left = {directory, pipe, link, yard.usage / "z", yard.usage / "junk", yard.usage_since}
+    assert set(yard.usage.iterdir()) >= left and (directory / "inside").is_dir()
+    assert not [item for item in yard.trash.glob("*/content") if item.name == due.name]
+
+
+def stackyard_traced(folder: Path, words: dict[str, str]) -> Done:
+    """A collection, with what it did to names in ``trace``."""
+    programs.need("strace")
+    wanted = "trace=rename,renameat,renameat2,chmod,fchmodat,unlink,unlinkat,open,openat,rmdir"
+    argv = ["strace", "-f", "-qq", "-e", wanted, "-o", folder / "trace", STACKYARD, "gc"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, env={**os.environ, **words})
+    return Done(0, done.stdout, done.stderr)
+
+
+def test_a_pipe_in_the_place_of_a_count_keeps_nobody_waiting(accounts: Accounts, common: Path) -> None:
+    """Nor is another file of one's own written to, to which somebody has given the name of the count."""
+    user, other = accounts.user("bert"), accounts.user("carl")
+    yard, words = made(common)
+    month = date.today().isoformat()[:7]
+    mine = yard.usage_log(os.uname().nodename, user.uid, month)
+    other.run("mkfifo", mine)
+    run = ("--site", words["STACKYARD_SITE"], "run", OLD, "--", "hello")
+    assert "hello tool 1.0" in user.stackyard(*run, timeout_s=60).out
+    mine.unlink()
+    secret = common / "secret"
+    secret.write_text("")
+    os.chown(secret, user.uid, user.gid)
+    os.link(secret, mine)
+    user.stackyard(*run)
+    assert secret.read_text() == ""
+    mine.unlink()
+    accounts.user("bert", umask=0o077).stackyard(*run)
+    assert mine.stat().st_mode & 0o777 == 0o644, "the owner of the yard counts, whatever the umask is"
+
+
+def test_counts_that_cannot_be_read_may_be_of_anything(accounts: Accounts, common: Path) -> None:
+    staff, user = accounts.user("hilda"), accounts.user("bert")
+    yard, words = made(common, f"{COUNT}\nuser_yard: {common}/users/$USER/yard")
+    yard.usage_since.write_text(f"{date.today() - timedelta(days=400)}\n")
+    log(yard, date.today() - timedelta(days=20), "load tool/2.0-py311-1")
+    for path in (common, *common.rglob("*")):
+        os.chown(path, staff.uid, staff.gid, follow_symlinks=False)
+    given = {name: str(value) for name, value in words.items()}
+    unused = ("gc", "--dry-run", "--unused-for", "180d", "--json")
+    assert staff.stackyard(*unused, **given).value["revisions"]
+    for days, code in ((300, 0), (100, 1)):
+        closed = yard.usage_log("n1", user.uid, (date.today() - timedelta(days=days)).isoformat()[:7])
+        user.run("sh", "-c", f"umask 077; echo x > {closed}")
+        done = staff.stackyard(*unused, expect=code, **given)
+    assert f"cannot read {closed}: Permission denied" in done.err
+    user.run("truncate", "-s", "20M", closed)
+    user.run("chmod", "644", closed)
+    assert f"cannot read {closed}: larger than" in staff.stackyard(*unused, expect=1, **given).err
+    assert f"cannot read {closed}: larger than" in staff.stackyard("usage", **given).err
+
+
 def test_what_nobody_has_used_is_collected_where_loads_are_counted(tmp_path: Path) -> None:
     yard, words = made(tmp_path)
     long_ago, lately = date.today() - timedelta(days=400), date.today() - timedelta(days=20)
@@ -180,7 +255,7 @@ def test_the_hook_of_a_module_system_counts_loads(system: str, tmp_path: Path) -
         variable: str(file.parent if system == "lmod" else file),
     }  # fmt: skip
     lines = (
-        modules.initialise(system, "bash"), f"module use {yard.modules} {tmp_path}/other",
+        modules.initialise(system, "bash"), f"umask 077; module use {yard.modules} {tmp_path}/other",
         "module load tool/1.0", "module unload tool", "module load tool x", "module avail", "module show tool/2.0",
         "hello", f"chmod 0 {yard.usage}/*" if os.geteuid() else "true", "module load nothing",
     )  # fmt: skip
@@ -191,3 +266,11 @@ def test_the_hook_of_a_module_system_counts_loads(system: str, tmp_path: Path) -
         OLD: {"load": 1},
         "tool/3.0-py311-1": {"load": 1},
     }
+    (count,) = (path for path in yard.usage.iterdir() if path.suffix == ".log")
+    assert count.stat().st_mode & 0o777 == 0o644
+    for make in ("mkfifo {}", "mkfifo {}.x; ln -s {}.x {}", "mkdir {}"):  # as any account may, before it is counted
+        subprocess.run(["rm", "-rf", count, f"{count}.x"], check=True)
+        subprocess.run(["sh", "-c", make.replace("{}", str(count))], check=True)
+        loading = (*lines[:2], "module load tool/1.0", "hello")
+        said = modules.run("bash", "umask 077\n" + "\n".join(loading) + "\n", environ, tmp_path)
+        assert "hello tool 1.0" in said, (make, said)

@@ -27,7 +27,10 @@ from stackyard.cli.main import main
 folder, passes = sys.argv.pop(1), [None] * int(sys.argv.pop(1))
 
 def remove(event, args):
-    if event in ("os.listdir", "os.scandir") and str(args[0]) == folder and passes:
+    listed = args[0] if event in ("os.listdir", "os.scandir") else ""
+    if isinstance(listed, int):
+        listed = os.readlink(f"/proc/self/fd/{listed}")
+    if str(listed) == folder and passes:
         passes.pop()
         if not passes:
             shutil.rmtree(folder)
@@ -50,8 +53,8 @@ def test_what_a_user_puts_in_the_place_of_records_is_not_waited_for(accounts: Ac
         "mkfifo $2/stacks/a/1/record.json $2/trash/t/content/record.json $2/trash/t/what.json",
         f"ln -s /dev/zero $2/stacks/b/1/record.json; printf '%s' '{FORGED}' > $2/stacks/c/1/record.json",
         'sed -i "s|[$]1|$1|" $2/stacks/c/1/record.json',
-        """printf '{"yard": "%s"}' "$2" > $1/children/mine.json""",
-        """printf '{"yard": "/\\\\u001b[2J"}' > $1/children/odd.json; mkfifo $1/children/pipe.json""",
+        f"""printf '{{"yard": "%s"}}' "$2" > $1/children/{"0" * 32}.json""",
+        f"""printf '{{"yard": "/\\\\u001b[2J"}}' > $1/children/{"1" * 32}.json; mkfifo $1/children/{"2" * 32}.json""",
     )
     user.run("sh", "-c", "\n".join(lines), "sh", yard.root, own)
     refused = stackyard(*words, "remove", OLD, expect=1, timeout_s=240)
@@ -70,7 +73,7 @@ def test_a_users_disk_that_hangs_is_named_and_not_waited_for(tmp_path: Path, mon
         hanging = [tmp_path / "anna" / "own", *(tmp_path / "anna" / "own" / name for name in ("stacks", "cache"))]
         yard.children.mkdir()
         for number, root in enumerate([*hanging, below.root, tmp_path / "none"]):
-            (yard.children / f"{number}.json").write_text(json.dumps({"yard": str(root)}))
+            (yard.children / f"{number:032}.json").write_text(json.dumps({"yard": str(root)}))
         server.send_signal(signal.SIGSTOP)
         try:
             found = children.known(yard, "")
@@ -94,6 +97,36 @@ def test_a_directory_of_users_that_hangs_is_named(tmp_path: Path, monkeypatch: p
     assert len(found.unseen) == 1 and "users does not answer" in found.unseen[0]
 
 
+BLIND = """
+import json, sys
+from pathlib import Path
+from stackyard.yard import children
+from stackyard.yard.layout import Yard
+
+found = children.known(Yard(Path(sys.argv[1])), sys.argv[2])
+print(json.dumps([[each.account, each.why] for each in found.blind]))
+"""
+
+
+def test_a_closed_home_is_not_looked_into_and_one_that_does_not_exist_needs_not_be(
+    accounts: Accounts, common: Path
+) -> None:
+    """By the homes of accounts, and beside one's own where the directory of all cannot be listed."""
+    anna, bert, carl, hilda = (accounts.user(name) for name in ("anna", "bert", "carl", "hilda"))
+    yard = smallyard.make(common / "yard", "1.0")
+    carl.home.rmdir()
+    hilda.home.chmod(0o711)
+    (common / "users" / anna.name).mkdir(parents=True)
+    (common / "users" / anna.name).chmod(0o700)
+    os.chown(common / "users" / anna.name, anna.uid, anna.gid)
+    (common / "users").chmod(0o711)
+    for template in ("~/.local/share/stackyard", f"{common}/users/$USER/yard"):
+        blind = json.loads(bert.python(BLIND, yard.root, template).out)
+        assert [anna.name, "permission denied"] in blind, template
+        assert not {bert.name, carl.name, hilda.name} & {account for account, _ in blind}, template
+    accounts.user("carl")
+
+
 @pytest.mark.parametrize(
     ("folder", "passes"), [("stacks", 1), ("stacks/b", 1), ("stacks/b", 2), ("trash", 1), ("trash", 2)]
 )
@@ -101,7 +134,10 @@ def test_what_a_user_removes_while_it_is_looked_at_is_left_out(tmp_path: Path, f
     yard, own = smallyard.make(tmp_path / "yard", "1.0"), tmp_path / "own"
     for place in ("generations", "stacks/a/1", "stacks/b/1", "stacks/c/1", "trash/t/content"):
         (own / place).mkdir(parents=True)
-    for note, text in ((yard.children / "own.json", json.dumps({"yard": str(own)})), (yard.locks / "old.lock", "")):
+    for note, text in (
+        (yard.children / f"{0:032}.json", json.dumps({"yard": str(own)})),
+        (yard.locks / "old.lock", ""),
+    ):
         note.parent.mkdir(exist_ok=True)
         note.write_text(text)
         os.utime(note, (0, 0))  # the locks of other yards are read where one is old

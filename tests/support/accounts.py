@@ -5,7 +5,8 @@
         bert = accounts.user("bert")                         # a user outside the group
         group = accounts.group("staff")                      # the group's real name: "sy4711staff"
         anna.stackyard("--yard", common / "yard", "list")    # as her: groups, umask, HOME, clean environment
-        bert.run("cat", anna.home / "x", expect=1)           # any program; another exit code fails the test
+        accounts.as_root("--yard", common / "yard", "gc")    # as root, who goes on as the owner of the yard
+    bert.run("cat", anna.home / "x", expect=1)           # any program; another exit code fails the test
         anna.python("import os; print(os.getuid())").out     # the Python that has stackyard
         process = anna.popen("sleep", "60")                  # a subprocess.Popen; killed at the end at the latest
 
@@ -148,6 +149,13 @@ class Accounts:
         self._users[name] = account
         return account
 
+    def as_root(self, *words: str | Path, expect: int | None = 0, timeout_s: float = 300, **variables: str) -> Done:
+        """Run ``stackyard WORDS...`` as root, by the installation that all accounts can read."""
+        argv, environ = [self.bin / "stackyard", *map(str, words)], {**os.environ, **variables}
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout_s, env=environ)
+        assert expect is None or done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return Done(done.returncode, done.stdout, done.stderr)
+
     def readable(self, path: Path) -> Path:
         """`path`, or a copy (hard links where they can be made) where an account cannot reach it."""
         if _reachable(path):
@@ -181,6 +189,14 @@ class Accounts:
         for name in self._groups:
             _admin("groupdel", name, check=False)
         shutil.rmtree(self.place, ignore_errors=True)
+
+
+def give(tree: Path, account: Account, group: int | None = None) -> None:
+    """Make a tree an account's, and a group's; no link is followed."""
+    for folder, folders, files in os.walk(tree):
+        for name in (".", *folders, *files):
+            gid = account.gid if group is None else group
+            os.chown(f"{folder}/{name}", account.uid, gid, follow_symlinks=False)
 
 
 @pytest.fixture(scope="session")

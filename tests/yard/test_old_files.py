@@ -24,7 +24,7 @@ from stackyard.publish.licences import LEDGER, MARK, Acceptance
 from stackyard.spec.models import Site
 from stackyard.verify.expectations import CHECKS
 from stackyard.verify.report import REPORT, Report, read_report
-from stackyard.yard import atomic, formats, signatures, trash
+from stackyard.yard import atomic, basesinuse, childnotes, formats, signatures, trash
 from stackyard.yard.adopted import Adopted, AdoptedPrefix
 from stackyard.yard.collision import Collision
 from stackyard.yard.extending import BaseRevision, Layer
@@ -55,6 +55,8 @@ JSON: dict[str, tuple[Kind[Any], Callable[[Path], Any]]] = {
     "base": (BASE, lambda path: formats.load(path, BASE)),
     "signatures": (signatures.KIND, lambda path: formats.load(path, signatures.KIND)),
     "licences": (LEDGER, lambda path: formats.load(path, LEDGER)),
+    "bases-in-use": (basesinuse.KIND, lambda path: formats.load(path, basesinuse.KIND)),
+    "registered": (childnotes.MEMORY, lambda path: formats.load(path, childnotes.MEMORY)),
 }
 
 
@@ -336,6 +338,12 @@ def test_a_missing_key_is_an_error_that_names_it(old: Path, tmp_path: Path, name
     del value[key]
     with pytest.raises(StackyardError, match=rf"^cannot read .*json: missing key '{key}'$"):
         JSON[name][1](written(tmp_path, value))
+
+
+def test_the_note_of_a_child_of_format_1_does_not_say_what_it_extends(old: Path) -> None:
+    first, second = (formats.load(old / f"child-{number}.json", childnotes.KIND) for number in (1, 2))
+    assert (first.yard, first.bases) == ("/home/anna/.local/share/stackyard", None)
+    assert (second.yard, second.bases) == (first.yard, ("pytorch/2.13-py311-1", "tool/1.0-py311-1"))
 
 
 def test_an_unknown_operation_and_an_unknown_form(old: Path, tmp_path: Path) -> None:

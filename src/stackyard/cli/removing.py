@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import pwd
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.cli.context import Context
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
-from stackyard.errors import StackyardError
-from stackyard.findings import counted
+from stackyard.errors import InputError, StackyardError
+from stackyard.findings import counted, some
+from stackyard.host import supervised
 from stackyard.host.quoting import LONG, plain
 from stackyard.yard.idleleases import DAYS
 from stackyard.yard.record import Entry
@@ -23,25 +25,44 @@ if TYPE_CHECKING:
     from stackyard.yard.trash import Item
 
 SIZES = ("bytes", "inodes", "shared_bytes", "shared_inodes")
+_MOST_DIGITS = 10  # of the number of an account
 
 
-def watch(context: Context, *, tidy: bool = False) -> Watch:
-    """What looks for users of this yard's revisions; it asks the schedulers about jobs. It makes no cache."""
+def watch(context: Context, *, tidy: bool = False, despite: Collection[str] = ()) -> Watch:
+    """What looks for users of this yard's revisions; it asks the schedulers about jobs. It makes no cache.
+
+    Args:
+        despite: names of accounts whose notes and yards hold nothing back.
+
+    Raises:
+        InputError: only root may leave out an account, or there is no account of this name.
+    """
     from stackyard.launch.api.asking import is_over
     from stackyard.publish.inuse import Watch
 
     found = context.yard()
-    return Watch(replace(found, account=found.account or ""), context.site(), is_over, tidy)
+    yard = replace(found, account=found.account or "")
+    return Watch(yard, context.site(), is_over, tidy, frozenset(map(_account, despite)))
 
 
-def remove(context: Context, entries: Sequence[Entry], reason: str) -> Outcome:
-    """Remove these revisions as far as nobody uses them."""
+def _account(name: str) -> int:
+    if not supervised.is_active():
+        hint = "ask root to type it; or move your extensions to another base: `stackyard rebase NAME --on REV`"
+        raise InputError(f"--despite {name}: only root removes what another account may be using", hint=hint)
+    try:
+        return int(name) if name.isdecimal() and len(name) <= _MOST_DIGITS else pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise InputError(f"--despite: no such account: {name}", hint="name an account, or its number") from None
+
+
+def remove(context: Context, entries: Sequence[Entry], reason: str, despite: Collection[str] = ()) -> Outcome:
+    """Remove these revisions as far as nobody uses them, but for some accounts."""
     from stackyard.publish.remove import Removal
     from stackyard.publish.scarce import despite_full
     from stackyard.publish.writing import building
     from stackyard.yard.origin import origin
 
-    looker = watch(context, tidy=True)
+    looker = watch(context, tidy=True, despite=despite)
     stacks = {entry.stack for entry in entries}
 
     def act() -> Outcome:
@@ -100,6 +121,8 @@ def show(outcome: Outcome) -> None:
         for item in items:
             size = f"{human_bytes(item.what.bytes)} in {item.what.inodes:,} files"
             echo(f"{word} {item.what.module or plain(item.what.path, LONG)}  {size}")
+    if outcome.counts:
+        echo(f"removed {counts([path.name for path in outcome.counts])}")
     if outcome.packed:
         echo(f"packed {manifests(outcome.packed)}")
     if outcome.leases:
@@ -127,6 +150,11 @@ def temporaries(paths: Sequence[Path]) -> str:
     return f"{counted(len(paths), 'temporary file')} of killed processes"
 
 
+def counts(names: Sequence[str]) -> str:
+    """Which files with counts of uses."""
+    return f"{counted(len(names), 'old count')} of uses: {some(names, 3)}"
+
+
 def to_json(outcome: Outcome) -> dict[str, Any]:
     """An outcome as plain objects."""
     return {
@@ -135,6 +163,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "packed": {str(path): freed for path, freed in outcome.packed.items()},
         "leases": [str(folder) for folder in outcome.leases],
         "temporaries": [str(path) for path in outcome.temporaries],
+        "counts": [str(path) for path in outcome.counts],
         "kept": outcome.kept,
         "unseen": outcome.unseen,
     }

@@ -1,7 +1,8 @@
 """The hooks by which a module system counts the loads of a yard's modules (`yard.usage`). None of them runs a program.
 
 Lmod calls the function that ``SitePackage.lua`` registers; Environment Modules has no such call, so ``siteconfig.tcl``
-traces the procedure that evaluates a modulefile. An error in a hook is not shown, and stops no load.
+traces the procedure that evaluates a modulefile. An error in a hook is not shown, and stops no load. Any account may
+have put something of this name into the directory, such as a pipe: only a file of one's own is opened.
 """
 
 from __future__ import annotations
@@ -30,10 +31,13 @@ do
       if mode() ~= "load" or not t.fn or t.fn:sub(1, #modules + 1) ~= modules .. "/" then return end
       local uid = posix.getuid and posix.getuid() or posix.getpid("uid")
       local file = string.format("%s/%s.%d.%s.log", usage, posix.uname("%n"), uid, os.date("%Y-%m"))
+      local found = posix.stat and posix.stat(file)
+      if found and (found.type ~= "regular" or found.uid ~= uid) then return end
       local out = io.open(file, "a")
       if out then
          out:write(os.date("%Y-%m-%d") .. " load " .. t.modFullName .. "\\n")
          out:close()
+         if not found and posix.chmod then posix.chmod(file, "rw-r--r--") end
       end
    end
    hook.register("load", function(t) pcall(count, t) end)
@@ -49,9 +53,13 @@ proc stackyardCount {call code result how} {
     set now [clock seconds]
     set month [clock format $now -format %Y-%m]
     catch {
-        set out [open [file join USAGE "[info hostname].[stackyardUid].$month.log"] a]
+        set log [file join USAGE "[info hostname].[stackyardUid].$month.log"]
+        set is [expr {[catch {file lstat $log found}] ? {} : "$found(type) $found(uid)"}]
+        if {$is ni [list {} "file [stackyardUid]"]} { return }
+        set out [open $log a]
         puts $out "[clock format $now -format %Y-%m-%d] load $name"
         close $out
+        if {$is eq {}} { file attributes $log -permissions 0644 }
     }
 }
 proc stackyardUid {} {

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -75,9 +75,19 @@ def read_as(asked: Sequence[tuple[int, str]]) -> list[Any]:
     A child has `ANSWER_S` seconds, and may answer `MOST_ANSWER` bytes; one that hangs in the kernel is left behind.
     """
     answers: list[Any] = []
+    _load()
     for start in range(0, len(asked), _AT_ONCE):
         answers += _answers([_Child(uid, partial(_told, root)) for uid, root in asked[start : start + _AT_ONCE]])
     return answers
+
+
+@cache
+def _load() -> None:
+    """Load what children need, while this process may read it: the account of a child may not read this program."""
+    from stackyard.host.reading import read_yard
+
+    read_yard(Path("/"))
+    _used()
 
 
 def one_child(uid: int, tell: Callable[[int], None]) -> Any:
@@ -158,9 +168,14 @@ def tell_processes(roots: Sequence[bytes], into: int) -> None:
 
 
 def _limit() -> None:
-    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, used + _MEMORY))
+    most = _used() + _MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
+
+
+def _used() -> int:
+    """Bytes of the address space of this process."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
 
 
 def _tell(into: int, value: object) -> None:

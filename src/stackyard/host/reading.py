@@ -25,7 +25,8 @@ MOST_RECORDS, MOST_BYTES, MOST_ANSWER, MOST_S = 2_000, 1 << 23, 1 << 20, 5.0
 """Records of a yard, bytes of each, characters of all that is taken from it, and seconds."""
 MOST_USES, MOST_USE = 1_000, 16_384
 """Notes on uses in a yard, and bytes of each."""
-_MOST_YARDS, _MOST_TEXT = 32, 4_096
+MOST_YARDS, _MOST_TEXT = 32, 4_096
+"""Yards in which it has bases, and characters of a path or name."""
 STACKS, TRASH, CONTENT, USES = "stacks", "trash", "content", "uses"
 RECORDS, LOCK = ("record.json", "record.spare.json"), ("lock", "stack.lock")
 SPEC_HASH = re.compile(rb'^spec_hash = "([^"\n]{1,200})"', re.MULTILINE)
@@ -50,18 +51,21 @@ class _Enough(Exception):
     """There is more than is read."""
 
 
-def read_yard(root: Path, *, solutions: bool = True, within_s: float = MOST_S) -> Reading:
+def read_yard(root: Path, *, records: bool = True, solutions: bool = True, within_s: float = MOST_S) -> Reading:
     """Read what a yard says. Links are followed to its root, and none is below it.
 
     Args:
         root: where it may be; nothing is said of what does not exist, or is not a yard.
-        solutions: also those that its revisions were locked from.
+        records: also those of its revisions, not only what its account runs.
+        solutions: also what these were locked from.
         within_s: seconds, after which what was not read yet is left out and reported.
     """
     reader = _Reader(root, solutions, time.monotonic() + within_s, within_s)
     try:
         with at.folder(root, root) as top:
-            reader.read(top)
+            reader.uses(top)
+            if records:
+                reader.records(top)
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (OSError, _Enough) as error:
@@ -85,9 +89,8 @@ class _Reader:
         text = text[:1].lower() + text[1:]
         self.problem = self.problem or (f"{place}: {text}" if place else text)
 
-    def read(self, top: int) -> None:
-        """All of a yard; the trash last: what is removed meanwhile is in it then."""
-        self._uses(top)
+    def records(self, top: int) -> None:
+        """All records of a yard; the trash last: what is removed meanwhile is in it then."""
         for stack, place in self._folders(top, STACKS):
             for revision, inner in self._each(stack, place):
                 self._revision(revision, inner)
@@ -179,8 +182,8 @@ class _Reader:
     def _base(self, yard: object, name: object, module: object) -> None:
         if isinstance(yard, str) and isinstance(name, str):
             self._yards.add(yard)
-            if len(self._yards) > _MOST_YARDS:
-                raise _Enough(f"names bases in more than {_MOST_YARDS} yards")
+            if len(self._yards) > MOST_YARDS:
+                raise _Enough(f"names bases in more than {MOST_YARDS} yards")
             self._add("base", yard, name, module if isinstance(module, str) and len(module) <= _MOST_TEXT else "")
 
     def _lock(self, fd: int, place: str) -> None:
@@ -197,7 +200,8 @@ class _Reader:
         for digest in SPEC_HASH.findall(text):
             self._add("solution", digest.decode("utf-8", "replace"))
 
-    def _uses(self, top: int) -> None:
+    def uses(self, top: int) -> None:
+        """The notes on what runs."""
         with self._opened(top, USES, USES) as fd:
             if fd is None:
                 return

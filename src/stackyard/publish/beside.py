@@ -72,6 +72,6 @@ def restore_rest(record: BuildRecord, site: Site) -> list[str]:
     if not own_files(record):
         return []
     for path in added(record):
-        disk.remove_tree(path)
+        disk.remove_tree(path, RevisionPaths.of(record.path).yard)
     write_beside(record, site)
     return ["condarc and commands"]

@@ -7,7 +7,7 @@ over. Revisions go as `remove` makes them go (`publish.remove`), stack by stack;
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
@@ -15,9 +15,9 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from stackyard.errors import StackyardError, cause
+from stackyard.errors import StackyardError
 from stackyard.host import clock
-from stackyard.publish import garbage
+from stackyard.publish import garbage, tidy
 from stackyard.publish.entries import present
 from stackyard.publish.garbage import Garbage
 from stackyard.publish.inuse import Evidence, Watch
@@ -32,9 +32,7 @@ from stackyard.yard import (
     generations,
     idleleases,
     lease,
-    manifestfile,
     notes,
-    reserve,
     temporaries,
     trash,
     within,
@@ -83,12 +81,15 @@ class Plan:
         temporaries: what processes were killed before renaming (`yard.temporaries`).
         packed: manifests of old generations that are packed, each with the bytes that this frees.
         cache_bytes, cache_inodes: what only the removed revisions share with the cache, which goes later.
+        counts: of uses, of months that are over: these are removed at once.
         unseen: what could not be looked at, and what is not touched because of that.
+        seen: what the look found.
     """
 
     rules: Rules
     revisions: list[Doomed] = field(default_factory=list)
     garbage: list[Garbage] = field(default_factory=list)
+    counts: list[Garbage] = field(default_factory=list)
     hide: list[str] = field(default_factory=list)
     due: list[Item] = field(default_factory=list)
     waiting: list[Item] = field(default_factory=list)
@@ -99,19 +100,21 @@ class Plan:
     cache_bytes: int = 0
     cache_inodes: int = 0
     unseen: list[str] = field(default_factory=list)
+    seen: Evidence = field(default_factory=Evidence)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing would change."""
         aside = self.revisions or self.garbage
-        return not (aside or self.hide or self.due or self.packed or self.leases or self.temporaries)
+        at_once = self.counts or self.due or self.packed or self.leases or self.temporaries
+        return not (aside or self.hide or at_once)
 
 
 def plan(watch: Watch, rules: Rules) -> Plan:
     """Look for what can go. Writes nothing, and walks only what is garbage: sizes of revisions are in their records."""
     yard, site, found = watch.yard, watch.site, Plan(rules)
     limits = site.model_copy(update={"cache": site.cache.model_copy(update={"max_age_days": 0})}) if rules.now else site
-    seen = watch.look()
+    found.seen = seen = watch.look()
     found.unseen += seen.unseen
     entries = present(generations.entries(yard))
     records = {record.module: record for record in _records(yard)}
@@ -125,14 +128,15 @@ def plan(watch: Watch, rules: Rules) -> Plan:
     found.garbage = [
         *garbage.interrupted_builds(yard),
         *garbage.old_modules(yard, rules.keep),
-        *garbage.old_counts(yard, site),
     ]
+    found.counts, strange = garbage.old_counts(yard, site)
+    found.unseen += strange
     found.leases = idleleases.idle(yard)
     found.temporaries = temporaries.found(yard)
     found.packed = garbage.long_manifests(yard, rules.keep)
     if Held(yard, ()).is_alone:
-        found.garbage += [*garbage.leftovers(yard), *garbage.unshared(yard, limits, records.values(), seen.yards)]
-        found.garbage += garbage.solutions(yard, site, seen.yards)
+        found.garbage += [*garbage.leftovers(yard), *garbage.unshared(yard, limits, records.values(), seen.below)]
+        found.garbage += garbage.solutions(yard, site, seen.below)
     else:
         found.unseen.append("the caches and kept locks: another process is building")
     for item in trash.items(yard):
@@ -230,10 +234,7 @@ def collect(watch: Watch, wanted: Plan, made_by: Origin) -> Outcome:
         _put_aside(removal, wanted.garbage, outcome)
         if wanted.rules.now:
             _delete_aside(outcome)
-        _pack(wanted.packed, outcome)
-        _remove_leases(watch.yard, wanted.leases, outcome)
-        _remove_temporaries(watch.yard, wanted.temporaries, outcome)
-        reserve.keep(watch.yard)
+        tidy.up(watch.yard, wanted, outcome)
     return outcome
 
 
@@ -286,33 +287,6 @@ def _hide(watch: Watch, modules: Sequence[str], made_by: Origin) -> None:
     publish_states(watch, hidden, f"hide {', '.join(hidden)}, retired", made_by, before=late)
 
 
-def _pack(manifests: Iterable[Path], outcome: Outcome) -> None:
-    for path in manifests:
-        try:
-            outcome.packed[path] = manifestfile.pack(path)
-        except FileNotFoundError:
-            continue  # another collection was faster
-        except OSError as error:
-            outcome.kept[str(path)] = (cause(error),)
-
-
-def _remove_leases(yard: Yard, folders: Iterable[Path], outcome: Outcome) -> None:
-    idleleases.sweep(yard)
-    for folder in folders:
-        try:
-            outcome.leases += [folder] if idleleases.remove(folder) else []
-        except StackyardError as error:
-            outcome.kept[str(folder)] = (error.message,)
-
-
-def _remove_temporaries(yard: Yard, paths: Iterable[Path], outcome: Outcome) -> None:
-    for path in paths:
-        try:
-            outcome.temporaries += [path] if temporaries.remove(yard, path) else []
-        except OSError as error:
-            outcome.kept[str(path)] = (cause(error),)
-
-
 def _put_aside(removal: Removal, found: Sequence[Garbage], outcome: Outcome) -> None:
     """Move garbage to the trash; a kept lock, or an entry of a cache, comes back where a build began meanwhile."""
     moved: list[Item] = []
@@ -340,7 +314,7 @@ def _put_aside(removal: Removal, found: Sequence[Garbage], outcome: Outcome) -> 
 def _without_used_locks(watch: Watch, found: Sequence[Garbage]) -> list[Garbage]:
     """Without kept locks of which a deploy has built something since the plan was made."""
     locks = [each for each in found if each.path.is_relative_to(watch.yard.locks)]
-    still = {each.path for each in garbage.solutions(watch.yard, watch.site, watch.look().yards)} if locks else set()
+    still = {each.path for each in garbage.solutions(watch.yard, watch.site, watch.look().below)} if locks else set()
     return [each for each in found if each not in locks or each.path in still]
 
 

@@ -36,7 +36,7 @@ from stackyard.spec.models import Site, Stack
 from stackyard.verify import verify
 from stackyard.verify.expectations import asked, in_force, keep
 from stackyard.verify.report import Report
-from stackyard.yard import atomic, caches, children, disk, generations, reserve, revisions
+from stackyard.yard import atomic, caches, childnotes, disk, generations, reserve, revisions
 from stackyard.yard.audit import unfinished
 from stackyard.yard.extending import BaseRevision
 from stackyard.yard.folders import RevisionPaths
@@ -298,7 +298,7 @@ def register(yard: Yard, base: BaseRevision) -> None:
     """Tell the yard of a base that this one extends it, before the build; where it may not be written to, it is not."""
     parent = Yard(Path(base.yard))
     if os.path.realpath(parent.root) != os.path.realpath(yard.root):
-        children.register(parent, yard)
+        childnotes.register(parent, yard, base.id)
 
 
 def _tell_lost(yard: Yard, progress: Progress) -> None:

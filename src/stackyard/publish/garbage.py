@@ -20,6 +20,7 @@ from stackyard.publish import unneeded
 from stackyard.spec.models import Site
 from stackyard.yard import caches, disk, generations, lease, manifestfile, notes, revisions, usage
 from stackyard.yard.caches import CONDA, KINDS, PYTHONS, Kind
+from stackyard.yard.children import Children
 from stackyard.yard.folders import GenerationPaths, RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, read_manifest
@@ -122,21 +123,22 @@ def former(yard: Yard, keep: int) -> Iterator[GenerationPaths]:
             yield paths
 
 
-def old_counts(yard: Yard, site: Site) -> Iterator[Garbage]:
-    """The counts of uses in months that ended longer ago than the site keeps them."""
+def old_counts(yard: Yard, site: Site) -> tuple[list[Garbage], list[str]]:
+    """The counts of uses in months that ended longer ago than the site keeps them; what else is there, in words."""
     days = site.usage.keep_days
-    for file, month in usage.files_before(yard, clock.today() - timedelta(days=days)):
-        yield _sized("leftover", file, f"the uses of {month}, which are kept for {days} days")
+    old = usage.before(yard, clock.today() - timedelta(days=days))
+    why = "the uses of {}, which are kept for {} days"
+    return [Garbage("leftover", path, why.format(month, days), size, 1) for path, month, size in old.files], old.left
 
 
-def solutions(yard: Yard, site: Site, below: Iterable[Yard]) -> Iterator[Garbage]:
+def solutions(yard: Yard, site: Site, below: Children) -> Iterator[Garbage]:
     """Kept solutions and locks of which no revision has anything, once they are older than caches' entries may be."""
     for path in unneeded.old_solutions(yard, site, below):
         what = "lock of a file in a read-only directory" if path.parent == yard.file_locks else "solution"
         yield _sized("leftover", path, f"a kept {what} that no revision was built from")
 
 
-def unshared(yard: Yard, site: Site, records: Collection[BuildRecord], below: Iterable[Yard] = ()) -> list[Garbage]:
+def unshared(yard: Yard, site: Site, records: Collection[BuildRecord], below: Children) -> list[Garbage]:
     """Entries of the caches that no revision needs, beyond the site's limits: too old, then the oldest of too many.
 
     Args:

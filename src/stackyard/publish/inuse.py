@@ -2,7 +2,7 @@
 
 - A note of a process or of a batch job (`yard.uses`), in the yard or in that of a user.
 - A process of this host that names a file of the revision.
-- An extension in another yard (`yard.children`).
+- An extension in another yard (`yard.children`); `publish.unlooked` has what holds where one cannot be looked into.
 
 A process of another host that left no note is not seen, as one is that only loaded a module there.
 """
@@ -11,18 +11,22 @@ from __future__ import annotations
 
 import os
 import stat
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard import grammar
+from stackyard.errors import cause
 from stackyard.findings import counted
-from stackyard.host import clock, supervised
+from stackyard.host import clock, reading, supervised
+from stackyard.host.quoting import LONG, plain
+from stackyard.publish import unlooked
 from stackyard.spec.models import Site
 from stackyard.spec.siteyard import is_sites
-from stackyard.yard import children, disk, generations, trash, uses
+from stackyard.yard import basesinuse, children, disk, generations, trash, uses
+from stackyard.yard.children import Blind, Child, Children
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.same import is_same
@@ -31,21 +35,39 @@ from stackyard.yard.uses import Use
 USERS_YARD = "~/.local/share/stackyard"
 """Where a user's yard is if the site names no place."""
 
+_MOST_JOBS = 500
+"""Jobs of an account about which its scheduler is asked: each is a program that runs."""
 IsOver = Callable[[str, str], bool | None]
 """Whether a job, given its scheduler and its id, has ended; None where that is not known."""
 
 
 @dataclass
 class Evidence:
-    """Who uses what, by the place of the revision, in words; what could not be seen; the yards of others."""
+    """Who uses what, and what could not be seen.
+
+    Attributes:
+        users: by the place of the revision, in words.
+        everything: what may use every revision: what could not be looked at, in words.
+        unseen: for people: what was not looked at.
+        below: the yards of others.
+        extends: the roots of those that extend revisions, each with the place of one of these.
+        extends_others: whether the yard itself extends revisions of others.
+        bases: how many extensions in these a revision has, by its name.
+        began: the `basesinuse.moment` before the look, where that was asked for.
+    """
 
     users: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    everything: list[str] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
-    yards: list[Yard] = field(default_factory=list)
+    below: Children = field(default_factory=Children)
+    extends: set[tuple[Path, str]] = field(default_factory=set)
+    extends_others: bool = False
+    bases: Counter[str] = field(default_factory=Counter)
+    began: float | None = None
 
     def of(self, folder: str | Path) -> tuple[str, ...]:
         """Who may be using a revision."""
-        return tuple(self.users.get(place_of(folder), ()))
+        return (*self.users.get(place_of(folder), ()), *self.everything)
 
 
 @dataclass(frozen=True)
@@ -54,22 +76,27 @@ class Watch:
 
     Attributes:
         is_over: asks schedulers about jobs.
-        tidy: remove the notes of uses that are over.
+        tidy: remove the notes of uses that are over, and of yards that extend nothing any more.
+        despite: accounts whose notes and yards hold nothing back.
     """
 
     yard: Yard
     site: Site
     is_over: IsOver = lambda *_: None
     tidy: bool = False
+    despite: frozenset[int] = frozenset()
 
     def look(self) -> Evidence:
         """Everything that can be found: notes, processes of this host, extensions in other yards."""
-        found = Evidence()
-        below = children.known(self.yard, self._users_yards())
-        found.unseen, found.yards = below.unseen, below.yards
-        self._notes(found, [self.yard, *below.yards])
-        self._processes(found)
-        self._extensions(found, [self.yard, *below.yards])
+        found = Evidence(began=basesinuse.moment(self.yard) if self.tidy else None)
+        found.below = children.known(self.yard, self._users_yards(), self.despite)
+        found.unseen += found.below.unseen
+        ours = _Ours(self.yard)
+        self._notes(found, ours, found.below.seen)
+        self._processes(found, ours)
+        self._extensions(found, ours)
+        found.below.blind += [each for each in ours.crowds(str(self.yard.root)) if each.uid not in self.despite]
+        unlooked.judge(found, self.yard, self.site.removal.unseen_days, tidy=self.tidy)
         return found
 
     def _users_yards(self) -> str:
@@ -80,26 +107,34 @@ class Watch:
 
     def look_again(self, first: Evidence) -> Evidence:
         """The notes alone, where the first look was: quick, for what began since then."""
-        found = Evidence(yards=first.yards)
-        self._notes(found, [self.yard, *first.yards])
+        found = Evidence(everything=first.everything)
+        self._notes(found, _Ours(self.yard), _uses_again(first.below.seen))
         return found
 
-    def _notes(self, found: Evidence, yards: Iterable[Yard]) -> None:
-        asked, is_ours = cache(self.is_over), self._is_ours()
-        for each in yards:
-            try:
-                for use in uses.found(each.uses):
-                    paths = RevisionPaths.of(use.folder)
-                    if is_ours(paths.yard):
-                        if reason := standing(use, asked, self.site.removal.unseen_days):
-                            found.users[place_of(paths.root)].append(reason)
-                        elif self.tidy and each == self.yard:
-                            uses.release(use.file)
-            except OSError as error:
-                found.unseen.append(f"cannot read {each.uses}: {error.strerror}")
+    def _notes(self, found: Evidence, ours: _Ours, yards: Iterable[Child]) -> None:
+        """The uses that are noted in the yard, and in those of users."""
+        jobs, unknown = _Jobs(self.is_over), uses.Unknown()
+        noted: list[tuple[Use, bool]] = []
+        try:
+            noted = [(use, True) for use in uses.found(self.yard.uses, unknown)]
+        except OSError as error:
+            found.below.blind.append(Blind(None, str(self.yard.uses), cause(error), always=True))
+            found.unseen.append(f"cannot read {self.yard.uses}: {cause(error)}")
+        noted += [(use, False) for child in yards for use in _uses_in(child)]
+        found.unseen += unknown.left
+        unread = ((uid, why) for uid, why in unknown.unread.items() if uid not in self.despite)
+        found.below.blind += [Blind(uid, str(self.yard.uses), why, always=True) for uid, why in unread]
+        ours.learn((use.uid, RevisionPaths.of(use.folder).yard) for use, _ in noted)
+        for use, is_own in noted:
+            paths = RevisionPaths.of(use.folder)
+            if use.uid not in self.despite and ours(paths.yard):
+                if reason := standing(use, jobs.of(use.uid), self.site.removal.unseen_days):
+                    found.users[place_of(paths.root)].append(reason)
+                elif self.tidy and is_own:
+                    uses.release(use.file)
 
-    def _processes(self, found: Evidence) -> None:
-        seen, hidden = supervised.processes(self._spellings())
+    def _processes(self, found: Evidence, ours: _Ours) -> None:
+        seen, hidden = supervised.processes(ours.spellings)
         removed = {place_of(item.folder): place_of(item.origin) for item in trash.items(self.yard)}
         for process in seen:
             named = {place_of(os.fsdecode(path)) for path in process.paths}
@@ -109,35 +144,104 @@ class Watch:
         if hidden:
             found.unseen.append(f"permission denied: {counted(hidden, 'other process', 'es')} of this host")
 
-    def _extensions(self, found: Evidence, yards: Iterable[Yard]) -> None:
-        is_ours = self._is_ours()
-        for base, module in children.bases(yards):
-            yard, name = base.get("yard"), base.get("id")
-            if isinstance(yard, str) and isinstance(name, str) and is_ours(Path(yard)):
-                found.users[place_of(name)].append(f"base of {module}")
+    def _extensions(self, found: Evidence, ours: _Ours) -> None:
+        own = list(children.own_bases(self.yard))
+        ours.learn((os.geteuid(), Path(yard)) for yard, _, _ in own)
+        for yard, name, module in own:
+            if ours(Path(yard)):
+                found.users[place_of(name)].append(f"base of {_module(module)} in {self.yard.root}")
+            else:
+                found.extends_others = True
+        said = [(child, item) for child, item in found.below.of("base") if len(item) == 3]
+        ours.learn((child.uid, Path(item[0])) for child, item in said)
+        for child, (yard, name, module) in said:
+            if ours(Path(yard)):
+                found.users[place_of(name)].append(f"base of {_module(module)} in {plain(str(child.root), LONG)}")
+                found.extends.add((child.root, place_of(name)))
+                found.bases[place_of(name)] += 1
 
-    def _spellings(self) -> set[Path]:
-        """The paths by which the yard is named: now, without links, and when its revisions were published."""
-        published = (RevisionPaths.of(e.folder).yard for e in generations.entries(self.yard))
-        return {self.yard.root, self.yard.root.resolve(), *published}
 
-    def _is_ours(self) -> Callable[[Path], bool]:
-        """Whether a path that somebody wrote down is that of this yard."""
-        known = self._spellings()
+def _module(text: str) -> str:
+    """The name of a module, as its owner wrote it down."""
+    return text if all(grammar.LABEL.accepts(part) for part in text.split("/")) else "an extension"
 
-        @cache
-        def is_ours(root: Path) -> bool:
-            return root in known or _is_same(root, self.yard.root)
 
-        return is_ours
+def _uses_in(child: Child) -> Iterator[Use]:
+    """The uses that the yard of a user says."""
+    for item in child.of("use"):
+        if len(item) == 3 and item[1].isdecimal() and item[2].isdecimal():
+            text, age_s, uid = item
+            use = uses.parsed(text, Yard(child.root).uses, int(uid), float(age_s))
+            if use is not None:
+                yield use
+
+
+def _uses_again(seen: Iterable[Child]) -> Iterator[Child]:
+    """The same yards, read once more for their notes."""
+    seen = list(seen)
+    closed = [child for child in seen if child.closed]
+    answers = supervised.read([(child.uid, child.root) for child in closed])
+    again = dict(zip((child.root for child in closed), answers, strict=True))
+    for child in seen:
+        read = again[child.root] if child.closed else reading.read_yard(child.root, records=False)
+        yield Child(child.root, child.uid, tuple(read.items), child.closed)
+
+
+class _Jobs:
+    """Asks schedulers about jobs: each once, and a limited number of each account."""
+
+    def __init__(self, is_over: IsOver) -> None:
+        self._is_over = cache(is_over)
+        self._asked: dict[int, set[tuple[str, str]]] = defaultdict(set)
+
+    def of(self, uid: int) -> IsOver:
+        """What asks about the jobs that this account noted; those beyond cannot be asked about."""
+
+        def is_over(scheduler: str, job: str) -> bool | None:
+            asked = self._asked[uid]
+            if len(asked) < _MOST_JOBS:
+                asked.add((scheduler, job))
+            return self._is_over(scheduler, job) if (scheduler, job) in asked else None
+
+        return is_over
+
+
+class _Ours:
+    """Which paths that somebody wrote down are those of a yard."""
+
+    def __init__(self, yard: Yard) -> None:
+        published = (RevisionPaths.of(e.folder).yard for e in generations.entries(yard))
+        self.spellings = {yard.root, yard.root.resolve(), *published}
+        self._yard, self._same = yard, set[Path]()
+        self._asked: dict[int, set[Path]] = defaultdict(set)
+
+    def __call__(self, root: Path) -> bool:
+        return root in self.spellings or root in self._same
+
+    def learn(self, named: Iterable[tuple[int, Path]]) -> None:
+        """Look where paths lead that accounts wrote down: all at once, since a disk may hang, and few of each."""
+        new = set()
+        for uid, root in named:
+            of = self._asked[uid]
+            if root not in self.spellings and root not in of and len(of) <= reading.MOST_YARDS:
+                of.add(root)
+                new.add(root)
+        for root, error in disk.looked_into(sorted(new)):
+            if error is None and _is_same(root, self._yard.root):
+                self._same.add(root)
+
+    def crowds(self, place: str) -> list[Blind]:
+        """The accounts that name more yards than are looked at."""
+        most = reading.MOST_YARDS
+        over = [uid for uid, roots in self._asked.items() if len(roots) > most]
+        return [Blind(uid, place, f"names more than {most} yards", always=True) for uid in over]
 
 
 def _is_same(root: Path, yard: Path) -> bool:
-    """Whether a path leads to a yard. It is opened first: anybody may have written it, and its disk may hang."""
+    """Whether a path leads to a yard."""
     try:
-        disk.look_into(root)
         return is_same(root, yard)
-    except (OSError, StackyardError):
+    except OSError:
         return False
 
 

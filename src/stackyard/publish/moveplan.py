@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackyard.errors import InputError, StackyardError
+from stackyard.host.quoting import LONG, plain
 from stackyard.publish import signing, surroundings
 from stackyard.publish.drift import drifted
 from stackyard.publish.pathlengths import require_short_prefix
@@ -23,7 +24,8 @@ from stackyard.yard.record import Entry, Manifest
 
 FROM = "move from "
 """How the reason of the generation begins by which a move publishes."""
-_MAY_BE_THERE = {"lost+found", "cache", "leases", "uses", "children", "usage", "signatures.json"}
+_MAY_BE_THERE = {"lost+found", "cache", "leases", "uses", "children", "registered", "usage", "signatures.json",
+                 "bases-in-use.json"}  # fmt: skip
 """What a new place may hold: a cache that was carried there before, and what a killed move made before its note."""
 
 
@@ -193,9 +195,10 @@ def _not_moved(kept: dict[str, Kept], ways: Ways) -> Iterator[str]:
         if record is not None and (drift := drifted(record)):
             what = ", ".join(f"{one.name} {one.version}" for one in drift)
             yield f"{what}: installed in {each.entry.module} and not recorded: `stackyard update {each.entry.stack}` is"
-    below = children.known(ways.source, "").yards
-    for yard in below:
-        yield f"{yard.root} extends revisions of this yard: its owner types `stackyard rebase NAME` for each"
+    below = children.known(ways.source, "")
+    blind = (each.place for each in below.blind if each.uid is not None)
+    for root in sorted({*(str(child.root) for child in below.seen), *blind}):
+        yield f"{plain(root, LONG)} extends revisions of this yard: its owner types `stackyard rebase NAME` for each"
 
 
 def new_yard(request: Request) -> Yard:

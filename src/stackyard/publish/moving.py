@@ -29,7 +29,7 @@ from stackyard.publish.writing import Held, building, writing
 from stackyard.spec.models import Site
 from stackyard.verify import verify
 from stackyard.verify.expectations import in_force, keep
-from stackyard.yard import atomic, disk, generations, lease, moved, reserve, revisions, within
+from stackyard.yard import atomic, childnotes, disk, generations, lease, moved, reserve, revisions, within
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.moved import Note
@@ -104,6 +104,7 @@ def _finish(ways: Ways, request: Request, site: Site, notices: tuple[str, ...] =
     else:
         said += _left_behind(ways, manifest)
     reserve.keep(ways.target)
+    childnotes.renew(ways.target)
     within.unlink(ways.target.root, ways.target.move_note)
     return Done(manifest, said, sum(entry.state != "missing" for entry in manifest.entries))
 

@@ -32,7 +32,8 @@ class Outcome:
     """What was put aside or brought back, deleted for good, and kept and why, by module or path.
 
     `packed` are manifests of old generations, each with the bytes that this freed; `leases` directories of leases that
-    nobody had held for long; `temporaries` what processes were killed before renaming.
+    nobody had held for long; `temporaries` what processes were killed before renaming; `counts` files with counts of
+    uses. `blind`: why everything may be in use.
     """
 
     items: list[Item] = field(default_factory=list)
@@ -42,6 +43,8 @@ class Outcome:
     unseen: list[str] = field(default_factory=list)
     packed: dict[Path, int] = field(default_factory=dict)
     leases: list[Path] = field(default_factory=list)
+    counts: list[Path] = field(default_factory=list)
+    blind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,8 @@ class Removal:
         seen = self.watch.look()  # this can take a while
         published = present(generations.base(self.watch.yard).entries)
         entries = [e for e in entries if disk.is_there(RevisionPaths.of(e.folder).root)]  # another removal was faster
-        outcome = Outcome(kept={e.module: seen.of(e.folder) for e in entries if seen.of(e.folder)}, unseen=seen.unseen)
+        kept = {e.module: used for e in entries if (used := seen.of(e.folder))}
+        outcome = Outcome(kept=kept, unseen=seen.unseen, blind=tuple(seen.everything))
         outcome.kept |= {module: (why,) for module, why in self.spared(entries).items()}
         going = {e.module: published.get(e.module, e) for e in entries if e.module not in outcome.kept}
         noted = [item for e in going.values() if (item := self._noted(e, outcome))]

@@ -11,6 +11,7 @@ from pathlib import Path
 from stackyard.host import clock
 from stackyard.spec.models import Site
 from stackyard.yard import caches, children, disk, revisions, trash
+from stackyard.yard.children import Children
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord
@@ -19,9 +20,9 @@ _MOST_BYTES = 1 << 25
 _SPEC_HASH = re.compile(rb'^spec_hash = "([^"]+)"', re.MULTILINE)
 
 
-def old_solutions(yard: Yard, site: Site, below: Iterable[Yard]) -> list[Path]:
+def old_solutions(yard: Yard, site: Site, below: Children) -> list[Path]:
     """Kept solutions, and kept locks of files in read-only directories, that are older than the caches' entries may be
-    and of which the lock of no revision has anything.
+    and of which the lock of no revision has anything; none where a yard could not be looked into.
 
     Those of a revision stay: its lock is restored from them, and its file is locked to them.
 
@@ -31,7 +32,10 @@ def old_solutions(yard: Yard, site: Site, below: Iterable[Yard]) -> list[Path]:
     limit = site.cache.max_age_days * clock.DAY_S
     kept = (*yard.locks.glob("*.lock"), *yard.file_locks.glob("*.lock"))
     old = {path: names for path in sorted(kept) if _age_s(path) > limit and (names := _solutions(path, yard))}
-    used = _spec_hashes((yard, *below)) if old else set()
+    used = below.solutions() if old else None
+    if used is None:
+        return []
+    used |= _spec_hashes(yard)
     return [path for path, names in old.items() if not names & used]
 
 
@@ -47,17 +51,11 @@ def _age_s(path: Path) -> float:
         return 0.0
 
 
-def _spec_hashes(yards: Iterable[Yard]) -> set[str]:
+def _spec_hashes(yard: Yard) -> set[str]:
     """What revisions were solved from, as their locks say; also of those in the trash, which can be brought back."""
-    found: set[str] = set()
-    for yard in yards:
-        built = tuple(revisions.folders(yard))
-        removed = (RevisionPaths(content) for content in disk.matching(yard.trash, f"*/{trash.CONTENT}"))
-        for paths in built:
-            found |= _hashes_in(paths.lock)
-        for paths in removed:
-            found |= _hashes_in(paths.lock, yard.root)
-    return found
+    built = (_hashes_in(paths.lock) for paths in revisions.folders(yard))
+    removed = (RevisionPaths(content) for content in disk.matching(yard.trash, f"*/{trash.CONTENT}"))
+    return set().union(*built, *(_hashes_in(paths.lock, yard.root) for paths in removed))
 
 
 def _hashes_in(lock: Path, top: Path | None = None) -> set[str]:
@@ -67,29 +65,31 @@ def _hashes_in(lock: Path, top: Path | None = None) -> set[str]:
     return set()
 
 
-def used_interpreters(yard: Yard, records: Iterable[BuildRecord], below: Iterable[Yard]) -> set[str] | None:
+def used_interpreters(yard: Yard, records: Iterable[BuildRecord], below: Children) -> set[str] | None:
     """The names of the interpreters in the caches that a revision runs on, of this yard or of one below; None where a
-    record cannot be read, so that this is not known.
+    record cannot be read, or a yard not be looked into, so that this is not known.
 
     Args:
         records: those of all revisions of this yard.
     """
     known = {record.path for record in records}
     built = (paths for paths in revisions.folders(yard) if disk.is_there(paths.record) or disk.is_there(paths.spare))
-    if any(str(paths.root) not in known for paths in built):
+    if below.blind or any(str(paths.root) not in known for paths in built):
         return None
-    mine = ((Path(path), yard) for record in records if (path := record.interpreter.get("path", "")))
-    named = {name for path, of in (*mine, *children.interpreters((yard, *below))) for name in _named(path, of, yard)}
+    mine = (Path(path) for record in records if (path := record.interpreter.get("path", "")))
+    theirs = ((Path(item[0]), child.root) for child, item in below.of("interpreter") if item)
+    every = (*((path, yard.root) for path in (*mine, *children.interpreters(yard))), *theirs)
+    named = {name for path, root in every for name in _named(path, root, yard)}
     homes = (part.interpreter(name) for part in caches.parts(yard) for name in named)
     return named | {home.resolve().name for home in homes if home.is_symlink()}
 
 
-def _named(path: Path, of: Yard, yard: Yard) -> Iterator[str]:
+def _named(path: Path, root: Path, yard: Yard) -> Iterator[str]:
     """The name in a cache of the interpreter at a path; nothing for one that is in a cache of another yard.
 
     A yard has many paths. So one that is in no cache of the yard which names it counts as one of this yard.
     """
-    if of.root != yard.root and path.is_relative_to(of.root):
+    if root != yard.root and path.is_relative_to(root):
         return
     parts, folder = path.parts, yard.pythons.name
     yield from (name for before, name in pairwise(parts) if before == folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from stackyard.errors import InputError
+from stackyard.errors import InputError, StackyardError
 from stackyard.host import clock
 from stackyard.yard import usage
 from stackyard.yard.layout import Yard
@@ -23,8 +23,10 @@ def unused_for(yard: Yard, days: int, kept_days: int) -> Unused:
 
     Raises:
         InputError: uses have not been counted for so long, or loads of modules are not counted.
+        StackyardError: counts of that time cannot be read: whose they are may have used anything.
     """
-    uses, since = usage.read(yard), (clock.today() - timedelta(days=days)).isoformat()
+    unread: dict[str, str] = {}
+    uses, since = usage.read(yard, unread), (clock.today() - timedelta(days=days)).isoformat()
     first = usage.since(yard)
     if first:  # what is older was collected, or is about to be
         first = max(first, (clock.today() - timedelta(days=kept_days)).isoformat())
@@ -38,6 +40,10 @@ def unused_for(yard: Yard, days: int, kept_days: int) -> Unused:
             "loads of modules are not counted: what is loaded daily would seem unused",
             hint="add what `stackyard usage --hook lmod` prints to SitePackage.lua",
         )
+    for month, problem in sorted(unread.items()):
+        if month >= since[:7]:
+            raise StackyardError(problem, hint="it may have a use of anything: let its owner make it readable, "
+                                               "or remove it if it is not a count")  # fmt: skip
 
     def why(entry: Entry) -> str:
         last = uses[entry.module].last if entry.module in uses else ""

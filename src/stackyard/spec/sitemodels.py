@@ -312,7 +312,10 @@ class RemovalPolicy(LateModel):
     remove_days: float = Field(90, ge=0, description="Days from the date of a retirement until it may be removed")
     failed_days: float = Field(14, ge=0, description="Days for which a build that was never published is kept")
     unseen_days: float = Field(
-        30, ge=0, description="Days for which a use counts that cannot be asked from here: a process of another host"
+        30,
+        ge=0,
+        description="Days for which a use counts that cannot be asked from here, as a process of another host, and "
+        "what the last collection found in closed yards",
     )
 
 

@@ -1,105 +1,257 @@
-"""The yards that extend revisions of this one: those that registered here, and those that can be found.
+"""The yards that extend revisions of one: those that registered there (`yard.childnotes`), and those that can be found.
 
-    <yard>/children/<hash of a path>.json   {"yard": "/home/anna/.local/share/stackyard"}
-
-A yard registers with its parent when it extends one of its revisions (`register`). Where it may not write, the owner of
-the parent looks where the site says that users' yards are (``user_yard``), as far as it may read there.
+They are looked for where the site says that users' yards are (``user_yard``), and read by `host.reading`: those that
+this process may enter by itself, closed ones by a child of root's that is their account (`host.supervised`). A yard
+that could not be looked into, or not completely, may extend everything.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from stackyard import grammar
 from stackyard.errors import StackyardError, cause
 from stackyard.findings import some
-from stackyard.host.identity import whoami
+from stackyard.host import reading, supervised
+from stackyard.host.identity import account_name, whoami
 from stackyard.host.quoting import LONG, plain
+from stackyard.host.reading import Reading
 from stackyard.late import dataclass
-from stackyard.yard import atomic, disk, formats, trash
+from stackyard.yard import childnotes, disk, formats, trash
+from stackyard.yard.childnotes import Note, register
 from stackyard.yard.layout import Yard, is_yard
 
-_MOST_BYTES = 16_384
+__all__ = ["Blind", "Child", "Children", "interpreters", "known", "own_bases", "register"]
+
 _MOST_RECORD = 1 << 25
+_MOST_YARDS = 32
+"""Yards that the notes of one account may name."""
+_MOST_S = 2 * reading.MOST_S
+"""For all yards of an account that this process reads itself."""
+
+
+@dataclass(frozen=True)
+class Child:
+    """A yard, whose it is, and what it says (`host.reading.Reading`); `closed`: to this process."""
+
+    root: Path
+    uid: int
+    items: tuple[tuple[str, ...], ...]
+    closed: bool = False
+
+    def of(self, kind: str) -> Iterator[tuple[str, ...]]:
+        """The items of a kind, without its name."""
+        return (item[1:] for item in self.items if item and item[0] == kind)
+
+
+@dataclass(frozen=True)
+class Blind:
+    """What could not be looked at, and why: a yard of an account, or for no account a directory of the yard itself.
+
+    `always`: whatever an earlier look found, since notes of this account cannot be read either.
+    """
+
+    uid: int | None
+    place: str
+    why: str
+    always: bool = False
+
+    @property
+    def account(self) -> str:
+        """The name of the account."""
+        return "" if self.uid is None else plain(account_name(self.uid), LONG)
 
 
 @dataclass
 class Children:
-    """Yards below one, and what could not be seen: a sentence for each."""
+    """Yards below one.
 
-    yards: list[Yard] = field(default_factory=list)
+    Attributes:
+        seen: those that were read; also those of which only a part could be.
+        blind: what could not be looked at.
+        notes: what registered.
+        absent: the roots where no yard is.
+        unseen: for people: what was not looked at, a sentence each.
+    """
+
+    seen: list[Child] = field(default_factory=list)
+    blind: list[Blind] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    absent: set[Path] = field(default_factory=set)
     unseen: list[str] = field(default_factory=list)
 
+    @property
+    def yards(self) -> list[Yard]:
+        """Those that were read."""
+        return [Yard(child.root) for child in self.seen]
 
-def register(parent: Yard, child: Yard) -> bool:
-    """Note in a parent that this yard extends its revisions; False where that cannot be written."""
-    note = parent.child(child.root)
-    try:
-        if not disk.is_there(note):
-            atomic.write_text(note, json.dumps({"yard": str(child.root)}), mode=0o644, synced=False)
-    except OSError:
-        return False
-    return True
+    def of(self, kind: str) -> Iterator[tuple[Child, tuple[str, ...]]]:
+        """The items of a kind that they say, each with its yard."""
+        return ((child, item) for child in self.seen for item in child.of(kind))
+
+    def solutions(self) -> set[str] | None:
+        """What their revisions were locked from; None where that is not known of all.
+
+        Open yards are read for it now: it is seldom asked for.
+        """
+        read = [reading.read_yard(child.root) for child in self.seen if not child.closed]
+        if self.blind or any(each.problem for each in read):
+            return None
+        items = (*(item for each in read for item in each.items), *(item for each in self.seen for item in each.items))
+        return {item[1] for item in items if item[0] == "solution"}
 
 
-def known(yard: Yard, template: str) -> Children:
+def known(yard: Yard, template: str, despite: Collection[int] = ()) -> Children:
     """The yards that extend revisions of this one, as far as they can be seen.
 
     Args:
         template: where users' yards are: the site's ``user_yard``; empty: only those that registered are looked at.
+        despite: accounts whose notes and yards are not looked at.
     """
     found = Children()
-    expected = _places(template, found) if template else ()
-    roots = dict.fromkeys((*_registered(yard, found), *expected))
-    _look(found, [root for root in roots if root != yard.root])
+    places: dict[Path, list[int | None]] = {}
+    for root, uid in _places(template, found) if template else ():
+        places.setdefault(root, []).append(uid)
+    for root, uid in _registered(yard, found, despite):
+        accounts = places.setdefault(root, [])
+        accounts += [uid] if uid not in accounts and None not in accounts else []
+    places.pop(yard.root, None)
+    _Look(found, places, despite).look()
     return found
 
 
-def _look(found: Children, roots: Sequence[Path]) -> None:
-    """Add those of some directories that are yards. Each is opened first where that may hang: it is on another disk."""
-    closed = []
-    for root, error in disk.looked_into(roots):
-        try:
-            if error is not None:
-                raise error
-            if is_yard(root):
-                found.yards.append(Yard(root))
-        except disk.ABSENT:
-            continue
-        except PermissionError:
-            closed.append(plain(str(root), LONG))
-        except (OSError, StackyardError) as error:
-            found.unseen.append(f"cannot look into the yard {plain(str(root), LONG)}: {cause(error)}")
-    if closed:
-        found.unseen.append(f"permission denied: {some(closed, 3)}")
+class _Look:
+    """One look into yards, each at a place and of one of some accounts; None: of whom the directory belongs to."""
+
+    def __init__(self, found: Children, places: dict[Path, list[int | None]], despite: Collection[int]) -> None:
+        self.found, self.places, self.despite = found, places, despite
+        self.closed: list[tuple[int, Path]] = []
+        self.denied: list[str] = []
+        self.left_s: dict[int, float] = defaultdict(lambda: _MOST_S)
+
+    def look(self) -> None:
+        """Each is opened first where that may hang: it is on another disk."""
+        for root, error in disk.looked_into(list(self.places)):
+            try:
+                if error is not None:
+                    raise error
+                if not is_yard(root):
+                    self.found.absent.add(root)
+                elif _is_private(root):
+                    self._close(root)
+                else:
+                    self._read(root)
+            except disk.ABSENT:
+                self.found.absent.add(root)
+            except PermissionError:
+                self._close(root)
+            except (OSError, StackyardError) as problem:
+                self._blind(self._accounts(root), root, cause(problem))
+        self._ask()
+        if self.denied:
+            self.found.unseen.append(f"permission denied: {some(self.denied, 3)}")
+
+    def _accounts(self, root: Path) -> list[int]:
+        """Whose yard it may be; of these the accounts that are not left out."""
+        found = [_owner(root) if uid is None else uid for uid in self.places[root]]
+        return [uid for uid in dict.fromkeys(found) if uid not in self.despite]
+
+    def _read(self, root: Path) -> None:
+        for uid in self._accounts(root)[:1]:
+            start, within_s = time.monotonic(), min(reading.MOST_S, round(self.left_s[uid], 1))
+            found = reading.read_yard(root, solutions=False, within_s=max(within_s, 0.1))
+            self.left_s[uid] -= time.monotonic() - start
+            if found.problem.endswith("permission denied") and supervised.is_active():
+                self._close(root)
+            else:
+                self._take(uid, root, found, closed=False)
+
+    def _close(self, root: Path) -> None:
+        """Have a yard read by its account, or say that it is closed."""
+        accounts = self._accounts(root)
+        if supervised.is_active():
+            self.closed += [(uid, root) for uid in accounts]
+        elif accounts:
+            self.denied.append(plain(str(root), LONG))
+            self.found.blind += [Blind(uid, str(root), "permission denied") for uid in accounts]
+
+    def _ask(self) -> None:
+        answers: dict[Path, list[tuple[int, Reading]]] = defaultdict(list)
+        for (uid, root), found in zip(self.closed, supervised.read(self.closed), strict=True):
+            answers[root].append((uid, found))
+        for root, read in answers.items():
+            uid, found = next((each for each in read if not each[1].problem), read[0])
+            if found.problem:
+                self._take(uid, root, found, closed=True)
+                self.found.blind += [Blind(other, str(root), found.problem) for other, _ in read if other != uid]
+            elif found.items:
+                self._take(uid, root, found, closed=True)
+            else:
+                self.found.absent.add(root)
+
+    def _take(self, uid: int, root: Path, found: Reading, *, closed: bool) -> None:
+        self.found.seen.append(Child(root, uid, tuple(found.items), closed))
+        if found.problem:
+            self._blind([uid], root, found.problem)
+
+    def _blind(self, accounts: Iterable[int], root: Path, why: str) -> None:
+        accounts = list(accounts)
+        self.found.blind += [Blind(uid, str(root), plain(why, LONG)) for uid in accounts]
+        if accounts:
+            self.found.unseen.append(f"cannot look into the yard {plain(str(root), LONG)}: {plain(why, LONG)}")
 
 
-def _registered(yard: Yard, found: Children) -> Iterator[Path]:
+def _is_private(root: Path) -> bool:
+    """Whether root may enter a yard only because it is root: what is in it is read as its owner."""
+    if os.geteuid() != 0:
+        return False
+    status = root.stat()
+    return status.st_uid != 0 and status.st_mode & 0o005 != 0o005
+
+
+def _owner(root: Path) -> int:
+    """Whose a directory is: that of the first above it that can be looked at."""
+    for place in (root, *root.parents):
+        with suppress(OSError):
+            return place.stat().st_uid
+    return 0
+
+
+def _registered(yard: Yard, found: Children, despite: Collection[int]) -> Iterator[tuple[Path, int]]:
+    """The yards that notes name. An account has few; who names many is not looked into."""
     try:
-        notes = sorted(disk.entries(yard.children))
+        notes = childnotes.notes(yard)
     except OSError as error:
-        found.unseen.append(f"cannot read {yard.children}: {error.strerror}")
+        found.blind.append(Blind(None, str(yard.children), cause(error), always=True))
+        found.unseen.append(f"cannot read {yard.children}: {cause(error)}")
         return
-    for note in notes:
-        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-            root = Path(formats.content(disk.of_anybody(note, _MOST_BYTES)[0])["yard"])
-            if root.is_absolute() and str(root).isprintable() and not note.name.startswith("."):
-                yield root
+    found.unseen += notes.left
+    roots: dict[int, set[Path]] = defaultdict(set)
+    for note in notes.notes:
+        roots[note.uid].add(note.root)
+    many = (uid for uid, of in roots.items() if len(of) > _MOST_YARDS)
+    crowds = notes.unread | dict.fromkeys(many, f"notes on more than {_MOST_YARDS} yards in {yard.children.name}/")
+    for uid, why in sorted(crowds.items()):
+        if uid not in despite:
+            found.blind.append(Blind(uid, str(yard.children), why, always=True))
+            found.unseen.append(f"notes of {plain(account_name(uid), LONG)}: {why}")
+    found.notes = [note for note in notes.notes if note.uid not in {*crowds, *despite}]
+    yield from ((note.root, note.uid) for note in found.notes)
 
 
-def _places(template: str, found: Children) -> Iterator[Path]:
+def _places(template: str, found: Children) -> Iterator[tuple[Path, int | None]]:
     """The yards of all accounts at the place that a template names: below their homes, or beside one's own."""
     plain = template.replace("${", "$").replace("}", "")
     first, _, rest = plain.partition("/")
     if first in ("~", "$HOME"):
-        yield from (Path(home, rest) for home in _homes())
+        yield from ((Path(home, rest), uid) for home, uid in _homes())
         return
     parts = Path(os.path.expandvars(plain)).parts
     mine = [at for at, part in enumerate(parts) if part == whoami()]
@@ -109,47 +261,49 @@ def _places(template: str, found: Children) -> Iterator[Path]:
     above, below = Path(*parts[: mine[0]]), parts[mine[0] + 1 :]
     try:
         disk.look_into(above)
-        yield from (above.joinpath(name, *below) for name in sorted(disk.names(above)))
+        yield from ((above.joinpath(name, *below), None) for name in sorted(disk.names(above)))
     except disk.ABSENT:
         return
+    except PermissionError:  # it may be entered, as /home of many sites
+        yield from ((above.joinpath(entry.pw_name, *below), entry.pw_uid) for entry in pwd.getpwall())
     except (OSError, StackyardError) as error:
+        found.blind.append(Blind(None, str(above), cause(error)))
         found.unseen.append(f"cannot look into {above}: {cause(error)}")
 
 
-def _homes() -> list[str]:
+def _homes() -> list[tuple[str, int]]:
     """The homes of the accounts that the system lists; a home directly below the root directory is no user's."""
-    return sorted({entry.pw_dir for entry in pwd.getpwall() if len(Path(entry.pw_dir).parts) > 2})
+    return sorted({(entry.pw_dir, entry.pw_uid) for entry in pwd.getpwall() if len(Path(entry.pw_dir).parts) > 2})
 
 
-def bases(yards: Iterable[Yard]) -> Iterator[tuple[dict[str, Any], str]]:
-    """What the records of these yards say of their bases, each with the module that extends it."""
-    for value, yard in _records(yards):
-        if isinstance(value.get("base"), dict):
-            yield value["base"], f"{_name(value.get('module'))} in {yard.root}"
+# --------------------------------------------------------------------------- the records of the yard itself
 
 
-def interpreters(yards: Iterable[Yard]) -> Iterator[tuple[Path, Yard]]:
-    """The paths of the interpreters that the records of these yards name, each with its yard."""
-    for value, yard in _records(yards):
+def own_bases(yard: Yard) -> Iterator[tuple[str, str, str]]:
+    """The yard and the name of each base that a record of this yard has, and the module that extends it."""
+    for value in _records(yard):
+        base = value.get("base")
+        if isinstance(base, dict):
+            texts = (base.get("yard"), base.get("id"), value.get("module"))
+            if all(isinstance(text, str) and "\0" not in text for text in texts):
+                yield str(texts[0]), str(texts[1]), str(texts[2])
+
+
+def interpreters(yard: Yard) -> Iterator[Path]:
+    """The paths of the interpreters that the records of this yard name."""
+    for value in _records(yard):
         found = value.get("interpreter")
         if isinstance(found, dict) and isinstance(found.get("path"), str):
-            yield Path(found["path"]), yard
+            yield Path(found["path"])
 
 
-def _records(yards: Iterable[Yard]) -> Iterator[tuple[dict[str, Any], Yard]]:
-    """What these yards have as records, also in their trash, from where it can be brought back."""
-    for yard in yards:
-        built = disk.matching(yard.stacks, "*/*/record.json")  # first: what is removed meanwhile is in the trash then
-        for file in (*built, *disk.matching(yard.trash, f"*/{trash.CONTENT}/record.json")):
-            value = None
-            with suppress(OSError, ValueError, RecursionError):
-                top = yard.root if file.is_relative_to(yard.trash) else None
-                value = formats.content(disk.of_anybody(file, _MOST_RECORD, top)[0])
-            if isinstance(value, dict):
-                yield value, yard
-
-
-def _name(module: object) -> str:
-    """The name of a module, as its owner wrote it down."""
-    is_one = isinstance(module, str) and all(grammar.LABEL.accepts(part) for part in module.split("/"))
-    return str(module) if is_one else "an extension"
+def _records(yard: Yard) -> Iterator[dict[str, Any]]:
+    """What this yard has as records, also in its trash, from where it can be brought back."""
+    built = disk.matching(yard.stacks, "*/*/record.json")  # first: what is removed meanwhile is in the trash then
+    for file in (*built, *disk.matching(yard.trash, f"*/{trash.CONTENT}/record.json")):
+        value = None
+        with suppress(OSError, ValueError, RecursionError):
+            top = yard.root if file.is_relative_to(yard.trash) else None
+            value = formats.content(disk.of_anybody(file, _MOST_RECORD, top)[0])
+        if isinstance(value, dict):
+            yield value

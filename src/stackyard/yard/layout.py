@@ -17,7 +17,9 @@
   bases/<name>/{base.json,root.sqsh,oci/}        images that others made; `.<name>~<process>` while one is imported
   leases/<name>/<n>/{owner.json,beat}
   uses/<revision>@<host>.<pid>.<random>.json     who runs what; every user who may read the yard may write here
-  children/<hash of a path>.json                 the yards that extend revisions of this one
+  children/<uid>.<random>.json                   the yards that extend revisions of this one (`yard.childnotes`)
+  registered/<uid>-<hash of a path>.json         in a yard that extends others: the notes that it left in them
+  bases-in-use.json                              which revisions yards extend that not everybody may look into
   usage/<host>.<uid>.<month>.log                 one line for each use of a revision
   usage/since                                    the day on which counting was switched on
   trash/<id>/{what.json,content}                 what was removed, until its grace time is over
@@ -184,8 +186,22 @@ class Yard:
         return self.reserve / str(number)
 
     def child(self, root: Path) -> Path:
-        """The note of the yard at `root` that it extends revisions of this one."""
-        return self.children / f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
+        """The note that a former version made for the yard at `root`, which extends revisions of this one."""
+        return self.children / f"{_digest(root)}.json"
+
+    @property
+    def registrations(self) -> Path:
+        """Which notes this yard has left in those that it extends."""
+        return self.root / "registered"
+
+    def registration(self, uid: int, parent: Path) -> Path:
+        """Those of an account in the yard at `parent`."""
+        return self.registrations / f"{uid}-{_digest(parent)}.json"
+
+    @property
+    def bases_in_use(self) -> Path:
+        """Which revisions are extended, as who may look everywhere found them last (`yard.basesinuse`)."""
+        return self.root / "bases-in-use.json"
 
     @property
     def usage(self) -> Path:
@@ -310,8 +326,7 @@ class Yard:
 
     def lock_of(self, file: Path) -> Path:
         """The lock of such a file: the whole lock, by the path that it would have beside the file."""
-        digest = hashlib.sha256(os.fsencode(file.absolute())).hexdigest()
-        return self.file_locks / f"{digest[:32]}.lock"
+        return self.file_locks / f"{_digest(file.absolute())}.lock"
 
     def generation(self, number: int) -> GenerationPaths:
         """The paths of one generation."""
@@ -345,6 +360,11 @@ class Yard:
     def own(self) -> Yard:
         """This yard, or the one whose place it takes."""
         return self.parent if self.scratch and self.parent else self
+
+
+def _digest(path: Path) -> str:
+    """A word for a path."""
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
 
 
 def account_beside(shared: Path) -> str | None:

@@ -5,31 +5,35 @@
 
 The directory is like /tmp, as that of `yard.uses`; a yard without it records nothing. `run`, `shell` and `launch` write
 here, and a hook of the module system (`expose.hooks`), which appends a line and runs no program. The owner of a file is
-who used the revisions.
+who used the revisions. Any account may write there, so it is read as `yard.drops` says.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
 from stackyard import grammar
-from stackyard.host import clock
+from stackyard.errors import cause
+from stackyard.host import at, clock
 from stackyard.host.identity import account_name, hostname
-from stackyard.yard import disk
+from stackyard.host.quoting import LONG, plain
+from stackyard.yard import drops
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 
-_FILE = re.compile(r".+\.\d+\.(\d{4}-\d\d)\.log")
-_LINE = re.compile(r"(\d{4}-\d\d-\d\d) (run|shell|launch|load) (\S{1,300})")
 _NAME = re.compile(r"[^/]+\.\d+\.(\d{4}-\d\d)\.log")
-MOST_BYTES = 1 << 26
+_LINE = re.compile(r"(\d{4}-\d\d-\d\d) (run|shell|launch|load) (\S{1,300})")
+MOST_BYTES, _MOST_IN_ALL, _MOST_FILES = 1 << 24, 1 << 28, 100_000
+"""Of a file; of all files of an account, and their number: it has one for each node and month."""
 
 
 @dataclass
@@ -58,48 +62,101 @@ def count(folder: str | Path, kind: str) -> None:
     file = Yard(paths.yard).usage_log(hostname()[:64], os.getuid(), today[:7])
     line = f"{today} {kind} {paths.root.parent.name}/{paths.root.name}\n"
     with suppress(OSError):
-        handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        handle = os.open(file, flags, 0o644)
         try:
-            os.write(handle, line.encode())
+            status = os.fstat(handle)  # any account may have made it, also by giving another file this name
+            if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1:
+                if not status.st_size:
+                    os.fchmod(handle, 0o644)  # whatever the umask is: the owner of the yard counts
+                os.write(handle, line.encode())
         finally:
             os.close(handle)
 
 
-def read(yard: Yard) -> dict[str, Usage]:
+def read(yard: Yard, unread: dict[str, str] | None = None) -> dict[str, Usage]:
     """The uses of every revision by its module.
+
+    Args:
+        unread: gets the months whose counts cannot all be read, each with a reason.
 
     Raises:
         OSError: the directory cannot be listed.
     """
     found: dict[str, Usage] = {}
-    for file in sorted(disk.entries(yard.usage)):
-        with suppress(OSError, ValueError):
-            _read_one(file, found)
+    problems, size = {} if unread is None else unread, Counter[int]()
+    with drops.opened(yard.usage, _MOST_FILES) as drop:
+        for name, month in _named(drop):
+            uid = drop.files[name].st_uid
+            try:
+                if size[uid] > _MOST_IN_ALL:
+                    raise OSError(errno.EFBIG, f"more than {_MOST_IN_ALL:,} bytes of one account")
+                size[uid] += _read_one(drop, name, month, found)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                problems.setdefault(month, f"cannot read {plain(str(yard.usage / name), LONG)}: {cause(error)}")
+        for uid in drop.crowded:
+            problems["9999-12"] = f"cannot read {yard.usage}: more than {_MOST_FILES:,} files of {account_name(uid)}"
     return found
 
 
-def files_before(yard: Yard, day: date) -> list[tuple[Path, str]]:
-    """The files of months that had ended on a day, with the month; the oldest first.
+def _named(drop: drops.Drop) -> list[tuple[str, str]]:
+    """The counts in the directory by their names, with the month."""
+    return [(name, match[1]) for name in sorted(drop.files) if (match := _NAME.fullmatch(name))]
+
+
+@dataclass
+class Old:
+    """Counts of months that have ended, with the month, the oldest first; and what else is there, a sentence each."""
+
+    files: list[tuple[Path, str, int]] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+
+def before(yard: Yard, day: date) -> Old:
+    """The counts of months that had ended on a day.
 
     Raises:
         OSError: the directory cannot be listed.
     """
-    named = ((file, _NAME.fullmatch(file.name)) for file in disk.entries(yard.usage) if file.is_file())
-    months = sorted((found[1], file) for file, found in named if found and not file.is_symlink())
-    return [(file, month) for month, file in months if month < day.isoformat()[:7]]
+    with drops.opened(yard.usage, _MOST_FILES) as drop:
+        for name in [name for name in drop.files if not _NAME.fullmatch(name) and name != yard.usage_since.name]:
+            drop.leave(name)
+        months = sorted((month, name) for name, month in _named(drop) if month < day.isoformat()[:7])
+        files = [(yard.usage / name, month, drop.files[name].st_blocks * 512) for month, name in months]
+        return Old(files, drop.left)
 
 
-def _read_one(file: Path, found: dict[str, Usage]) -> None:
-    name = _FILE.fullmatch(file.name)
-    if name is None:
-        return
-    data, status = disk.of_anybody(file, MOST_BYTES)
+def forget(yard: Yard, files: Iterable[Path]) -> tuple[list[Path], dict[str, tuple[str, ...]]]:
+    """Remove counts; those that are gone, and why the others are not.
+
+    They are not put aside: a directory that an account has put in the place of one would be moved too.
+    """
+    gone: list[Path] = []
+    kept: dict[str, tuple[str, ...]] = {}
+    with at.folder(yard.root, yard.usage) as folder:
+        for file in files:
+            try:
+                os.unlink(file.name, dir_fd=folder)
+                gone.append(file)
+            except FileNotFoundError:  # another collection was faster
+                continue
+            except OSError as error:
+                kept[str(file)] = (cause(error),)
+    return gone, kept
+
+
+def _read_one(drop: drops.Drop, name: str, month: str, found: dict[str, Usage]) -> int:
+    """Add the lines of a file; its size."""
+    data, status = drop.read(name, MOST_BYTES)
     user = account_name(status.st_uid)
-    for day, kind, module in _lines(data, name[1]):
+    for day, kind, module in _lines(data, month):
         usage = found.setdefault(module, Usage())
         usage.days[day] += 1
         usage.users[user] += 1
         usage.kinds[kind] += 1
+    return len(data)
 
 
 def since(yard: Yard) -> str:
@@ -107,9 +164,9 @@ def since(yard: Yard) -> str:
 
     It is not taken from the counts: anybody may write a line of a day long ago.
     """
-    with suppress(OSError, ValueError):
-        data, status = disk.of_anybody(yard.usage_since, 100)
-        if status.st_uid == yard.usage.stat().st_uid:
+    with suppress(OSError, ValueError), at.parent(yard.root, yard.usage_since) as (folder, name):
+        data, status = at.read_bounded(folder, name, 100)
+        if status.st_uid == os.fstat(folder).st_uid:
             return date.fromisoformat(data.decode().strip()).isoformat()
     return ""
 

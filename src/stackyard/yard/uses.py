@@ -22,7 +22,7 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,13 @@ from stackyard.host import at, clock, home
 from stackyard.host.identity import Identity, account_name, hostname, this_process
 from stackyard.host.quoting import plain
 from stackyard.late import dataclass
-from stackyard.yard import atomic, disk
+from stackyard.yard import atomic, disk, drops, formats
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import Policy
 
-_MOST_BYTES = 16_384
+_MOST_BYTES, _MOST_NOTES = 16_384, 10_000
+"""Of a note, and of each account: it has one for each process and each job that waits in a queue."""
 _MOST_SHOWN = 80
 _MOST_S = 5.0
 """How long the files of a revision may be away while a removal finds that it is in use."""
@@ -51,6 +52,7 @@ class Use:
         what: ``run``, ``shell``, ``launch`` or ``job``.
         scheduler, job: the batch job, where there is one.
         owner: the process; of a job that waits in a queue, the one that submitted it.
+        uid: the account that wrote the note.
         age_s: seconds since the file was written, by the clock of the file's server.
     """
 
@@ -60,6 +62,7 @@ class Use:
     owner: Identity
     scheduler: str = ""
     job: str = ""
+    uid: int = -1
     age_s: float = 0.0
 
     def __str__(self) -> str:
@@ -168,8 +171,8 @@ def belongs_to(file: Path | None, **job: str) -> None:
 def release(file: Path | None) -> None:
     """Remove a note, at the end of a use that ends with this process."""
     if file is not None:
-        with suppress(OSError):
-            file.unlink()
+        with suppress(OSError), at.parent(file.parents[1], file) as (folder, name):
+            os.unlink(name, dir_fd=folder)
 
 
 def require_files(folder: str | Path) -> None:
@@ -197,34 +200,55 @@ def _is_being_removed(paths: RevisionPaths) -> bool:
     return any(str(item.origin) == str(paths.root) and not item.is_settled for item in trash.items(Yard(paths.yard)))
 
 
-def found(place: Path) -> Iterator[Use]:
+@dataclass
+class Unknown:
+    """What else is in a directory of notes: a sentence each; and by account why not all its notes could be read."""
+
+    left: list[str] = field(default_factory=list)
+    unread: dict[int, str] = field(default_factory=dict)
+
+
+def found(place: Path, unknown: Unknown | None = None) -> Iterator[Use]:
     """The uses that are noted in a directory. What is not such a note is left out.
+
+    Args:
+        unknown: gets what is left out.
 
     Raises:
         OSError: the directory cannot be listed.
     """
+    unknown = Unknown() if unknown is None else unknown
+    with drops.opened(place, _MOST_NOTES) as drop:
+        unknown.unread |= dict.fromkeys(drop.crowded, f"more than {_MOST_NOTES:,} notes in {place.name}/")
+        for name in sorted(drop.files):
+            taken = drop.take(name, _MOST_BYTES, unknown.unread)
+            if taken is not None:
+                use = parsed(taken[0], place / name, taken[1].st_uid, clock.age_s(taken[1].st_mtime))
+                if use is not None and name.endswith(".json"):
+                    yield use
+                else:
+                    drop.leave(name)
+        unknown.left += drop.left
+
+
+def parsed(text: str | bytes, file: Path, uid: int, age_s: float) -> Use | None:
+    """The use that the text of a note tells; None: it tells none.
+
+    Args:
+        uid: whose the note is.
+        age_s: for how long it has been there.
+    """
     try:
-        names = sorted(name for name in disk.names(place) if name.endswith(".json") and not name.startswith("."))
-    except NotADirectoryError:
-        return
-    for name in names:
-        with suppress(OSError, ValueError, KeyError, RecursionError):
-            use = _read(place / name)
-            if use is not None:
-                yield use
-
-
-def _read(file: Path) -> Use | None:
-    data, status = disk.of_anybody(file, _MOST_BYTES)
-    value = json.loads(data)
-    owner = Identity.from_json(value)
-    texts: Mapping[str, Any] = {key: value.get(key, "") for key in ("what", "scheduler", "job")}
-    shown = [value["revision"], owner.host if owner else None, *texts.values()]
-    if owner is None or not all(isinstance(text, str) and text.isprintable() for text in shown):
+        value = formats.content(text)
+        owner = Identity.from_json(value)
+        texts: Mapping[str, Any] = {key: value.get(key, "") for key in ("what", "scheduler", "job")}
+        words = [value["revision"], owner.host if owner else None, *texts.values()]
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return None
+    if owner is None or not all(isinstance(text, str) and text.isprintable() for text in words):
         return None
     if Path(value["revision"]).parts[-3:-2] != ("stacks",):
         return None
     if texts["job"] and not (texts["job"][0].isalnum() and len(texts["job"].split()) == 1):
         return None  # it becomes a word of a scheduler's command line
-    owner = replace(owner, user=account_name(status.st_uid))
-    return Use(file, value["revision"], owner=owner, age_s=clock.age_s(status.st_mtime), **texts)
+    return Use(file, value["revision"], owner=replace(owner, user=account_name(uid)), uid=uid, age_s=age_s, **texts)

@@ -133,6 +133,9 @@ def _show_plan(watch: Watch, plan: Plan, as_json: bool) -> None:
     for each in plan.garbage:
         place = plain(str(each.path.relative_to(watch.yard.root)), LONG)
         echo(f"remove {place}  {_size(each.bytes, each.inodes)}  {each.why}")
+    for each in plan.counts:
+        place = plain(str(each.path.relative_to(watch.yard.root)), LONG)
+        echo(f"delete {place}  {_size(each.bytes, each.inodes)}  {each.why}")
     for item in plan.due:
         echo(f"delete {item.what.module or plain(item.what.path, LONG)}  {_size(item.what.bytes, item.what.inodes)}")
     if plan.packed:
@@ -154,14 +157,15 @@ def _show_plan(watch: Watch, plan: Plan, as_json: bool) -> None:
 def _totals(plan: Plan) -> list[str]:
     aside: list[_Sized] = [*plan.revisions, *plan.garbage]
     texts = [
-        f"deleted now: {_total(item.what for item in plan.due)}",
+        f"deleted now: {_total([*(item.what for item in plan.due), *plan.counts])}",
         f"put aside, and deleted {'at once' if plan.rules.now else 'after the grace time'}: {_total(aside)}",
     ]
     if plan.cache_inodes:
         texts.append(f"in the cache, once these are deleted: {_size(plan.cache_bytes, plan.cache_inodes)}")
     if plan.waiting:
         texts.append(f"waiting in the trash: {_total(item.what for item in plan.waiting)}")
-    is_something = aside or plan.due or plan.waiting or plan.packed or plan.leases or plan.temporaries
+    kept = plan.due or plan.waiting or plan.packed or plan.leases
+    is_something = aside or kept or plan.counts or plan.temporaries
     return texts if is_something else [*texts[2:], "nothing to collect"]
 
 
@@ -182,6 +186,7 @@ def _to_json(watch: Watch, plan: Plan) -> dict[str, object]:
             {"path": str(g.path), "sort": g.sort, "why": g.why, "bytes": g.bytes, "inodes": g.inodes}
             for g in plan.garbage
         ],
+        "counts": [{"path": str(g.path), "why": g.why, "bytes": g.bytes} for g in plan.counts],
         "pack": {str(path): freed for path, freed in plan.packed.items()},
         "leases": [str(folder) for folder in plan.leases],
         "temporaries": [str(path) for path in plan.temporaries],

@@ -16,6 +16,10 @@ from stackyard.yard.record import Entry
 
 EXAMPLES = (
     ("what would go, and how much room that frees", "stackyard remove --dry-run pytorch/2.11-py310-1"),
+    (
+        "although the yard of anna cannot be looked into, as root",
+        "stackyard remove tool/1.0-py311-1 --despite anna",
+    ),
     ("bring it back, within the grace time", "stackyard remove pytorch/2.11-py310-1 --undo"),
 )
 
@@ -23,34 +27,44 @@ EXAMPLES = (
 @click.command(cls=Verb, short_help="remove revisions that nobody uses", examples=EXAMPLES)
 @click.argument("revs", metavar="REV...", nargs=-1, required=True)
 @click.option("--undo", is_flag=True, help="Bring back what was removed.")
+@click.option(
+    "--despite", multiple=True, metavar="ACCOUNT", help="Although this account's notes and yards may use it; root only."
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be removed; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was removed and what is kept as JSON.")
 @click.pass_obj
-def command(context: Context, revs: tuple[str, ...], undo: bool, dry_run: bool, as_json: bool) -> None:
+def command(
+    context: Context, revs: tuple[str, ...], undo: bool, despite: tuple[str, ...], dry_run: bool, as_json: bool
+) -> None:
     """Remove REV, if nobody uses it: its files are put aside, and loading its module says so.
 
     For some days (`removal: grace_days:` of the site) --undo brings it back; then `stackyard gc` deletes the files. A
-    process or job that uses it, and an extension in another yard, keep it and are named. A shell that has loaded it
-    unloads it cleanly for as long.
+    process or job that uses it, and an extension in another yard, keep it and are named; so does a yard that cannot be
+    looked into, since it may have one. A shell that has loaded it unloads it cleanly for as long.
     """
     from stackyard.cli import removing
+    from stackyard.publish.unlooked import LET_ROOT_LOOK
 
+    if undo and despite:
+        raise InputError("--despite and --undo exclude each other", hint="bring it back with --undo alone")
     if undo:
         removing.undo(context, revs, dry_run=dry_run, as_json=as_json)
         return
     entries = [_own(context, rev) for rev in revs]
     if dry_run:
-        _show_plan(context, entries, as_json)
+        _show_plan(context, entries, despite, as_json)
         return
-    outcome = removing.remove(context, entries, f"remove {', '.join(e.module for e in entries)}")
+    reason = ", ".join([f"remove {', '.join(e.module for e in entries)}", *(f"despite {name}" for name in despite)])
+    outcome = removing.remove(context, entries, reason, despite)
     if as_json:
         show_json(removing.to_json(outcome))
     else:
         removing.show(outcome)
     if outcome.kept:
-        raise StackyardError(
-            f"not removed: {', '.join(outcome.kept)}", hint="try again once nobody uses it; see what is above"
-        )
+        hint = "try again once nobody uses it; see what is above"
+        if outcome.blind:
+            hint = f"{LET_ROOT_LOOK}; or, as root: stackyard remove {' '.join(revs)} --despite ACCOUNT"
+        raise StackyardError(f"not removed: {', '.join(outcome.kept)}", hint=hint)
 
 
 def _own(context: Context, rev: str) -> Entry:
@@ -66,11 +80,11 @@ def _own(context: Context, rev: str) -> Entry:
     return entry
 
 
-def _show_plan(context: Context, entries: list[Entry], as_json: bool) -> None:
+def _show_plan(context: Context, entries: list[Entry], despite: tuple[str, ...], as_json: bool) -> None:
     from stackyard.cli import removing
     from stackyard.publish.remove import size_of
 
-    seen = removing.watch(context).look()
+    seen = removing.watch(context, despite=despite).look()
     rows: list[dict[str, Any]] = []
     for entry in entries:
         size = size_of(revisions.readable(RevisionPaths.of(entry.folder)))

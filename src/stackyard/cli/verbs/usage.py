@@ -8,7 +8,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import echo, emit, show_json, show_table
+from stackyard.cli.output import echo, emit, show_json, show_notice, show_table
 from stackyard.yard import catalogue, generations, usage
 from stackyard.yard.usage import Usage
 
@@ -36,7 +36,10 @@ def command(context: Context, rev: str | None, hook: str | None, as_json: bool) 
 
         emit(hooks.hook("lmod" if hook == "lmod" else "modules", yard, context.site()))
         return
-    site, found = context.site(), usage.read(yard)
+    unread: dict[str, str] = {}
+    site, found = context.site(), usage.read(yard, unread)
+    for problem in unread.values():
+        show_notice(problem)
     if rev is not None:
         module = catalogue.resolve(yard, rev).module
         rows = [_row(module, found.get(module, Usage()), anonymous=site.usage.anonymous)]

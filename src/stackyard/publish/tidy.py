@@ -1,0 +1,62 @@
+"""What a collection does at its end, beside the trash: what nobody could want back goes, what was seen is noted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from stackyard.errors import StackyardError, cause
+from stackyard.publish import unlooked
+from stackyard.publish.remove import Outcome
+from stackyard.yard import childnotes, disk, idleleases, manifestfile, reserve, temporaries, usage
+from stackyard.yard.layout import Yard
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stackyard.publish.collect import Plan
+
+
+def up(yard: Yard, wanted: Plan, outcome: Outcome) -> None:
+    """Pack manifests; remove counts, leases and temporary files; fill the reserve; tell staff and parents of bases."""
+    _forget_counts(yard, [each.path for each in wanted.counts], outcome)
+    _pack(wanted.packed, outcome)
+    _remove_leases(yard, wanted.leases, outcome)
+    _remove_temporaries(yard, wanted.temporaries, outcome)
+    reserve.keep(yard)
+    if wanted.seen.extends_others or disk.is_folder(yard.registrations):
+        childnotes.renew(yard)
+    outcome.unseen += unlooked.keep(wanted.seen, yard)
+
+
+def _forget_counts(yard: Yard, files: list[Path], outcome: Outcome) -> None:
+    if files:
+        outcome.counts, kept = usage.forget(yard, files)
+        outcome.kept |= kept
+
+
+def _pack(manifests: Iterable[Path], outcome: Outcome) -> None:
+    for path in manifests:
+        try:
+            outcome.packed[path] = manifestfile.pack(path)
+        except FileNotFoundError:
+            continue  # another collection was faster
+        except OSError as error:
+            outcome.kept[str(path)] = (cause(error),)
+
+
+def _remove_leases(yard: Yard, folders: Iterable[Path], outcome: Outcome) -> None:
+    idleleases.sweep(yard)
+    for folder in folders:
+        try:
+            outcome.leases += [folder] if idleleases.remove(folder) else []
+        except StackyardError as error:
+            outcome.kept[str(folder)] = (error.message,)
+
+
+def _remove_temporaries(yard: Yard, paths: Iterable[Path], outcome: Outcome) -> None:
+    for path in paths:
+        try:
+            outcome.temporaries += [path] if temporaries.remove(yard, path) else []
+        except OSError as error:
+            outcome.kept[str(path)] = (cause(error),)

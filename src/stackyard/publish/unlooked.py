@@ -1,0 +1,118 @@
+"""What holds where yards of users could not be looked into: each may extend every revision, so none goes.
+
+Unless the last collection of who could look everywhere says what they extended then (`yard.basesinuse`), and their own
+notes say what they extend since (`yard.childnotes`): a note of an earlier version does not say it. Notes of yards that
+can be looked into count only while these may be being built, or have no yard in their place: it may not be mounted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stackyard.errors import cause
+from stackyard.findings import counted, some
+from stackyard.host import clock
+from stackyard.host.quoting import LONG, plain
+from stackyard.yard import basesinuse, childnotes
+from stackyard.yard.basesinuse import BasesInUse
+from stackyard.yard.childnotes import Note
+from stackyard.yard.children import Blind
+from stackyard.yard.layout import Yard, place_of
+
+if TYPE_CHECKING:
+    from stackyard.publish.inuse import Evidence
+
+_NAMED = 3
+LET_ROOT_LOOK = "let root run `stackyard gc` once: it looks into closed yards"
+
+
+def judge(found: Evidence, yard: Yard, most_days: float, *, tidy: bool) -> None:
+    """Add what may be in use although it was not seen.
+
+    Args:
+        most_days: for which the last look of who could look everywhere is believed.
+        tidy: remove notes of yards that extend nothing any more.
+    """
+    blind = found.below.blind
+    known = basesinuse.read(yard, most_days, found.unseen) if blind else None
+    covered = [each for each in blind if known and not each.always]
+    for_all = [each for each in blind if each not in covered]
+    if known and covered:
+        for_all += _since(found, known, covered)
+        by = f"by {yard.bases_in_use.name} of {known.day}"
+        for name, number in known.bases.items():
+            found.users[place_of(name)].append(f"base of {counted(number, 'extension')}, {by}")
+    found.everything += _reasons(for_all)
+    _noted(found, yard, {Path(each.place) for each in blind}, most_days, tidy=tidy)
+
+
+def keep(found: Evidence, yard: Yard) -> list[str]:
+    """Write down which revisions are extended, where this look is believed and could look at everything.
+
+    Returns:
+        Why that could not be written.
+    """
+    if found.began is not None and not found.below.blind and basesinuse.is_writer(yard):
+        try:
+            basesinuse.write(yard, found.began, dict(sorted(found.bases.items())))
+        except OSError as error:  # of the disk; what was collected is
+            return [f"cannot write {yard.bases_in_use}: {cause(error)}"]
+    return []
+
+
+def _since(found: Evidence, known: BasesInUse, covered: Sequence[Blind]) -> list[Blind]:
+    """Add what notes say that are newer than the last look; what an older version's note leaves unknown."""
+    unknown = []
+    places = {(each.uid, each.place): each for each in covered}
+    for note in found.below.notes:
+        each = places.get((note.uid, str(note.root)))
+        if each is not None and note.changed >= known.when:
+            if note.bases is None:
+                unknown.append(replace(each, why=f"{each.why}, and its note does not say what it extends"))
+            else:
+                _by_note(found, note)
+    return unknown
+
+
+def _noted(found: Evidence, yard: Yard, blind: set[Path], most_days: float, *, tidy: bool) -> None:
+    """Add what notes say of yards that could be looked into, or are not there; remove those that are over."""
+    extending = {root for root, _ in found.extends}
+    newest = {(note.uid, note.root): note for note in sorted(found.below.notes, key=lambda note: note.changed)}
+    over = []
+    for note in found.below.notes:
+        if note.root not in blind:
+            age_s = clock.age_s(note.changed)
+            if age_s <= (most_days * clock.DAY_S if note.root in found.below.absent else childnotes.BUILDING_S):
+                _by_note(found, note)
+            elif note.root not in extending or note is not newest[note.uid, note.root]:
+                over.append(note.name)
+    if tidy and over:
+        childnotes.forget(yard, over)
+
+
+def _by_note(found: Evidence, note: Note) -> None:
+    for name in note.bases or ():
+        place = place_of(name)
+        if (note.root, place) not in found.extends:
+            found.users[place].append(f"base of an extension in {plain(str(note.root), LONG)}, by its note")
+            found.bases[place] += 1
+
+
+def _reasons(blind: Iterable[Blind]) -> list[str]:
+    """Why everything may be in use, a sentence for each cause."""
+    accounts: dict[str, set[str]] = defaultdict(set)
+    sentences = []
+    for each in blind:
+        if each.uid is None:
+            sentences.append(f"possibly what {plain(each.place, LONG)} says, which cannot be looked into: {each.why}")
+        else:
+            accounts[each.why].add(each.account)
+    for why, names in accounts.items():
+        yards = f"the yard{'s' * (len(names) > 1)} of {some(sorted(names), _NAMED)}"
+        sentences.append(f"possibly {yards}, which cannot be looked into: {why}")
+    more = len(sentences) - _NAMED
+    return [*sentences[:_NAMED], *([f"and {more} more such reasons"] if more > 0 else [])]

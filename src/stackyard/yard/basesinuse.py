@@ -1,0 +1,102 @@
+"""Which revisions of a yard are extended, as the last one found it who could look into all yards of users.
+
+    <yard>/bases-in-use.json   {"format": 1, "looked": "2026-11-22T03:17:00.5+00:00", "bases": {"tool/1.0-py311-1": 3}}
+
+The nightly `gc` of root, or of the account that owns the yard, writes it: names of revisions, and how many extensions
+each has; no accounts. It is for staff, to whom homes are closed. Only a collection that could look at everything writes
+it, so that what one knew is never lost; after some days it is not believed any more. `looked` is the moment before the
+collection began to look, by the clock of the yard's file system, which gives the notes of users their times too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime, timezone
+
+from stackyard.errors import StackyardError
+from stackyard.host import at, clock
+from stackyard.late import dataclass
+from stackyard.yard import atomic, formats, members
+from stackyard.yard.layout import Yard
+from stackyard.yard.permissions import file_mode
+
+_MOST_BYTES = 1 << 23
+
+
+@dataclass(frozen=True)
+class BasesInUse:
+    """Revisions by name, each with how many extensions it has; and when that was looked for."""
+
+    looked: str
+    bases: Mapping[str, int]
+
+    @property
+    def when(self) -> float:
+        """When, in seconds since the epoch."""
+        return datetime.fromisoformat(self.looked).timestamp()
+
+    @property
+    def day(self) -> str:
+        """The day of it."""
+        return self.looked[:10]
+
+
+def _checked(value: BasesInUse) -> BasesInUse:
+    if datetime.fromisoformat(value.looked).tzinfo is None or not all(type(n) is int for n in value.bases.values()):
+        raise ValueError("looked: no time zone, or bases: not numbers")
+    return value
+
+
+KIND = formats.Kind(
+    1,
+    lambda value: _checked(members.make(BasesInUse, value)),
+    hint=lambda path: f"remove it: {path}; the next `stackyard gc` of root or the yard's owner writes it",
+    checked_since=1,
+)
+
+
+def moment(yard: Yard) -> float | None:
+    """What time it is for the yard's file system; None where nothing can be written there."""
+    with suppress(OSError), at.folder(yard.root, yard.root) as top:
+        name = f".{yard.bases_in_use.name}.{os.urandom(8).hex()}"
+        with at.open_new(top, name) as stream:
+            os.unlink(name, dir_fd=top)
+            return os.fstat(stream.fileno()).st_mtime
+    return None
+
+
+def write(yard: Yard, when: float, bases: Mapping[str, int]) -> None:
+    """Keep what was found by a look that began at a `moment`. Nobody but the owner of the yard may write it."""
+    looked = datetime.fromtimestamp(when, timezone.utc).isoformat()
+    value = {"format": KIND.version, "looked": looked, "bases": dict(bases)}
+    atomic.write_json(yard.bases_in_use, value, checked=True, mode=file_mode() & ~0o022, top=yard.root)
+
+
+def is_writer(yard: Yard) -> bool:
+    """Whether what this account finds is believed: it is root, or owns the yard."""
+    return os.geteuid() in (0, yard.root.stat().st_uid)
+
+
+def read(yard: Yard, most_days: float, problems: list[str]) -> BasesInUse | None:
+    """What the last such look found; None if none did within so many days.
+
+    Args:
+        problems: gets why a file that exists is not believed.
+    """
+    try:
+        with at.folder(yard.root, yard.root) as top:
+            raw, status = at.read_bounded(top, yard.bases_in_use.name, _MOST_BYTES)
+            if status.st_uid not in (0, os.fstat(top).st_uid):
+                raise at.Refused(1, f"belongs to account {status.st_uid}, which does not own the yard")
+        found = formats.parsed(raw, str(yard.bases_in_use), KIND)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problems.append(f"cannot read {yard.bases_in_use}: {error.strerror}")
+        return None
+    except StackyardError as error:
+        problems.append(error.message)
+        return None
+    return found if clock.age_s(found.when) <= most_days * clock.DAY_S else None

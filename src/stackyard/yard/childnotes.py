@@ -1,0 +1,258 @@
+"""The notes by which yards tell a parent that they extend its revisions, and which.
+
+    <parent>/children/<uid>.<random>.json   {"format": 2, "yard": "/home/anna/.local/share/stackyard",
+                                             "bases": ["tool/1.0-py311-1"]}
+    <parent>/children/<hash of a path>.json {"yard": ...}         format 1: which ones is not known
+    <child>/registered/<uid>-<hash>.json    under which names, as an account may not list the notes of a parent
+
+Any account may write one (`yard.drops`). So a note of format 2 counts only if its owner is the account in its name, and
+the worst that it can do is to keep a revision. It is written before an extension is built, and again when extensions
+are gone. A new one is there before those that it replaces are removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any
+
+from stackyard.errors import StackyardError
+from stackyard.host import at, clock, reading
+from stackyard.late import dataclass
+from stackyard.yard import atomic, disk, drops, formats, members, within
+from stackyard.yard.layout import Yard
+
+MOST_NOTES = 1_000
+"""Of an account; with more it counts as one whose yards cannot be looked into."""
+_MOST_BYTES = 16_384
+_MOST_S = 60.0
+BUILDING_S = clock.DAY_S
+"""No build of an extension takes longer; it is registered before it begins."""
+_NAME = re.compile(r"(\d{1,10})\.[0-9a-f]{8,64}\.json")
+_OLD = re.compile(r"[0-9a-f]{32}\.json")
+
+
+@dataclass(frozen=True)
+class Note:
+    """One note: whose it is, the root of its yard, the names of the revisions that are extended, when it was written.
+
+    `bases` is None where they are not known; `changed` is by the clock of the file's server.
+    """
+
+    name: str
+    uid: int
+    root: Path
+    bases: tuple[str, ...] | None
+    changed: float
+
+
+@dataclass
+class Notes:
+    """All notes of a yard; what else is there, a sentence each; by account why not all of its notes could be read."""
+
+    notes: list[Note] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    unread: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Text:
+    yard: str
+    bases: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """What an account remembers of its notes: their names, what the last one says, and since when what is built."""
+
+    parent: str
+    yard: str = ""
+    names: tuple[str, ...] = ()
+    bases: tuple[str, ...] | None = None
+    building: Mapping[str, float] = field(default_factory=dict)
+
+
+KIND = formats.Kind(2, lambda value: _checked(members.make(_Text, value)), {1: lambda value: value}, unnumbered=1)
+MEMORY = formats.Kind(
+    1, lambda value: members.make(_Memory, value), hint=lambda path: f"remove it: {path}", checked_since=1
+)
+
+
+def _checked(text: _Text) -> _Text:
+    if not Path(text.yard).is_absolute() or not text.yard.isprintable():
+        raise ValueError(f"yard: not an absolute path: {text.yard!r:.100}")
+    return text
+
+
+def notes(yard: Yard) -> Notes:
+    """The notes in a yard.
+
+    Raises:
+        OSError: the directory cannot be listed.
+    """
+    with drops.opened(yard.children, MOST_NOTES) as drop:
+        found = Notes(unread=dict.fromkeys(drop.crowded, f"more than {MOST_NOTES:,} notes in {drop.folder.name}/"))
+        for name in sorted(drop.files):
+            if not _is_of(name, drop.files[name].st_uid):
+                drop.leave(name)
+            elif (taken := drop.take(name, _MOST_BYTES, found.unread)) is not None:
+                note = _note(name, *taken)
+                if note is None:
+                    drop.leave(name)
+                else:
+                    found.notes.append(note)
+        found.left = drop.left
+        return found
+
+
+def _is_of(name: str, uid: int) -> bool:
+    """Whether a name is that of a note of an account."""
+    owner = _NAME.fullmatch(name)
+    return int(owner[1]) == uid if owner else bool(_OLD.fullmatch(name))
+
+
+def _note(name: str, raw: bytes, status: os.stat_result) -> Note | None:
+    """One note; None: it is none, not completely written, or was exchanged for one of another account."""
+    try:
+        text = formats.parsed(raw, name, KIND)
+    except StackyardError:
+        return None
+    bases = text.bases if _NAME.fullmatch(name) else None
+    note = Note(name, status.st_uid, Path(text.yard), bases, status.st_ctime)
+    return note if _is_of(name, status.st_uid) else None
+
+
+def forget(yard: Yard, names: Iterable[str]) -> None:
+    """Remove notes of yards that extend nothing of this one any more, as far as this account may."""
+    names = list(names)
+    with suppress(OSError), at.folder(yard.root, yard.children) as folder:
+        for name in names:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+
+
+# --------------------------------------------------------------------------- writing one's own
+
+
+def register(parent: Yard, child: Yard, base: str = "") -> bool:
+    """Note in a parent which revisions of it this yard extends; False where that cannot be written.
+
+    Args:
+        base: one that it is about to extend as well.
+    """
+    return _write(parent, child, _memory(parent, child, _bases(child), [base] if base else []))
+
+
+def renew(child: Yard) -> None:
+    """Bring the notes of this account up to date, after extensions are gone: in every parent of a yard."""
+    found = _bases(child)
+    if found is None:
+        return
+    known = {os.path.realpath(each.parent): each for each in _memories(child)}
+    for root in sorted(found.keys() | known.keys()):
+        with suppress(OSError, StackyardError):
+            parent = Yard(Path(known[root].parent if root in known else root))
+            disk.look_into(parent.root)
+            before, now = known.get(root), _memory(parent, child, found)
+            same = before and (before.yard, before.bases) == (now.yard, now.bases)
+            if not same or not _is_there(parent, now.names):
+                _write(parent, child, now, wanted=now.bases != ())
+
+
+def _memory(parent: Yard, child: Yard, found: Mapping[str, set[str]] | None, new: Sequence[str] = ()) -> _Memory:
+    """What is remembered of the notes in a parent, and what the next one says: also what other processes build."""
+    memories = (each for each in _memories(child) if each.parent == str(parent.root))
+    before = next(memories, _Memory(str(parent.root)))
+    built = None if found is None else found.get(os.path.realpath(parent.root), set())
+    now = clock.now().timestamp()
+    building = {name: at for name, at in before.building.items() if now - at < BUILDING_S and name not in (built or ())}
+    building |= dict.fromkeys(new, now)
+    bases = None if built is None else tuple(sorted({*built, *building}))
+    return replace(before, yard=str(child.root), bases=bases, building=building)
+
+
+def _bases(child: Yard) -> dict[str, set[str]] | None:
+    """The revisions that a yard extends, by the real path of their yard; None where that cannot all be read."""
+    found, own = reading.read_yard(child.root, solutions=False, within_s=_MOST_S), os.path.realpath(child.root)
+    bases: dict[str, set[str]] = {}
+    for item in found.items:
+        if item[0] == "base":
+            bases.setdefault(os.path.realpath(item[1]), set()).add(item[2])
+    bases.pop(own, None)
+    return None if found.problem else bases
+
+
+def _write(parent: Yard, child: Yard, memory: _Memory, *, wanted: bool = True) -> bool:
+    """Put a new note in the place of those before it; with none `wanted`, only remove these."""
+    names = [f"{os.geteuid()}.{os.urandom(16).hex()}.json"] if wanted else []
+    try:
+        _remember(child, replace(memory, names=(*memory.names, *names)))
+        with at.folder(parent.root, parent.children, make=True) as folder:
+            for name in names:
+                _leave(folder, name, _json(child, memory.bases))
+            atomic.fault_point("child-noted")
+            _remove_own(folder, (*memory.names, parent.child(child.root).name))
+    except OSError:
+        return False
+    _remember(child, replace(memory, names=tuple(names)))
+    return True
+
+
+def _json(child: Yard, bases: Sequence[str] | None) -> bytes:
+    """The text of a note; one that would be too long to be read says that it may be everything."""
+    value: dict[str, Any] = {"format": KIND.version, "yard": str(child.root), "bases": bases}
+    text = json.dumps(value).encode()
+    return text if len(text) <= _MOST_BYTES else json.dumps({**value, "bases": None}).encode()
+
+
+def _leave(folder: int, name: str, text: bytes) -> None:
+    try:
+        with at.open_new(folder, name) as stream:
+            os.fchmod(stream.fileno(), 0o644)  # whatever the umask is: the owner of the parent reads it
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+        raise
+
+
+def _remove_own(folder: int, names: Iterable[str]) -> None:
+    for name in names:
+        with suppress(OSError):
+            if os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid == os.geteuid():
+                os.unlink(name, dir_fd=folder)
+
+
+def _is_there(parent: Yard, names: Sequence[str]) -> bool:
+    """Whether the last note is: the owner of the parent may have removed it."""
+    with suppress(OSError, IndexError), at.folder(parent.root, parent.children) as folder:
+        os.stat(names[-1], dir_fd=folder, follow_symlinks=False)
+        return True
+    return False
+
+
+def _remember(child: Yard, memory: _Memory) -> None:
+    """Note the names of one's notes, where that can be written: the owner of the parent removes what is forgotten."""
+    file = child.registration(os.geteuid(), Path(memory.parent))
+    with suppress(OSError):
+        if memory.names:
+            atomic.write_json(file, {"format": MEMORY.version, **vars(memory)}, checked=True, top=child.root)
+        else:
+            within.unlink(child.root, file)
+
+
+def _memories(child: Yard) -> Iterator[_Memory]:
+    """What this account remembers of its notes, in every parent."""
+    for name in sorted(disk.names(child.registrations)):
+        if name.startswith(f"{os.geteuid()}-"):
+            with suppress(StackyardError):
+                found = formats.load(child.registrations / name, MEMORY)
+                if all(_NAME.fullmatch(each) for each in found.names):
+                    yield found
