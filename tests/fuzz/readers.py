@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -139,6 +140,14 @@ def _distributions(path: Path) -> None:
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_bytes(path.read_bytes())
     _told(package, path)
+
+
+def _project_name(path: Path) -> None:
+    """A local project's own files say its name."""
+    from stackyard.lock.projectname import project_name
+
+    name = project_name(path.parent)
+    assert re.fullmatch(r"[A-Za-z0-9._-]*", name)
 
 
 def _told(package: CondaPackage, path: Path) -> None:
@@ -451,6 +460,11 @@ READERS = {
     "package": Reader("x-1-0.conda", [_archive_of(".conda")], _package),
     "old package": Reader("x-1-0.tar.bz2", [_archive_of(".tar.bz2")], _package),
     "distributions": Reader("noted", [_DISTRIBUTIONS], _distributions),
+    "pyproject.toml": Reader(
+        "pyproject.toml", [b'[project]\nname = "mine"\n[build-system]\nrequires = []\n'], _project_name
+    ),
+    "setup.cfg": Reader("setup.cfg", [b"[metadata]\nname = mine\n[options]\npackages = find:\n"], _project_name),
+    "setup.py": Reader("setup.py", [b"from setuptools import setup\nsetup(name='mine', version='1')\n"], _project_name),
     "use": Reader("a~1@n1.7.0.json", [USE], _uses),
     "usage": Reader("n1.0.2026-11.log", [b"2026-11-23 run a/1-1\n2026-11-23 load a/1-2\n"], _usage),
     "child": Reader("0.json", _files("formats/child-*.json", where=DATA), _child),

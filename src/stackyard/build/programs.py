@@ -45,6 +45,14 @@ def build_environment(path: Sequence[str], network: Mapping[str, str]) -> dict[s
     return {**command.clean_environment(**passed), **fixed, "PATH": os.pathsep.join(path)}
 
 
+class FailedError(StackyardError):
+    """A program ended with a status other than 0; `output` is all that it printed."""
+
+    def __init__(self, message: str, output: str, *, hint: str, detail: str) -> None:
+        super().__init__(message, hint=hint, detail=detail)
+        self.output = output
+
+
 def run(
     argv: Sequence[str | os.PathLike[str]],
     *,
@@ -76,8 +84,9 @@ def run(
     if result.returncode != 0 and space.says_full(result.output):
         raise disk.no_space(what)
     if check and result.returncode != 0:
-        raise StackyardError(
+        raise FailedError(
             f"{what} failed: {Path(argv[0]).name} {command.ending(result.returncode)}",
+            result.output,
             hint="; ".join(text for text in (LOGIN_HINT if uv.refused(result.output) else hint, _see(log)) if text),
             detail=telling(redacted(result.output)),
         )

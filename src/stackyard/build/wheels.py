@@ -22,16 +22,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stackyard.build import extensions, indexes, pip, programs, source, wheelkey
+from stackyard.build import extensions, indexes, pip, programs, source, uncompiled, wheelkey
+from stackyard.build.buildsystem import add_requires
 from stackyard.build.job import Job, cores
 from stackyard.build.toolchain import Toolchain
 from stackyard.errors import StackyardError
 from stackyard.host import at, uv
 from stackyard.host.hashing import sha256_file, sha256_text
-from stackyard.host.names import canonical, pip_name
+from stackyard.host.names import canonical, of_purls, pip_name
 from stackyard.host.secrets import shown
 from stackyard.host.view import View
 from stackyard.lock.model import PipPackage
+from stackyard.lock.satisfied import satisfied
 from stackyard.spec.buildinputs import package_build
 from stackyard.yard import atomic, checksum, disk, formats, lease
 from stackyard.yard.atomic import fault_point, write_json
@@ -193,9 +195,11 @@ def _build(job: Job, package: PipPackage, toolchain: Toolchain, root: Path, work
     view = job.view(work, job.uv_cache)
     path = [*map(str, job.payload.program_folders), toolchain.environ.get("PATH", os.defpath)]
     python = job.python
-    if not isolated:
-        python = _environment(job, how.requires if how else (), work / "env", view)
+    if how and not isolated:
+        python = _environment(job, _absent(job, how.requires), work / "env", view)
         path.insert(0, str(python.parent))
+    elif how and how.requires:
+        add_requires(root, how.requires)
     env = {**_loaded(job, toolchain, path), **_variables(job, how, toolchain), **_version_hint(package)}
     settings = [f"--config-setting={k}={v}" for k, v in sorted(wheelkey.config_settings(package, how).items())]
     argv: programs.Argv = [
@@ -204,8 +208,20 @@ def _build(job: Job, package: PipPackage, toolchain: Toolchain, root: Path, work
     ]  # fmt: skip
     fault_point("wheel")
     what = f"compiling {package.name} {package.version}"
-    done = programs.run(argv, what=what, log=job.paths.log, env=env, cwd=root, timeout_s=_TIMEOUT_S, view=view)
+    try:
+        done = programs.run(argv, what=what, log=job.paths.log, env=env, cwd=root, timeout_s=_TIMEOUT_S, view=view)
+    except programs.FailedError as error:
+        raise uncompiled.explained(job, package, error) from error
     return next((work / "out").glob("*.whl")), done.output
+
+
+def _absent(job: Job, requires: Sequence[str]) -> list[str]:
+    """The build requirements that the stack does not satisfy: what it has (torch) is what it is compiled against."""
+    present: dict[str, str] = {
+        name: version for p in job.locked.conda for name, version in of_purls(p.purls) if version
+    }
+    present |= {canonical(p.name): p.version for p in job.locked.pip}
+    return [text for text in requires if not satisfied(present.get(pip_name(text), ""), text)]
 
 
 def _environment(job: Job, requires: Sequence[str], folder: Path, view: View) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from stackyard.errors import InputError, StackyardError, Where
 from stackyard.host import secrets, uv
+from stackyard.host.hashing import local_path
 from stackyard.host.names import canonical, pip_name
 from stackyard.host.pipconf import PipSettings
 from stackyard.host.scratch import scratch
@@ -22,14 +23,16 @@ from stackyard.lock.given import Given, write_constraints
 from stackyard.lock.hashes import require_hashes, wanted_hashes
 from stackyard.lock.model import PipPackage
 from stackyard.lock.prefer import Preference
+from stackyard.lock.projectname import project_name
 from stackyard.lock.pylock import Target, package
 from stackyard.lock.reach import Target as ProbeTarget
 from stackyard.lock.reach import Watch, check
 from stackyard.lock.relax import PINNED, blamed_pins, relax_pip
 from stackyard.lock.tags import uv_platform, wheel_tags
 from stackyard.lock.torchindex import Resolve, fitting, for_accelerator
+from stackyard.lock.unbuilt import placed
 from stackyard.lock.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version
-from stackyard.spec.buildinputs import build_inputs
+from stackyard.spec.buildinputs import build_inputs, package_build
 from stackyard.spec.models import BuildSpec, PipRequirement
 from stackyard.spec.piprequirement import lacks_project
 from stackyard.spec.pipsettings import compiling, unset
@@ -113,7 +116,7 @@ def solve_pip(request: PipRequest) -> PipSolution:
         entries = [e for e in answer.packages if not _is_given(e, str(folder))]
     target = Target(wheel_tags(request.platform, request.glibc, request.python), request.settings, hashes,
                     request.subject, frozenset(p.sha256 for p in request.preferred if p.sha256))  # fmt: skip
-    packages = [_finish(package(entry, target), answer, request) for entry in entries]
+    packages = [_finish(package(entry, target), answer, request, question) for entry in entries]
     if hashes or request.settings.require_hashes:
         require_hashes(packages, hashes, request.where)
     held = pins.require_held(request.pins, packages, request.site_file)
@@ -184,7 +187,7 @@ def _address(text: str) -> str:
 
 def _question(request: PipRequest, constraints: Sequence[str]) -> Question:
     return Question(
-        lines=tuple(r.line for r in request.requirements if not r.index),
+        lines=tuple(_line(r, request.build) for r in request.requirements if not r.index),
         tied=tuple((r.line, secrets.address(r.index, base=True)) for r in request.requirements if r.index),
         constraints=tuple(constraints),
         settings=request.settings,
@@ -193,7 +196,19 @@ def _question(request: PipRequest, constraints: Sequence[str]) -> Question:
         cache=request.cache,
         exclude_newer=request.exclude_newer,
         preferred=tuple(Preference.of(p, request.requirements) for p in request.preferred),
+        built_with={name: own.requires for name, own in request.build.packages.items() if own.requires},
     )
+
+
+def _line(requirement: PipRequirement, build: BuildSpec) -> str:
+    """A requirement for uv; of a local project with its name where settings of its build are for that name."""
+    if requirement.kind == "path" and not requirement.name and build.packages:
+        path = Path(requirement.path)
+        name = project_name(path) if path.is_dir() else ""
+        if name and package_build(build, name):
+            extras = f"[{','.join(requirement.extras)}]" if requirement.extras else ""
+            return f"{name}{extras} @ {path.as_uri()}" + (f" ; {requirement.marker}" if requirement.marker else "")
+    return requirement.line
 
 
 # --------------------------------------------------------------------------- uv
@@ -210,7 +225,7 @@ def _resolve(question: Question, request: PipRequest, watch: Watch) -> tuple[Ans
         raise
     except StackyardError as error:
         watch.require()
-        raise _placed(error, request) from error
+        raise placed(error, request.requirements, request.build, request.where) from error
 
 
 def _for_accelerator(question: Question, request: PipRequest, compiled: Resolve) -> tuple[Answer, tuple[str, ...]]:
@@ -256,23 +271,6 @@ def _with_prereleases(question: Question, request: PipRequest, compiled: Resolve
         question = replace(question, prerelease=tuple(sorted(asked | set(question.prerelease))))
         answer = compiled(question)
     return answer
-
-
-def _placed(error: StackyardError, request: PipRequest) -> StackyardError:
-    """uv's failure with the line of the requirement that it names."""
-    text = f"{error.message}\n{error.detail or ''}"
-    named = [r for r in request.requirements if (r.url or r.path) and any(w in text for w in _spellings(r))]
-    named += [r for r in request.requirements if r.name and f"`{canonical(r.name)}" in text]
-    hint = error.hint or "test the requirement alone: pip wheel --no-deps REQUIREMENT"
-    if named and named[0].kind in ("vcs", "url") and not uv.refused(text):
-        hint = "check the URL, the network and your access; or save the source next to the file and use that"
-    where = named[0].place if named else request.where
-    return StackyardError(error.message, where=where, hint=hint, detail=error.detail)
-
-
-def _spellings(requirement: PipRequirement) -> tuple[str, ...]:
-    plain = secrets.address(requirement.url).removeprefix("git+").partition("#")[0]
-    return tuple(text for text in (plain, plain.rpartition("@")[0] if "@" in plain else "", requirement.path) if text)
 
 
 def _prereleases(lines: Iterable[str]) -> set[str]:
@@ -324,12 +322,13 @@ def _is_given(entry: Mapping[str, object], folder: str) -> bool:
     return isinstance(archive, Mapping) and str(archive.get("path", "")).startswith(folder)
 
 
-def _finish(made: PipPackage, answer: Answer, request: PipRequest) -> PipPackage:
+def _finish(made: PipPackage, answer: Answer, request: PipRequest, question: Question) -> PipPackage:
     """The package with what only the whole answer knows: index, requirements, extras, build inputs, version."""
     named = [r for r in request.requirements if canonical(r.name) == made.name]
     version = made.version or answer.versions.get(made.name, "")
-    if not version and made.kind == "path":
-        version = local_version(Path(made.url.removeprefix("file://")), request.settings, request.cache)
+    folder = local_path(made.url) if made.kind == "path" else None
+    if not version and folder:
+        version = local_version(made.name, folder, question)
     inputs = {} if made.kind == "wheel" else build_inputs(request.build, made.name, named[0] if named else None)
     return replace(
         made,

@@ -33,6 +33,17 @@ def fits(package: CondaPackage, specs: Iterable[str]) -> bool:
     return all(conda_satisfies(package, spec) for spec in specs if conda_name(spec) == package.name)
 
 
+def satisfied(version: str, requirement: str) -> bool:
+    """Whether a version (empty: none) of the distribution that a requirement names satisfies it; none does a URL."""
+    from packaging.requirements import Requirement
+
+    try:
+        wanted = Requirement(requirement)
+        return bool(version) and not wanted.url and wanted.specifier.contains(version, prereleases=True)
+    except ValueError:
+        return False
+
+
 def pip_satisfies(package: PipPackage, requirement: str) -> bool:
     """Whether a pip package has the version that a requirement asks for; one by URL or path is satisfied."""
     from packaging.requirements import Requirement

@@ -9,6 +9,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from stackyard.errors import StackyardError
 from stackyard.host import gateway, secrets, uv
 from stackyard.host.command import Result
 from stackyard.host.names import canonical
@@ -37,6 +38,7 @@ class Question:
         cache: uv's cache directory.
         exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
         preferred: what is locked now, which stays where the requirements allow it.
+        built_with: build requirements by distribution, besides those that it declares.
     """
 
     lines: tuple[str, ...]
@@ -49,6 +51,7 @@ class Question:
     prerelease: tuple[str, ...] = ()
     exclude_newer: str = ""
     preferred: tuple[Preference, ...] = ()
+    built_with: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,17 @@ class Unsolvable(Exception):
     """uv found no solution; the text is its reason, cleaned."""
 
 
+class BuildFailed(StackyardError):
+    """The metadata of a source package could not be built; `subject` is its name and version, or its URL.
+
+    Why: its build fails, or its build requirements have no solution.
+    """
+
+    def __init__(self, message: str, subject: str, detail: str) -> None:
+        super().__init__(message, detail=detail)
+        self.subject = subject
+
+
 def compile_requirements(question: Question, watch: Callable[[], object] = lambda: None) -> Answer:
     """Resolve.
 
@@ -85,8 +99,10 @@ def compile_requirements(question: Question, watch: Callable[[], object] = lambd
         if question.preferred:
             output.write_text(_former(question.preferred), encoding="utf-8")
         flags = _flags(question)
+        if question.built_with:
+            flags += ["--config-file", _settings(question.built_with, folder)]
         words = ["pip", "compile", *sources, *flags, "--format", "pylock.toml", "-o", output, "--no-header"]
-        log = {"RUST_LOG": "uv_resolver::resolver=debug"}
+        log = {"RUST_LOG": "uv_resolver::resolver=debug,uv_distribution=debug"}
         result = uv.run(words, question.settings, extra=log, cwd=folder, timeout_s=TIMEOUT_S, watch=watch)
         if result.returncode != 0:
             raise _failure(result)
@@ -152,14 +168,18 @@ def _flags(question: Question) -> list[str | Path]:
         "--constraints", "constraints.txt", "--cache-dir", question.cache, "--no-progress", "--color", "never",
         "--emit-index-annotation", "--no-strip-extras",
     ]  # fmt: skip
-    flags += uv.index_options(settings)
-    if question.exclude_newer:
-        flags += ["--exclude-newer", end_of(question.exclude_newer).isoformat().replace("+00:00", "Z")]
-    flags += _prerelease_flags(question)
+    flags += [*_sources(question), *_prerelease_flags(question)]
     for option, names in (("--no-binary", settings.no_binary), ("--only-binary", settings.only_binary)):
         for name in names:
             flags += [option, name]
     return flags
+
+
+def _sources(question: Question) -> list[str]:
+    """Where packages come from, those of builds too."""
+    date = question.exclude_newer
+    newest = ["--exclude-newer", end_of(date).isoformat().replace("+00:00", "Z")] if date else []
+    return [*uv.index_options(question.settings), *newest]
 
 
 def _prerelease_flags(question: Question) -> list[str | Path]:
@@ -236,8 +256,11 @@ def _plain(text: str) -> str:
     return f"{body} ; {marker.strip().removesuffix('}')}" if marker else body
 
 
-def local_version(project: Path, settings: PipSettings, cache: Path) -> str:
+def local_version(name: str, project: Path, question: Question) -> str:
     """The version of a local project that computes it while it is built; empty if uv does not report it.
+
+    Args:
+        name: the project's; its metadata was built before in the same way.
 
     Raises:
         StackyardError: its metadata cannot be built, with the output.
@@ -245,19 +268,40 @@ def local_version(project: Path, settings: PipSettings, cache: Path) -> str:
     with scratch("uv") as folder:
         words: list[str | Path] = [
             "pip", "install", "--dry-run", "--no-deps", "--python", sys.executable, "--target", folder / "t",
-            "--cache-dir", cache, "--no-progress", "--color", "never", project,
+            "--cache-dir", question.cache, "--no-progress", "--color", "never", *_sources(question),
+            f"{name} @ {project.as_uri()}",
         ]  # fmt: skip
-        result = uv.run(words, settings, cwd=folder, timeout_s=TIMEOUT_S, check=True)
+        words += ["--config-file", _settings(question.built_with, folder)] if question.built_with else []
+        result = uv.run(words, question.settings, cwd=folder, timeout_s=TIMEOUT_S, check=True)
     found = re.search(r"^\s*\+ [A-Za-z0-9._-]+==(\S+)", result.stderr + result.stdout, re.MULTILINE)
     return found.group(1) if found else ""
 
 
+def _settings(built_with: Mapping[str, tuple[str, ...]], folder: Path) -> Path:
+    """uv's settings with more build requirements for some packages."""
+    path = folder / "uv.toml"
+    lines = [f"{_quoted(name)} = [{', '.join(map(_quoted, texts))}]" for name, texts in built_with.items()]
+    path.write_text("\n".join(["[extra-build-dependencies]", *lines, ""]), encoding="utf-8")
+    return path
+
+
 def _failure(result: Result) -> Exception:
-    """Why the resolution failed: no solution, or another error of uv."""
+    """Why the resolution failed: no solution, a source package that does not build, or another error of uv."""
     text = uv.messages(result)
-    if "No solution found" in text:
-        return Unsolvable(clean(text))
-    return uv.failure(result, "cannot resolve the pip packages")
+    error = uv.failure(result, "cannot resolve the pip packages")
+    if "Failed to build `" in text or "The build backend returned an error" in text:
+        return BuildFailed(error.message, _unbuilt(text, result.stderr), error.detail or "")
+    return Unsolvable(clean(text)) if "No solution found" in text else error
+
+
+def _unbuilt(text: str, log: str) -> str:
+    """The package whose build failed: uv names it, but for a local project, whose path is in the log alone."""
+    found = re.search(r"Failed to (?:build|download and build|prepare|generate metadata for) `([^`]+)`", text)
+    if found:
+        return found[1]
+    steps = re.findall(r"^DEBUG (Preparing|Prepared) metadata for: (.+)$", log, re.MULTILINE)
+    done = {subject for step, subject in steps if step == "Prepared"}
+    return next((subject for _, subject in reversed(steps) if subject not in done), "")
 
 
 def clean(text: str) -> str:

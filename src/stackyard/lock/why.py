@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections import deque
 from collections.abc import Iterable, Iterator
+from urllib.parse import unquote
 
 from stackyard.errors import InputError
 from stackyard.host.names import canonical, conda_name, distributions, pip_name
@@ -107,8 +108,8 @@ def _back(node: Node | None, before: dict[Node, Node | None]) -> Iterator[Node]:
 
 def _same_source(text: str, url: str) -> bool:
     """Whether a bare URL or path of a requirement is where a locked package comes from."""
-    bare = (
-        text.split("#", maxsplit=1)[0].split(" ;", maxsplit=1)[0].strip().removeprefix("git+").removeprefix("file://")
+    wanted = text.split("#", maxsplit=1)[0].split(" ;", maxsplit=1)[0].strip()
+    bare, locked = (
+        unquote(each).removeprefix("git+").removeprefix("file://") for each in (wanted, url.split("#", maxsplit=1)[0])
     )
-    locked = url.split("#", maxsplit=1)[0].removeprefix("git+").removeprefix("file://")
     return bool(bare) and (bare == locked or bare.startswith(f"{locked}@") or locked.startswith(f"{bare}@"))

@@ -195,7 +195,9 @@ class PackageBuild(LateModel):
     """How one pip package is compiled."""
 
     no_binary: bool = Field(True, description="Compile it even if a wheel exists")
-    requires: tuple[str, ...] = Field((), description="Build requirements installed beforehand, as pip writes them")
+    requires: tuple[str, ...] = Field(
+        (), description="Build requirements besides those that it declares, as pip writes them"
+    )
     isolation: bool = Field(False, description="Compile in a separate environment instead of in the stack")
     incomplete: bool = Field(False, description="Accept a wheel that lacks extensions of its source")
     patches: tuple[str, ...] = Field((), description="Patch files (patch -p1) applied to its source, absolute")

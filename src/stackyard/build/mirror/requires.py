@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ def backend_of(project: Path) -> Backend:
 
 
 def asked_for(
-    project: Path, settings: PipSettings, cache: Path, config: dict[str, str], work: Path
+    project: Path, settings: PipSettings, cache: Path, config: dict[str, str], work: Path, more: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What a project needs to be compiled by itself: what it says, and what its backend asks for besides.
 
@@ -82,11 +82,13 @@ def asked_for(
         cache: uv's cache.
         config: the settings for the backend.
         work: an empty directory to work in.
+        more: what the stack's file requires for its build besides.
 
     Returns:
         The requirements; and of a backend that fails here, why: what it would ask for is not known.
     """
-    backend = backend_of(project)
+    said = backend_of(project)
+    backend = replace(said, requires=_joined(said.requires, more))
     python, answer = Prefix(work / "env").python, work / "answer.json"
     extra = {"UV_CACHE_DIR": os.fspath(cache)}
     index = uv.index_options(settings)
@@ -94,7 +96,8 @@ def asked_for(
     try:
         uv.run(["venv", "--no-project", "--python", sys.executable, work / "env"], settings, timeout_s=120, check=True)
         needed: list[str | os.PathLike[str]] = ["pip", "install", "--python", python, *index, *backend.requires]
-        uv.run(needed, settings, timeout_s=_LIMIT_S, extra=extra, check=True)
+        if backend.requires:
+            uv.run(needed, settings, timeout_s=_LIMIT_S, extra=extra, check=True)
         run([os.fspath(python), "-c", _ASK, words], cwd=project, timeout_s=_LIMIT_S)
     except CommandError as error:
         return backend.requires, (_last_line(error),)

@@ -66,7 +66,8 @@ class Sources:
         with scratch("sources") as work:
             (work / "env").mkdir()
             root = self._root(package, held, work / "source") / package.subdirectory
-            return asked_for(root, self.settings, self.cache, config_settings(package, how), work / "env")
+            more = how.requires if how else ()
+            return asked_for(root, self.settings, self.cache, config_settings(package, how), work / "env", more)
 
     def _root(self, package: PipPackage, held: Held, into: Path) -> Path:
         into.mkdir()

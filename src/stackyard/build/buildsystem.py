@@ -1,0 +1,59 @@
+"""More build requirements for a source that is compiled in isolation: written into its own pyproject.toml.
+
+uv takes them from its settings by the name of a project, which a project with a setup.py alone tells only once it is
+built. The source is a copy of its own (`source.prepare`), so that nothing of a user's is changed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stackyard.errors import StackyardError
+from stackyard.lock.text import toml_value
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pragma: no cover - only on Python 3.10
+    import tomli as tomllib
+
+_DEFAULT = {"requires": ["setuptools>=40.8.0"], "build-backend": "setuptools.build_meta:__legacy__"}
+"""What a project without the table means (PEP 518; uv and pip use this backend)."""
+_NEXT = r"(?=^[ \t]*\[[ \t]*[\w\"'\[]|\Z)"
+_TABLE = re.compile(r"^[ \t]*\[[ \t]*build-system[ \t]*\][^\n]*\n.*?" + _NEXT, re.MULTILINE | re.DOTALL)
+
+
+def add_requires(root: Path, requires: Sequence[str]) -> None:
+    """Add requirements to those of a project's build.
+
+    Raises:
+        StackyardError: its pyproject.toml is invalid, or written in a way in which they cannot be added.
+    """
+    path = root / "pyproject.toml"
+    try:
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        before = tomllib.loads(text)
+        table = before.get("build-system") or dict(_DEFAULT)
+        wanted = {**table, "requires": [*table.get("requires", ()), *requires]}
+        made = _with_table(text, wanted)
+        if tomllib.loads(made) != {**before, "build-system": wanted}:
+            raise ValueError("its table build-system is not written as one")
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise StackyardError(
+            f"cannot add build requirements to {path}: {error}",
+            hint="compile it in the stack (`isolation: false`), or change the file with `patches`",
+        ) from error
+    path.write_text(made, encoding="utf-8")
+
+
+def _with_table(text: str, table: Mapping[str, Any]) -> str:
+    """The text with this table in the place of its own, or at its end."""
+    lines = ["[build-system]", *(f"{key} = {toml_value(value)}" for key, value in table.items()), ""]
+    written = "\n".join(lines)
+    found = _TABLE.search(text)
+    if found:
+        return f"{text[: found.start()]}{written}{text[found.end() :]}"
+    return f"{text}\n{written}" if text else written

@@ -1,0 +1,49 @@
+"""The name of a local project, where its files say it: without building it, and without running anything of it."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import sys
+from pathlib import Path
+
+from stackyard.yard import disk
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pragma: no cover - only on Python 3.10
+    import tomli as tomllib
+
+_MOST_BYTES = 1 << 20
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_IN_SETUP = re.compile(r"""\bname\s*=\s*["']([A-Za-z0-9][\w.-]*)["']""")
+
+
+def project_name(folder: Path) -> str:
+    """The name in pyproject.toml, setup.cfg or setup.py; empty where none says it as a literal."""
+    for read in (_of_pyproject, _of_cfg, _of_setup):
+        try:
+            if _NAME.fullmatch(name := read(folder)):
+                return name
+        except (OSError, ValueError, TypeError, AttributeError, configparser.Error, RecursionError):
+            continue
+    return ""
+
+
+def _text(path: Path) -> str:
+    return disk.of_anybody(path, _MOST_BYTES)[0].decode("utf-8", "replace")
+
+
+def _of_pyproject(folder: Path) -> str:
+    return str(tomllib.loads(_text(folder / "pyproject.toml")).get("project", {}).get("name", ""))
+
+
+def _of_cfg(folder: Path) -> str:
+    parser = configparser.RawConfigParser()
+    parser.read_string(_text(folder / "setup.cfg"))
+    return parser.get("metadata", "name", fallback="")
+
+
+def _of_setup(folder: Path) -> str:
+    found = set(_IN_SETUP.findall(_text(folder / "setup.py")))
+    return found.pop() if len(found) == 1 else ""

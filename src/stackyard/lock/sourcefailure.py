@@ -1,0 +1,159 @@
+"""Why a source package does not build, and what to type about it. The rules are data: sourcefailures.yaml.
+
+Where its metadata is computed for a lock and where it is compiled, the output is the same; so are the causes.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from stackyard.host.names import canonical, pip_name
+from stackyard.late import dataclass
+from stackyard.spec.buildinputs import package_build
+from stackyard.spec.models import BuildSpec
+
+_LAST_LINES = 25
+"""Of the output, in which the exception that ended a build stands."""
+_FILLED = re.compile(r"\{(\w+)\}")
+_ABSENT = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '?(?P<module>[\w.]+)'?")
+_DISTRIBUTIONS = {
+    "pkg_resources": "setuptools<81", "skbuild": "scikit-build", "yaml": "pyyaml", "sklearn": "scikit-learn",
+    "PIL": "pillow", "cv2": "opencv-python", "git": "gitpython", "attr": "attrs", "distutils": "setuptools",
+    "google": "protobuf", "mesonpy": "meson-python", "dateutil": "python-dateutil", "bs4": "beautifulsoup4",
+    "setuptools.command.test": "setuptools<72", "numpy.distutils": "numpy<1.26",
+}  # fmt: skip
+"""Modules that builds import, and the requirement that brings each; all others are called as their distribution."""
+_IN_STACK = frozenset(("torch", "tensorflow", "jax", "jaxlib", "cupy", "mpi4py", "mxnet", "paddle", "petsc4py"))
+"""What extensions are compiled against, so that it has to be that of the stack."""
+_REMOVED = {"imp": "3.12", "asynchat": "3.12", "smtpd": "3.12", "lib2to3": "3.13", "cgi": "3.13", "pipes": "3.13"}
+"""Modules of Python that it no longer has, since a version."""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A cause in words that follow a colon, and the remedy in the imperative."""
+
+    cause: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row of sourcefailures.yaml; the head of that file describes the fields.
+
+    `in_stack`: the package is compiled in the stack, not in an environment of its own.
+    """
+
+    name: str
+    cause: str
+    patterns: tuple[str, ...] = ()
+    remedy: str = ""
+    requires: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+    in_stack: bool = False
+
+
+@functools.cache
+def rules() -> tuple[Rule, ...]:
+    """The table, in the order in which rules are tried."""
+    from ruamel.yaml import YAML
+
+    text = resources.files("stackyard.lock").joinpath("sourcefailures.yaml").read_text(encoding="utf-8")
+    rows = YAML(typ="safe", pure=True).load(text)
+    return tuple(_rule(row) for row in rows)
+
+
+def _rule(row: Mapping[str, Any]) -> Rule:
+    made: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    return Rule(**made)
+
+
+def explained(output: str, name: str, build: BuildSpec, file: str = "") -> Explained | None:
+    """The cause of a failed build and what to do about it; None where no rule knows it.
+
+    Args:
+        output: what the build printed.
+        name: of the package, as its requirement or its archive has it.
+        build: the stack's settings, to which the remedy adds.
+        file: that of the requirement: settings of a build are in a stack.yaml.
+    """
+    found = _absent_module(output, name)
+    if found is None:
+        hits = ((rule, re.search(pattern, output)) for rule in rules() for pattern in rule.patterns)
+        found = next(((rule, hit.groupdict()) for rule, hit in hits if hit), None)
+    if found is None:
+        return None
+    rule, groups = found
+    return _filled(rule, {"name": name, **groups}, build, file)
+
+
+def _absent_module(output: str, name: str) -> tuple[Rule, dict[str, str]] | None:
+    """The rule for a module that the build imports and that nobody declared, if that ended it."""
+    end = "\n".join([line for line in output.splitlines() if line.strip()][-_LAST_LINES:])
+    found = list(_ABSENT.finditer(end))
+    if not found:
+        return None
+    module = found[-1]["module"]
+    top = module.partition(".")[0]
+    groups = {"module": module, "top": top, "since": _REMOVED.get(top, "")}
+    newer = "request a newer version of {name}, or an older Python"
+    if top in _REMOVED:
+        return Rule(
+            "removed", "it imports {top}, which Python no longer has since version {since}", remedy=newer
+        ), groups
+    if canonical(top) == canonical(name):
+        return Rule(
+            "itself", "it imports {module} before that is built", remedy="request another version of {name}"
+        ), groups
+    cause = "it imports {module} while it is built, and does not declare that"
+    if top == "pkg_resources":
+        cause = "it imports pkg_resources while it is built, which setuptools no longer has since version 82"
+    wanted = _DISTRIBUTIONS.get(module) or _DISTRIBUTIONS.get(top) or canonical(top)
+    together = ("setuptools", "wheel") if top in _IN_STACK else ()
+    return Rule("undeclared", cause, requires=(*together, wanted), in_stack=bool(together)), groups
+
+
+def _filled(rule: Rule, known: Mapping[str, str], build: BuildSpec, file: str) -> Explained:
+    def fill(text: str) -> str:
+        return _FILLED.sub(lambda found: known.get(found[1]) or found[0], text)
+
+    known = {"top": canonical(known.get("module", "").partition(".")[0]), **known}
+    remedies = [fill(rule.remedy)] if rule.remedy else []
+    if rule.requires or rule.variables:
+        remedies.append(f"{_place(file)} {_typed(rule, known['name'], [*map(fill, rule.requires)], build)}")
+    return Explained(fill(rule.cause), ", or ".join(remedies))
+
+
+def _place(file: str) -> str:
+    """Where settings of a build are written."""
+    name = Path(file).name
+    if not name or "stack" in name:
+        return "write into the stack's file:"
+    return f"write a stack.yaml with `environment: {name}` and"
+
+
+def _typed(rule: Rule, name: str, requires: Sequence[str], build: BuildSpec) -> str:
+    """The settings of a package's build as they are typed, with those that it has."""
+    own = package_build(build, name)
+    parts = ["isolation: true"] if (own.isolation if own else not rule.in_stack) else []
+    if wanted := _merged(own.requires if own else (), requires):
+        parts.append(f"requires: [{', '.join(map(_word, wanted))}]")
+    if rule.variables:
+        parts.append(f"variables: {{{', '.join(f'{key}: {_word(value)}' for key, value in rule.variables.items())}}}")
+    return f"`build: {{packages: {{{name}: {{{', '.join(parts)}}}}}}}`"
+
+
+def _merged(old: Iterable[str], new: Iterable[str]) -> list[str]:
+    added = {pip_name(text): text for text in new}
+    return [*(text for text in old if pip_name(text) not in added), *added.values()]
+
+
+def _word(text: str) -> str:
+    return text if re.fullmatch(r"[A-Za-z][\w.-]*|-j\d", text) else f'"{text}"'
