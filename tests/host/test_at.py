@@ -408,7 +408,7 @@ def make_foreign(tree: Path, account: Account) -> None:
 
 
 def make_named_elsewhere(tree: Path, _: Account) -> None:
-    (tree.parent / "private").touch()
+    (tree.parent / "private").touch(mode=0o600)
     (tree / "x").hardlink_to(tree.parent / "private")
     tree.chmod(0o777)
 

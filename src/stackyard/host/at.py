@@ -335,7 +335,7 @@ def remove_tree(top: int, name: str, owners: Collection[int] = ()) -> None:
 
     Args:
         owners: whose directories may be opened to their owner (sealed ones have no right to write); empty: those of
-            the account that this process acts as. Root changes no mode: it needs none.
+            the account that this process acts as.
 
     Raises:
         OSError: the first thing that could not be removed, e.g. of another account, or with a mount on it; its path
@@ -398,7 +398,7 @@ class _Removal:
             set_mode(top, name, lambda status: status.st_mode | stat.S_IRWXU, self.owners, (stat.S_IFDIR,))
             return open_folder(top, name)
         status = os.fstat(fd)
-        if os.geteuid() and status.st_uid in self.owners and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        if status.st_uid in self.owners and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
             with suppress(PermissionError):
                 os.fchmod(fd, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
         return fd

@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import socket
 import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import InputError, StackyardError
 from stackyard.host import asaccount, supervisor
 from stackyard.host.processes import Found, naming, of_yard
 from stackyard.host.reading import Reading
+
+if TYPE_CHECKING:
+    import socket
 
 _MOST = 1 << 28
 _asking: list[socket.socket] = []
@@ -25,6 +27,8 @@ _asking: list[socket.socket] = []
 
 def connect() -> None:
     """Take over the connection to the supervisor, so that no program that is started from here has it."""
+    import socket
+
     number = os.environ.pop(supervisor.VARIABLE, "")
     if number.isdecimal() and os.geteuid() != 0:
         try:
@@ -40,6 +44,8 @@ def connect() -> None:
 
 def _peer(connection: socket.socket) -> int:
     """The account at the other end, as the kernel knows it."""
+    import socket
+
     try:
         found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         return int(struct.unpack("3i", found)[1])

@@ -21,16 +21,18 @@ import os
 import pwd
 import select
 import signal
-import socket
 import stat
 import sys
 import threading
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from stackyard.host import asaccount, at
+
+if TYPE_CHECKING:
+    import socket
 
 VARIABLE = "STACKYARD_SUPERVISOR"
 """The number of the descriptor by which the worker asks."""
@@ -140,6 +142,8 @@ def _unmapped() -> int:
 
 def _started(yard: Path, uid: int) -> int:
     """Start the worker, and answer it until it ends; its exit status."""
+    import socket  # late, as in `supervised`: root's other commands start without it
+
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
