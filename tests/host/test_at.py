@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host import at
+from stackyard.host import at, copying
 from stackyard.yard import disk
 from support import programs
 from support.accounts import Account, Accounts
@@ -38,7 +38,7 @@ def remove(path: Path, *owners: int) -> None:
 
 def copy(source: Path, target: Path, *owners: int, link: bool = False) -> None:
     with opened(source.parent) as before, opened(target.parent) as after:
-        at.copy_tree((before, source.name), (after, target.name), owners, link=link)
+        copying.copy_tree((before, source.name), (after, target.name), owners, link=link)
 
 
 def nest(path: Path, count: int) -> None:
@@ -327,11 +327,11 @@ def test_many_names_are_removed(tmp_path: Path) -> None:
 MOUNTED = """
 import os, sys
 from pathlib import Path
-from stackyard.host import at
+from stackyard.host import at, copying
 if "old" in sys.argv: at._OPENAT2 = 9999
 top = Path(sys.argv[1])
 with at.folder(top, top) as fd:
-    for act in (lambda: at.remove_tree(fd, "tree"), lambda: at.copy_tree((fd, "tree"), (fd, "copy")),
+    for act in (lambda: at.remove_tree(fd, "tree"), lambda: copying.copy_tree((fd, "tree"), (fd, "copy")),
                 lambda: at.open_folder(fd, "tree/mounted") if False else None):
         try: act()
         except OSError as error: print(type(error).__name__, error.errno, error.filename)
@@ -453,7 +453,7 @@ def remove(name):
 """
 PRESENT = """
 import os
-from stackyard.host import at
+from stackyard.host import at, copying
 top = os.open(".", at.DIR)
 def remove(name):
     at.remove_tree(top, name)

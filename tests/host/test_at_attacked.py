@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host import at
+from stackyard.host import at, copying
 from stackyard.yard import contents
 from stackyard.yard.permissions import Policy, settle
 from support.accounts import Accounts
@@ -41,7 +41,7 @@ def copy(content: Path) -> None:
     with at.folder(content, content) as folder, at.folder(copies, copies) as target:
         for number, name in enumerate(at.names(folder)):
             with suppress(OSError):
-                at.copy_tree((folder, name), (target, f"{os.urandom(6).hex()}-{number}"), (owner,))
+                copying.copy_tree((folder, name), (target, f"{os.urandom(6).hex()}-{number}"), (owner,))
 
 
 def seal(content: Path) -> None:

@@ -22,15 +22,13 @@ PASS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PEEK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_DEPTH = 60
+DEPTH = 60
 """Directories in each other that `remove_tree` enters; deeper ones are moved up, so that nothing grows with a tree."""
 REMOVED = ".removed-"
 """In the names of what is being removed: a killed process leaves it, and a collection finds it."""
 _OPENAT2, _NO_XDEV = 437, 0x01  # linux/openat2.h; the number is the same on x86_64, aarch64 and ppc64le
-_FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
-NOT_LINKABLE = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
-"""The errors by which a file cannot have another name."""
-_BLOCK = 1 << 20
+_BLOCK, MOST = 1 << 20, 1 << 30
+"""How much is read at once, and of a file for which nobody says how much it may hold."""
 Place = tuple[int, str]
 """An open directory, and a name in it."""
 
@@ -183,7 +181,7 @@ def walk(
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
             try:
-                if path.count("/") > 2 * _DEPTH:
+                if path.count("/") > 2 * DEPTH:
                     raise Refused(errno.ENAMETOOLONG, "nested too deeply", entry.name)
                 below = os.open(entry.name, DIR, dir_fd=top) if cross else open_folder(top, entry.name)
             except OSError as error:
@@ -221,23 +219,29 @@ def read_bounded(top: int, name: str, most: int, owner: int | None = None) -> tu
             raise Refused(errno.EINVAL, "not a regular file", name)
         if owner is not None and status.st_uid != owner:
             raise Refused(errno.EPERM, f"belongs to account {status.st_uid}, not {owner}", name)
-        data = b""
+        _require_size(status.st_size, most, name)
+        data = b""  # a file may grow meanwhile, and not say how large it is
         while len(data) <= most and (more := os.read(fd, min(_BLOCK, most + 1 - len(data)))):
             data += more
     finally:
         os.close(fd)
-    if len(data) > most:
-        raise Refused(errno.EFBIG, f"larger than {most:,} bytes", name)
+    _require_size(len(data), most, name)
     return data, status
+
+
+def _require_size(size: int, most: int, name: str) -> None:
+    if size > most:
+        raise Refused(errno.EFBIG, f"larger than {most:,} bytes", name)
 
 
 def read_regular(path: Path) -> bytes:
     """What a file holds; links are followed. Nothing is waited for, as Path.read_bytes would at a pipe.
 
     Raises:
-        OSError: it is not a regular file, or cannot be read.
+        OSError: it is not a regular file, has more than `MOST` bytes, or cannot be read.
     """
     with open_regular(path) as stream:
+        _require_size(os.fstat(stream.fileno()).st_size, MOST, str(path))
         return stream.read()
 
 
@@ -250,7 +254,7 @@ def open_regular(path: Path) -> BinaryIO:
     return stream
 
 
-def _is_named_by_others(around: os.stat_result, status: os.stat_result) -> bool:
+def is_named_by_others(around: os.stat_result, status: os.stat_result) -> bool:
     """Whether a file has other names, and another account can have made this one: then it may be anyone's."""
     others = around.st_mode & 0o022 or around.st_uid not in (0, os.geteuid())
     return bool(others and stat.S_ISREG(status.st_mode) and status.st_nlink != 1)
@@ -284,7 +288,7 @@ def set_mode(
         if stat.S_IFMT(status.st_mode) not in kinds or status.st_uid not in (owners or (os.geteuid(),)):
             raise Refused(errno.EPERM, "not what it was, or another account's", name)
         before, mode = stat.S_IMODE(status.st_mode), change(status) & 0o7777
-        if mode & ~before and _is_named_by_others(os.fstat(top), status):
+        if mode & ~before and is_named_by_others(os.fstat(top), status):
             raise Refused(errno.EMLINK, "has other names, which may be anywhere", name)
         if mode != before:
             change_open(fd, mode)
@@ -378,7 +382,7 @@ class _Removal:
         fd, before = self._opened(top, name), self.error
         try:
             children = os.listdir(fd)  # noqa: PTH208
-            if depth == _DEPTH and children:
+            if depth == DEPTH and children:
                 spare = f".deep{REMOVED}{os.urandom(8).hex()}"
                 os.rename(name, spare, src_dir_fd=top, dst_dir_fd=self.home)
                 self.moved.append(spare)
@@ -402,96 +406,3 @@ class _Removal:
             with suppress(PermissionError):
                 os.fchmod(fd, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
         return fd
-
-
-# --------------------------------------------------------------------------- copying
-
-
-def copy_tree(source: Place, target: Place, owners: Collection[int] = (), *, link: bool = False) -> None:
-    """Copy a file, a link or a tree under a name that is free. Never setuid or setgid, and no extended attributes.
-
-    Args:
-        owners: the accounts to which all of it must belong; empty: any.
-        link: make hard links of files where that is possible.
-
-    Raises:
-        Refused: something in it is another account's, neither a file nor a directory nor a link, nested too deeply, or
-            a private file with other names in a directory of others.
-        OSError: it cannot be read or written; EXDEV: a file system is mounted in it.
-    """
-    _copy(*source, target, owners, link, 0)
-
-
-def _copy(top: int, name: str, target: Place, owners: Collection[int], link: bool, depth: int) -> None:
-    mode = os.stat(name, dir_fd=top, follow_symlinks=False).st_mode
-    if stat.S_ISLNK(mode):
-        os.symlink(os.readlink(name, dir_fd=top), target[1], dir_fd=target[0])
-        return
-    if depth > 2 * _DEPTH:
-        raise Refused(errno.ENAMETOOLONG, "nested too deeply", name)
-    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):  # not even opened: a device may act on that
-        raise Refused(errno.EINVAL, "neither a file nor a directory", name)
-    fd = open_folder(top, name) if stat.S_ISDIR(mode) else os.open(name, READ, dir_fd=top)
-    try:
-        status = os.fstat(fd)
-        if owners and status.st_uid not in owners:
-            raise Refused(errno.EPERM, f"belongs to account {status.st_uid}", name)
-        if stat.S_IFMT(status.st_mode) != stat.S_IFMT(mode):
-            raise Refused(errno.EINVAL, "not what it was", name)
-        around = os.fstat(top)
-        if _is_named_by_others(around, status) and not _is_readable(around, status):
-            raise Refused(errno.EMLINK, "has other names, which may be anywhere", name)
-        if stat.S_ISDIR(mode):
-            _copy_folder(fd, target, owners, link, depth)
-        elif not (link and _linked(fd, status, target)):
-            _copy_file(fd, status, target)
-    finally:
-        os.close(fd)
-
-
-def _is_readable(around: os.stat_result, status: os.stat_result) -> bool:
-    """Whether all accounts may read a file, or the group of its directory: then a copy tells nothing new."""
-    return bool(status.st_mode & 0o004 or (status.st_mode & 0o040 and status.st_gid == around.st_gid))
-
-
-def _copy_folder(fd: int, target: Place, owners: Collection[int], link: bool, depth: int) -> None:
-    os.mkdir(target[1], dir_fd=target[0])
-    into = open_folder(*target)
-    try:
-        for child in os.listdir(fd):
-            _copy(fd, child, (into, child), owners, link, depth + 1)
-    finally:
-        os.close(into)
-
-
-def _linked(fd: int, status: os.stat_result, target: Place) -> bool:
-    """Whether an open file got another name. Those of other accounts, which could write to it, never do."""
-    if status.st_uid != os.geteuid():
-        return False
-    try:
-        os.link(f"/proc/self/fd/{fd}", target[1], dst_dir_fd=target[0])
-    except OSError as error:
-        if error.errno not in NOT_LINKABLE:
-            raise
-        return False
-    return True
-
-
-def _copy_file(fd: int, status: os.stat_result, target: Place) -> None:
-    with open_new(*target) as out:
-        if not cloned(fd, out.fileno()):
-            while os.sendfile(out.fileno(), fd, None, 1 << 30):
-                continue
-        os.fchmod(out.fileno(), status.st_mode & 0o777)
-        os.utime(out.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def cloned(source: int, target: int) -> bool:
-    """Whether an open file got the blocks of another one (btrfs, XFS, bcachefs ...)."""
-    import fcntl
-
-    try:
-        fcntl.ioctl(target, _FICLONE, source)
-    except OSError:
-        return False
-    return True

@@ -12,7 +12,7 @@ from pathlib import Path
 from stackyard.build.seal import PARTS
 from stackyard.errors import InputError, StackyardError
 from stackyard.findings import some
-from stackyard.host import at
+from stackyard.host import at, copying
 from stackyard.host.hashing import sha256_file
 from stackyard.host.identity import process_token
 from stackyard.image import launcher
@@ -99,7 +99,7 @@ def _file(source: at.Place, target: at.Place, owners: tuple[int, ...], *, link: 
     folder, name = target
     part = f".{name[:100]}.{process_token()}"
     try:
-        at.copy_tree(source, (folder, part), owners, link=link)
+        copying.copy_tree(source, (folder, part), owners, link=link)
         atomic.fault_point("carry")
         os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:

@@ -24,7 +24,7 @@ from stackyard.build.job import Job
 from stackyard.build.pyfiles import source_of
 from stackyard.errors import StackyardError
 from stackyard.findings import counted
-from stackyard.host import at, space
+from stackyard.host import at, copying, space
 from stackyard.host.hashing import sha256_file, sha256_stream
 from stackyard.host.identity import process_token
 from stackyard.lock import text as lockfile
@@ -379,7 +379,7 @@ def _write(folder: int, name: str, item: Item, found: bytes | Path) -> None:
     """Write, or link, what was found."""
     if isinstance(found, Path) and _can_be_linked(found, item):
         with at.parent(found.parent, found) as origin:
-            at.copy_tree(origin, (folder, name), link=True)
+            copying.copy_tree(origin, (folder, name), link=True)
         return
     with at.open_new(folder, name) as stream:
         stream.write(at.read_regular(found) if isinstance(found, Path) else found)

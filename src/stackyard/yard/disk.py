@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from stackyard.errors import StackyardError
-from stackyard.host import at, space
+from stackyard.host import at, copying, space
 from stackyard.host.identity import process_token
 from stackyard.late import dataclass
 from stackyard.yard import within
@@ -58,7 +58,7 @@ def link_or_copy(source: str | Path, target: str | Path, *, link: bool = True) -
             os.link(source, target)
             return HARDLINK
         except OSError as error:
-            if error.errno not in at.NOT_LINKABLE:
+            if error.errno not in copying.NOT_LINKABLE:
                 raise
     if reflink(source, target):
         return REFLINK
@@ -72,7 +72,7 @@ def reflink(source: str | Path, target: str | Path) -> bool:
     with Path(source).open("rb") as origin:
         clone = os.open(target, flags, stat.S_IMODE(os.fstat(origin.fileno()).st_mode))
         try:
-            is_cloned = at.cloned(origin.fileno(), clone)
+            is_cloned = copying.cloned(origin.fileno(), clone)
         finally:
             os.close(clone)
     if not is_cloned:
@@ -101,7 +101,7 @@ def can_link(source: Path, folder: Path) -> bool:
     try:
         os.link(source, probe)
     except OSError as error:
-        if error.errno not in at.NOT_LINKABLE:
+        if error.errno not in copying.NOT_LINKABLE:
             raise
         return False
     probe.unlink()
@@ -131,7 +131,7 @@ def copy_tree(
     with within.named(source.parent), at.parent(top or source.parent, source) as origin:
         target.parent.mkdir(parents=True, exist_ok=True)
         with at.parent(target.parent, target) as place:
-            at.copy_tree(origin, place, owners, link=link)
+            copying.copy_tree(origin, place, owners, link=link)
 
 
 def mode_of(files: Iterable[str | Path], folder: Path) -> str:

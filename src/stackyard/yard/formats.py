@@ -20,7 +20,6 @@ from stackyard.host import at
 from stackyard.late import dataclass
 from stackyard.yard import checksum
 
-_MOST = 1 << 30
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 Made = TypeVar("Made")
 
@@ -66,7 +65,7 @@ def bytes_of(path: Path, kind: Kind[Any], top: Path | None = None) -> bytes:
         if top is None:
             return at.read_regular(path)
         with at.parent(top, path) as place:
-            return at.read_bounded(*place, _MOST)[0]
+            return at.read_bounded(*place, at.MOST)[0]
     except OSError as error:
         raise unreadable(str(path), kind, error) from error
 

@@ -14,8 +14,6 @@ from stackyard.host import at
 from stackyard.yard import atomic, disk, within
 from stackyard.yard.folders import GenerationPaths
 
-_MOST = 1 << 30
-"""No manifest has so many bytes: one lists every revision that there ever was, some kilobytes each."""
 _END = 4096
 """Bytes of the text's end that are packed by themselves: a gzip file may have several members (RFC 1952)."""
 _MEMBER = b"\x1f\x8b\x08" + bytes(5)
@@ -82,7 +80,7 @@ def pack(manifest: Path) -> int:
 def _plain(manifest: Path) -> tuple[bytes, os.stat_result]:
     """What one holds that is not packed yet: a file of this generation itself."""
     with within.named(manifest.parent), at.parent(_top(manifest), manifest) as place:
-        return at.read_bounded(*place, _MOST)
+        return at.read_bounded(*place, at.MOST)
 
 
 def _top(manifest: Path) -> Path:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from stackyard.host import at
+from stackyard.host import at, copying
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def put(top: Path, source: Path, path: Path, *, link: bool = False, source_top: 
         at.folder(top, path.parent) as folder,
     ):
         try:
-            at.copy_tree(origin, (folder, made), link=link)
+            copying.copy_tree(origin, (folder, made), link=link)
             os.rename(made, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         finally:
             at.remove_tree(folder, made)
