@@ -95,7 +95,7 @@ def read(yard: Yard, unread: dict[str, str] | None = None) -> dict[str, Usage]:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                problems.setdefault(month, f"cannot read {plain(str(yard.usage / name), LONG)}: {cause(error)}")
+                problems.setdefault(month, f"cannot read {plain(str(drop.folder / name), LONG)}: {cause(error)}")
         for uid in drop.crowded:
             problems["9999-12"] = f"cannot read {yard.usage}: more than {_MOST_FILES:,} files of {account_name(uid)}"
     return found
@@ -124,7 +124,7 @@ def before(yard: Yard, day: date) -> Old:
         for name in [name for name in drop.files if not _NAME.fullmatch(name) and name != yard.usage_since.name]:
             drop.leave(name)
         months = sorted((month, name) for name, month in _named(drop) if month < day.isoformat()[:7])
-        files = [(yard.usage / name, month, drop.files[name].st_blocks * 512) for month, name in months]
+        files = [(drop.folder / name, month, drop.files[name].st_blocks * 512) for month, name in months]
         return Old(files, drop.left)
 
 
