@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -139,6 +140,25 @@ def test_it_imports_nothing_that_a_supervisor_has_not() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == {"stackyard", "stackyard.host", "stackyard.host.at", "stackyard.host.reading"}
+
+
+def test_a_child_of_root_needs_nothing_that_only_root_may_read(accounts: Accounts, tmp_path: Path) -> None:
+    """Not of the program, nor of Python: it may be installed for root alone."""
+    anna = accounts.user("anna")
+    anna.run("mkdir", "-p", anna.home / "own/stacks/mine/1")
+    said = json.dumps({"base": BASE, "module": "mine/1"})
+    anna.python(
+        "import sys; open(sys.argv[1], 'w').write(sys.argv[2])", anna.home / "own/stacks/mine/1/record.json", said
+    )
+    copy = tmp_path / "program"
+    shutil.copytree(Path(reading.__file__).parents[1], copy / "stackyard")
+    code = (
+        "import sys, pathlib\nfrom stackyard.host import supervised\n"
+        "print(supervised.read([(int(sys.argv[1]), pathlib.Path(sys.argv[2]))]), supervised.__file__)"
+    )
+    argv = [sys.executable, "-c", code, str(anna.uid), anna.home / "own"]
+    done = subprocess.run(argv, env={"PYTHONPATH": str(copy)}, capture_output=True, text=True, check=True)
+    assert f"items=[{SAID!r}], problem=''" in done.stdout and str(copy) in done.stdout, done
 
 
 def test_a_closed_one_is_a_problem_and_one_that_does_not_exist_is_none(accounts: Accounts) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -95,7 +96,8 @@ def test_a_child_is_noted_where_it_may_be(site: Site) -> None:
     assert not [note for note in children.iterdir() if str(_own(carl)) in note.read_text()]
     children.chmod(0o1777)
     site.extend(carl, *words, "other", "--pip", "six")
-    assert [note for note in children.iterdir() if str(_own(carl)) in note.read_text()]
+    (note,) = (note for note in children.iterdir() if str(_own(carl)) in note.read_text())
+    assert json.loads(note.read_text())["bases"] == ["sci/1.0-py3-1"] and note.stat().st_uid == carl.uid
 
 
 def test_without_a_home_and_on_another_file_system(site: Site) -> None:
