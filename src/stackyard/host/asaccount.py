@@ -6,6 +6,7 @@ Standard library only.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
@@ -69,14 +70,22 @@ def _as(uid: int, work: Callable[[], None]) -> NoReturn:
         os._exit(0)
 
 
-def read_as(asked: Sequence[tuple[int, str]]) -> list[Any]:
+def read_as(asked: Sequence[tuple[int, str]], is_wanted: Callable[[], bool] = lambda: True) -> list[Any]:
     """What the yards of accounts hold, each read by a child that is that account: `host.reading`, as plain lists.
 
     A child has `ANSWER_S` seconds, and may answer `MOST_ANSWER` bytes; one that hangs in the kernel is left behind.
+
+    Args:
+        is_wanted: whether the answer still is: asked before each 32 of them.
+
+    Raises:
+        BrokenPipeError: it is not.
     """
     answers: list[Any] = []
     _load()
     for start in range(0, len(asked), _AT_ONCE):
+        if not is_wanted():
+            raise BrokenPipeError
         answers += _answers([_Child(uid, partial(_told, root)) for uid, root in asked[start : start + _AT_ONCE]])
     return answers
 
@@ -216,7 +225,12 @@ def give(top: int, uid: int) -> list[str]:
     A file that has a name elsewhere stays root's, and so does what runs with root's rights, is behind a mount, or is
     nested too deeply. Making names meanwhile could mislead the count of names, so a file with several is given only
     where the kernel lets no account make a name for root's files (fs.protected_hardlinks).
+
+    Raises:
+        Refused: the directory is not the account's, who may have exchanged its yard with a link to another one.
     """
+    if os.fstat(top).st_uid != uid:
+        raise at.Refused(errno.EPERM, "it is another directory than it was")
     names = Counter(_inode(status) for _, status, _ in _left(top, ""))
     most = 1 << 30 if _protected() else 1
     given: list[str] = []
@@ -238,19 +252,13 @@ def _left(folder: int, path: str) -> Iterator[tuple[str, os.stat_result, int]]:
         try:
             status = os.fstat(fd)
             kinds = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
-            if status.st_uid == 0 and stat.S_IFMT(status.st_mode) in kinds and _mount(fd) == _mount(folder):
+            if status.st_uid == 0 and stat.S_IFMT(status.st_mode) in kinds and at.mount_of(fd) == at.mount_of(folder):
                 yield path + name, status, fd
             if stat.S_ISDIR(status.st_mode):
                 with suppress(OSError), at.opened(folder, name) as below:
                     yield from _left(below, f"{path}{name}/")
         finally:
             os.close(fd)
-
-
-def _mount(fd: int) -> str:
-    """The number of the mount that something open is on: another one for what is mounted, also of the same device."""
-    text = Path(f"/proc/self/fdinfo/{fd}").read_text(encoding="ascii")
-    return next(line for line in text.splitlines() if line.startswith("mnt_id:"))
 
 
 def _inode(status: os.stat_result) -> tuple[int, int]:

@@ -66,7 +66,7 @@ def open_folder(top: int, name: str, flags: int = DIR) -> int:
     """A directory by its name, unless it is a link or a file system is mounted on it; the caller closes it.
 
     Args:
-        flags: `DIR`, or `PASS`.
+        flags: `DIR`, `PASS`, or for a file `READ`.
 
     Raises:
         OSError: ELOOP or ENOTDIR for a link, EXDEV for a mount.
@@ -74,10 +74,19 @@ def open_folder(top: int, name: str, flags: int = DIR) -> int:
     fd = _open_same_mount(top, name, flags)
     if fd is None:  # before Linux 5.6, or under a sandbox that does not know the call
         fd = os.open(name, flags, dir_fd=top)
-        if os.fstat(fd).st_dev != os.fstat(top).st_dev:
+        if mount_of(fd) != mount_of(top):
             os.close(fd)
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
     return fd
+
+
+def mount_of(fd: int) -> str:
+    """The mount that something open is on: another one for what is mounted, also of the same device.
+
+    An account can mount what it cannot read, in a name space of its own, which `/proc/PID/root` leads into.
+    """
+    text = Path(f"/proc/self/fdinfo/{fd}").read_text(encoding="ascii")
+    return next(line for line in text.splitlines() if line.startswith("mnt_id:"))
 
 
 def _open_same_mount(top: int, name: str, flags: int) -> int | None:
@@ -204,15 +213,17 @@ def open_new(top: int, name: str, mode: int = 0o600) -> BinaryIO:
 def read_bounded(top: int, name: str, most: int, owner: int | None = None) -> tuple[bytes, os.stat_result]:
     """What a file holds that any account may have written, and its status.
 
+    A file that is mounted there is not read: it may be one that this account may read, and its writer not.
+
     Args:
         most: bytes; a larger file is refused.
         owner: the account that must own it; None: any.
 
     Raises:
         Refused: it is not a regular file, too large, or another account's.
-        OSError: it cannot be opened, e.g. it is a symbolic link.
+        OSError: it cannot be opened, e.g. it is a symbolic link; EXDEV for a mount.
     """
-    fd = os.open(name, READ, dir_fd=top)
+    fd = open_folder(top, name, READ)
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):

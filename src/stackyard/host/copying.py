@@ -38,7 +38,7 @@ def _copy(top: int, name: str, target: at.Place, owners: Collection[int], link: 
         raise at.Refused(errno.ENAMETOOLONG, "nested too deeply", name)
     if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):  # not even opened: a device may act on that
         raise at.Refused(errno.EINVAL, "neither a file nor a directory", name)
-    fd = at.open_folder(top, name) if stat.S_ISDIR(mode) else os.open(name, at.READ, dir_fd=top)
+    fd = at.open_folder(top, name, at.DIR if stat.S_ISDIR(mode) else at.READ)
     try:
         status = os.fstat(fd)
         if owners and status.st_uid not in owners:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stackyard.host import asaccount, at
+from stackyard.host.quoting import harmless
 
 if TYPE_CHECKING:
     import socket
@@ -39,6 +40,8 @@ VARIABLE = "STACKYARD_SUPERVISOR"
 FOR_THE_MACHINE: list[bool] = []
 """Not empty where root's command changes nothing in a yard, and is root's whoever owns that."""
 LOOK_S = 10.0
+TAKE_S = 10.0
+"""How long the worker may leave an answer before there is none any more."""
 _SHOWN = 4
 _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 """What a terminal sends to all processes of the group in its foreground, of which the worker is none."""
@@ -223,7 +226,7 @@ def _refuse(uid: int, unreadable: str) -> NoReturn:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(harmless(text) + "\n")
     sys.stderr.flush()
 
 
@@ -274,26 +277,37 @@ class _Server:
             if self.waking in ready:
                 os.read(self.waking, 4096)
             if self.asking in ready:
-                more = self.asking.recv(1 << 16)
+                more = self._heard()
                 text += more
                 listening = bool(more) and len(text) <= _MOST_REQUEST
             while listening and b"\n" in text:
                 line, _, text = text.partition(b"\n")
                 listening = self._answer(line)
 
+    def _heard(self) -> bytes:
+        try:
+            return self.asking.recv(1 << 16)
+        except OSError:  # it ended without taking an answer
+            return b""
+
     def _answer(self, line: bytes) -> bool:
         """Answer one request; False where the worker does not listen any more, or asks for what is not there."""
         try:
             verb, value = json.loads(line)
             answer = self._done(verb, value)
+            self.asking.settimeout(TAKE_S)
             self.asking.sendall(json.dumps(answer).encode() + b"\n")
-        except (ValueError, KeyError, TypeError, RecursionError, BrokenPipeError, ConnectionError):
+        except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError, OSError):
             return False
         return True
 
+    def _is_there(self) -> bool:
+        """Whether the worker still runs."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
     def _done(self, verb: str, value: Any) -> Any:
         if verb == "read":
-            return asaccount.read_as([(int(uid), str(root)) for uid, root in value])
+            return asaccount.read_as([(int(uid), str(root)) for uid, root in value], self._is_there)
         if verb == "processes":
             return asaccount.one_child(0, partial(asaccount.tell_processes, [bytes.fromhex(each) for each in value]))
         if verb == "empty":

@@ -1,0 +1,146 @@
+"""A worker that its account has taken over asks the supervisor: what it learns, and how it could end or hold root."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stackyard.host import asaccount, at, supervisor
+from support import programs
+from support.accounts import Accounts
+
+Hostile = Callable[[socket.socket], object]
+
+
+def served(hostile: Hostile, within_s: float = 30) -> int:
+    """How a supervisor ends whose worker does this, and exits with 7."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(_served(hostile))
+        finally:
+            os._exit(99)
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    pytest.fail(f"the supervisor has not ended after {within_s:g} s")
+
+
+def _served(hostile: Hostile) -> int:
+    ours, theirs = socket.socketpair()
+    worker = os.fork()
+    if worker == 0:
+        try:
+            ours.close()
+            hostile(theirs)
+        finally:
+            os._exit(7)
+    theirs.close()
+    return os.waitstatus_to_exitcode(supervisor._Server(ours, worker, Path("/nowhere"), 12345).serve())
+
+
+def unread(asking: socket.socket) -> None:
+    """End without having taken an answer."""
+    asking.sendall(b'["empty", "x"]\n')
+    time.sleep(0.3)
+
+
+def infinite(asking: socket.socket) -> None:
+    """Ask for the yard of an account that has no number."""
+    asking.sendall(b'["read", [[1e999, "/x"]]]\n')
+    time.sleep(0.3)
+
+
+def flood(asking: socket.socket) -> None:
+    """End, and leave a process behind that asks, and takes no answer."""
+    if os.fork() == 0:
+        try:
+            while True:
+                asking.sendall(b'["empty", "x"]\n' * 2000)
+        finally:
+            os._exit(0)
+    time.sleep(0.5)
+
+
+def everything(asking: socket.socket) -> None:
+    """Ask for more than can be read in hours, and end."""
+    asking.sendall(json.dumps(["read", [[1, "/"]] * 100_000]).encode() + b"\n")
+    time.sleep(0.5)
+
+
+@pytest.mark.parametrize("hostile", [unread, infinite, flood, everything])
+def test_a_supervisor_ends_as_its_worker_does(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "TAKE_S", 1.0)
+    assert served(hostile) == 7
+
+
+def test_a_file_that_the_account_mounts_is_not_read_for_it(accounts: Accounts) -> None:
+    """In a name space of its own an account mounts what it cannot read, and names that by ``/proc/PID/root``."""
+    programs.need("unshare")
+    anna = accounts.user("anna")
+    uses = anna.home / "yard" / "uses"
+    anna.run("mkdir", "-p", uses)
+    anna.run("touch", uses / "x.json")
+    script = f"mount --bind /etc/shadow {uses}/x.json && echo mounted && exec sleep 60"
+    with anna.popen("unshare", "-Urm", "sh", "-c", script, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        if process.stdout.readline() != "mounted\n":
+            pytest.skip("an account may not make a user namespace here")
+        [[items, problem]] = asaccount.read_as([(0, f"/proc/{process.pid}/root{uses.parent}")])
+        process.kill()
+    assert items == [] and problem == "uses/x.json: invalid cross-device link"
+
+
+@pytest.mark.parametrize("kernel", ["new", "old"])
+def test_what_is_mounted_of_the_same_device_is_another_mount(
+    common: Path, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs.need("mount")
+    if kernel == "old":
+        monkeypatch.setattr(at, "_open_same_mount", lambda *_: None)
+    for name in ("here", "there"):
+        (common / name).mkdir()
+        (common / f"{name}.json").write_text(name)
+    for name in ("there", "there.json"):
+        subprocess.run(["mount", "--bind", common / name, common / name.replace("there", "here")], check=True)
+    try:
+        with at.folder(common, common) as top:
+            for name, flags in (("here", at.DIR), ("here.json", at.READ)):
+                with pytest.raises(OSError, match="cross-device"):
+                    at.open_folder(top, name, flags)
+            assert at.read_bounded(top, "there.json", 10)[0] == b"there"
+    finally:
+        for name in ("here", "here.json"):
+            subprocess.run(["umount", common / name], check=True)
+
+
+def test_a_yard_that_its_owner_exchanged_is_given_to_nobody(
+    accounts: Accounts, common: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Between the look at whose a yard is and the gift its owner can put a link in its place."""
+    service = accounts.user("stacks")
+    private = common / "private"
+    private.mkdir()
+    (private / "file").write_text("root's")
+    link = service.home / "yard"
+    link.symlink_to(private)
+    supervisor._give(link, service.uid)
+    assert (private.stat().st_uid, (private / "file").stat().st_uid) == (0, 0)
+    assert "cannot look for what root left" in capsys.readouterr().err
+
+
+def test_the_supervisor_says_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    supervisor._say("error: /x\x1b[2J\u202e/y does not answer")
+    assert "\x1b" not in (said := capsys.readouterr().err) and "\u202e" not in said
