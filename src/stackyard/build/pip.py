@@ -158,7 +158,7 @@ def _uv_install(job: Job, wheels: Sequence[Wheel], more: Sequence[str | Path] = 
             hint="see the wheel named above",
         )
     except StackyardError as error:
-        if not offline or type(error) is not StackyardError or error.__cause__ or _has_begun(job, wheels):
+        if not offline or not isinstance(error, programs.FailedError) or _has_begun(job, wheels):
             raise  # anything but that something is missing in the cache
         return False
     return True

@@ -35,22 +35,23 @@ def connect() -> None:
             found = socket.socket(fileno=int(number))
         except OSError:
             return
-        if _peer(found) == 0:
+        if _peer(found) == (os.getppid(), 0):
             found.set_inheritable(False)
             _asking.append(found)
         else:
             found.detach()  # not root's: it stays open
 
 
-def _peer(connection: socket.socket) -> int:
-    """The account at the other end, as the kernel knows it."""
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """The process and the account at the other end, as the kernel knows them; a daemon of root's is not the parent."""
     import socket
 
     try:
         found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        return int(struct.unpack("3i", found)[1])
+        pid, uid, _ = struct.unpack("3i", found)
+        return int(pid), int(uid)
     except OSError:
-        return -1
+        return 0, -1
 
 
 def require_rights(yard: Path) -> None:
