@@ -144,3 +144,28 @@ def test_a_yard_that_its_owner_exchanged_is_given_to_nobody(
 def test_the_supervisor_says_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
     supervisor._say("error: /x\x1b[2J\u202e/y does not answer")
     assert "\x1b" not in (said := capsys.readouterr().err) and "\u202e" not in said
+
+
+@pytest.mark.parametrize("named", ["link", "link/yard", "folder/../link/yard", "twice/yard"])
+def test_a_yard_of_roots_behind_a_link_of_another_account(accounts: Accounts, common: Path, named: str) -> None:
+    """Its owner could exchange the link at any time, and root would go on as root in the directory of its choice."""
+    anna = accounts.user("anna")
+    (common / "yard").mkdir()
+    anna.run("mkdir", "folder")
+    anna.run("ln", "-s", common / "yard" if named == "link" else common, "link")
+    (common / "twice").symlink_to(anna.home / "link")
+    yard = (common if named.startswith("twice") else anna.home) / named
+    done = accounts.as_root("--yard", yard, "gc", expect=2)
+    assert f"{anna.name} may write to {anna.home}, and could exchange it" in done.err
+    assert list((common / "yard").iterdir()) == []
+
+
+def test_a_link_of_another_account_in_a_directory_of_all(accounts: Accounts, common: Path) -> None:
+    anna = accounts.user("anna")
+    (common / "open").mkdir()
+    (common / "open").chmod(0o1777)
+    (common / "yard").mkdir()
+    anna.run("ln", "-s", common / "yard", common / "open" / "link")
+    (common / "open" / "mine").symlink_to(common / "yard")
+    accounts.as_root("--yard", common / "open" / "link", "list", expect=2)
+    accounts.as_root("--yard", common / "open" / "mine", "list")

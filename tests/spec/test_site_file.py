@@ -137,6 +137,15 @@ def test_missing_site(tmp_path: Path) -> None:
         load_site(tmp_path / "gone.yaml")
 
 
+@pytest.mark.timeout(30)
+def test_a_pipe_in_the_place_of_the_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "site.yaml")
+    settings = Settings(site_option=tmp_path / "site.yaml")
+    for look in (settings.site, settings.yard_root):
+        with pytest.raises(OSError, match="not a regular file"):
+            look()
+
+
 # --------------------------------------------------------------------------- a site's values in a stack
 
 

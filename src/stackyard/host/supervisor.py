@@ -24,6 +24,7 @@ import signal
 import stat
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -43,6 +44,8 @@ LOOK_S = 10.0
 TAKE_S = 10.0
 """How long the worker may leave an answer before there is none any more."""
 _SHOWN = 4
+_MOST_LINKS = 40
+"""Links in a path; the kernel follows as many."""
 _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 """What a terminal sends to all processes of the group in its foreground, of which the worker is none."""
 _MOST_REQUEST = 1 << 22
@@ -77,10 +80,11 @@ def supervise(yard: Path, *, giving: bool = False) -> None:
 
 
 def _require_alone(yard: Path) -> None:
-    """End where another account can put another directory in the place of a yard of root's."""
-    for place in yard.resolve().parents:
+    """End where another account can put another directory in the place of a yard of root's, or another link to it."""
+    for place, link in _on_the_way(yard):
         status = _status(place)
-        sticky, account = status.st_mode & stat.S_ISVTX, status.st_uid
+        sticky = status.st_mode & stat.S_ISVTX
+        account = status.st_uid if link is None or status.st_uid not in (0, _unmapped()) else link
         if account in (0, _unmapped()) and (sticky or not status.st_mode & stat.S_IWOTH):
             continue
         who = name_of(account) if account not in (0, _unmapped()) else "every account"
@@ -88,6 +92,29 @@ def _require_alone(yard: Path) -> None:
         _say(f"error: cannot work on {yard} as root: {who} may write to {place}, and could exchange it\n"
              f"  hint: {hint if account else f'chmod o-w {place}'}")  # fmt: skip
         sys.exit(2)
+
+
+def _on_the_way(yard: Path) -> Iterator[tuple[Path, int | None]]:
+    """The directories in which the components of a path are looked up, and whose the link is that one of them is."""
+    at_place, rest, links = Path("/"), list(reversed(yard.absolute().parts[1:])), 0
+    while rest:
+        name = rest.pop()
+        if name == "..":
+            at_place = at_place.parent
+            continue
+        place = at_place / name
+        try:
+            target, account = place.readlink(), place.lstat().st_uid
+        except OSError:  # no link, or nothing yet
+            yield at_place, None
+            at_place = place
+            continue
+        yield at_place, account
+        links += 1
+        if links > _MOST_LINKS:  # the kernel does not follow it either
+            return
+        at_place = Path("/") if target.is_absolute() else at_place
+        rest += reversed([part for part in target.parts if part != "/"])
 
 
 def _give(yard: Path, uid: int) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from stackyard import __version__
 from stackyard.errors import InputError, cause
-from stackyard.host import home
+from stackyard.host import at, home
 from stackyard.late import dataclass
 from stackyard.spec import siteyard
 from stackyard.spec.paths import with_home
@@ -79,7 +79,7 @@ class Settings:
         file = self.site_file()
         if file is None:
             return Site()
-        key = hashlib.sha256(f"{__version__}\0{file}\0".encode() + file.read_bytes()).hexdigest()
+        key = hashlib.sha256(f"{__version__}\0{file}\0".encode() + at.read_regular(file)).hexdigest()
         cache = cache_folder() / f"site-{key}.compiled.json"
         with suppress(OSError, ValueError):
             return Site.model_validate_json(cache.read_bytes()).model_copy(update={"file": str(file)})
@@ -157,7 +157,7 @@ class Settings:
         file = self.site_file()
         if file is None:
             return "", ""
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        digest = hashlib.sha256(at.read_regular(file)).hexdigest()
         cache = cache_folder() / f"site-{digest}.json"
         try:
             brief = json.loads(cache.read_bytes())
