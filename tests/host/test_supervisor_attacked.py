@@ -169,3 +169,16 @@ def test_a_link_of_another_account_in_a_directory_of_all(accounts: Accounts, com
     (common / "open" / "mine").symlink_to(common / "yard")
     accounts.as_root("--yard", common / "open" / "link", "list", expect=2)
     accounts.as_root("--yard", common / "open" / "mine", "list")
+
+
+def test_a_private_file_of_roots_that_its_owner_moved_there_is_not_given(accounts: Accounts) -> None:
+    """Whoever owns a directory can move a file of root's out of it, and could read it once it were given."""
+    service = accounts.user("stacks")
+    service.run("mkdir", "yard")
+    for name, mode in (("keytab", 0o600), ("log", 0o644)):
+        (service.home / name).write_text("root's")
+        (service.home / name).chmod(mode)
+        service.run("mv", name, "yard")
+    supervisor._give(service.home / "yard", service.uid)
+    assert (service.home / "yard" / "keytab").stat().st_uid == 0
+    assert (service.home / "yard" / "log").stat().st_uid == service.uid

@@ -222,8 +222,8 @@ def _emptied(folder: int) -> None:
 def give(top: int, uid: int) -> list[str]:
     """Give an account what root left in its yard, by descriptors; the paths of what was given.
 
-    A file that has a name elsewhere stays root's, and so does what runs with root's rights, is behind a mount, or is
-    nested too deeply. Making names meanwhile could mislead the count of names, so a file with several is given only
+    A file that has a name elsewhere stays root's, and so does what runs with root's rights, is behind a mount, is nested
+    too deeply, or a file that only root can read: the account can have moved that from another directory of its own. Making names meanwhile could mislead the count of names, so a file with several is given only
     where the kernel lets no account make a name for root's files (fs.protected_hardlinks).
 
     Raises:
@@ -236,10 +236,17 @@ def give(top: int, uid: int) -> list[str]:
     given: list[str] = []
     for path, status, fd in _left(top, ""):
         is_whole = stat.S_ISDIR(status.st_mode) or status.st_nlink == min(names[_inode(status)], most)
-        if is_whole and not (stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_ISUID | stat.S_ISGID)):
-            os.chown(f"/proc/self/fd/{fd}", uid, os.fstat(top).st_gid)
+        group = os.fstat(top).st_gid
+        if is_whole and not (stat.S_ISREG(status.st_mode) and _is_roots_alone(status, group)):
+            os.chown(f"/proc/self/fd/{fd}", uid, group)
             given.append(path)
     return given
+
+
+def _is_roots_alone(status: os.stat_result, group: int) -> bool:
+    """Whether a file of root's runs with its rights, or can be read by neither all accounts nor this group."""
+    is_read = status.st_mode & 0o004 or (status.st_mode & 0o040 and status.st_gid == group)
+    return bool(status.st_mode & (stat.S_ISUID | stat.S_ISGID)) or not is_read
 
 
 def _left(folder: int, path: str) -> Iterator[tuple[str, os.stat_result, int]]:
