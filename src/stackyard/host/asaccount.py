@@ -222,9 +222,10 @@ def _emptied(folder: int) -> None:
 def give(top: int, uid: int) -> list[str]:
     """Give an account what root left in its yard, by descriptors; the paths of what was given.
 
-    A file that has a name elsewhere stays root's, and so does what runs with root's rights, is behind a mount, is nested
-    too deeply, or a file that only root can read: the account can have moved that from another directory of its own. Making names meanwhile could mislead the count of names, so a file with several is given only
-    where the kernel lets no account make a name for root's files (fs.protected_hardlinks).
+    A file that has a name elsewhere stays root's, and so does what runs with root's rights, is behind a mount, is
+    nested too deeply, or is a file that only root can read: the account can have moved that from another directory.
+    Making names meanwhile could mislead the count of names, so a file with several is given only where the kernel lets
+    no account make a name for root's files (fs.protected_hardlinks).
 
     Raises:
         Refused: the directory is not the account's, who may have exchanged its yard with a link to another one.
