@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.host import asaccount, at, supervisor
+from stackyard.host.reading import read_yard
 from support import programs
 from support.accounts import Accounts
 
@@ -98,9 +99,18 @@ def test_a_file_that_the_account_mounts_is_not_read_for_it(accounts: Accounts) -
         assert process.stdout is not None
         if process.stdout.readline() != "mounted\n":
             pytest.skip("an account may not make a user namespace here")
-        [[items, problem]] = asaccount.read_as([(0, f"/proc/{process.pid}/root{uses.parent}")])
+        there = Path(f"/proc/{process.pid}/root{uses.parent}")
+        answers = asaccount.read_as([(0, str(there))])
+        found = read_yard(there)
         process.kill()
-    assert items == [] and problem == "uses/x.json: invalid cross-device link"
+    assert answers == [[[], "it belongs to another account"]]
+    assert found == ([], "uses/x.json: invalid cross-device link")  # nor where the owner is right
+
+
+@pytest.mark.parametrize("root", ["", "/", "stacks"])
+def test_processes_are_asked_about_paths_alone(root: str) -> None:
+    with pytest.raises(ValueError, match="not absolute"):
+        supervisor._roots([root.encode().hex()])
 
 
 @pytest.mark.parametrize("kernel", ["new", "old"])

@@ -86,7 +86,7 @@ def read_as(asked: Sequence[tuple[int, str]], is_wanted: Callable[[], bool] = la
     for start in range(0, len(asked), _AT_ONCE):
         if not is_wanted():
             raise BrokenPipeError
-        answers += _answers([_Child(uid, partial(_told, root)) for uid, root in asked[start : start + _AT_ONCE]])
+        answers += _answers([_Child(uid, partial(_told, uid, root)) for uid, root in asked[start : start + _AT_ONCE]])
     return answers
 
 
@@ -158,10 +158,14 @@ class _Child:
             return [[], "the process that reads it failed"]
 
 
-def _told(root: str, into: int) -> None:
+def _told(uid: int, root: str, into: int) -> None:
     from stackyard.host.reading import read_yard
 
     _limit()
+    with suppress(OSError):  # what cannot be looked at is reported by the reading
+        if os.stat(root).st_uid != uid:  # noqa: PTH116
+            _tell(into, [[], "it belongs to another account"])
+            return
     found = read_yard(Path(root))
     _tell(into, [found.items, found.problem])
 
@@ -223,7 +227,7 @@ def give(top: int, uid: int) -> list[str]:
     """Give an account what root left in its yard, by descriptors; the paths of what was given.
 
     A file that has a name elsewhere stays root's, and so does what runs with root's rights, is behind a mount, is
-    nested too deeply, or is a file that only root can read: the account can have moved that from another directory.
+    nested too deeply, or lets only root in: the account can have moved that from another directory.
     Making names meanwhile could mislead the count of names, so a file with several is given only where the kernel lets
     no account make a name for root's files (fs.protected_hardlinks).
 
@@ -237,17 +241,18 @@ def give(top: int, uid: int) -> list[str]:
     given: list[str] = []
     for path, status, fd in _left(top, ""):
         is_whole = stat.S_ISDIR(status.st_mode) or status.st_nlink == min(names[_inode(status)], most)
-        group = os.fstat(top).st_gid
-        if is_whole and not (stat.S_ISREG(status.st_mode) and _is_roots_alone(status, group)):
-            os.chown(f"/proc/self/fd/{fd}", uid, group)
+        if is_whole and not _is_roots_alone(status):
+            os.chown(f"/proc/self/fd/{fd}", uid, os.fstat(top).st_gid)
             given.append(path)
     return given
 
 
-def _is_roots_alone(status: os.stat_result, group: int) -> bool:
-    """Whether a file of root's runs with its rights, or can be read by neither all accounts nor this group."""
-    is_read = status.st_mode & 0o004 or (status.st_mode & 0o040 and status.st_gid == group)
-    return bool(status.st_mode & (stat.S_ISUID | stat.S_ISGID)) or not is_read
+def _is_roots_alone(status: os.stat_result) -> bool:
+    """Whether a file or directory of root's runs with its rights, or lets neither a group nor others in."""
+    if stat.S_ISLNK(status.st_mode):
+        return False
+    runs = stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_ISUID | stat.S_ISGID)
+    return bool(runs or not status.st_mode & 0o077)
 
 
 def _left(folder: int, path: str) -> Iterator[tuple[str, os.stat_result, int]]:

@@ -24,7 +24,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -282,6 +282,14 @@ def _is_kept(name: str, value: str) -> bool:
 # --------------------------------------------------------------------------- its requests
 
 
+def _roots(value: Sequence[str]) -> list[bytes]:
+    """The paths of a yard that a worker asks about; one that is no path would match what is in all variables."""
+    roots = [bytes.fromhex(each) for each in value]
+    if not all(root.startswith(b"/") and len(root) > 1 for root in roots):
+        raise ValueError("not absolute")
+    return roots
+
+
 class _Server:
     """Answers one worker: a line of JSON for each line of JSON."""
 
@@ -336,7 +344,7 @@ class _Server:
         if verb == "read":
             return asaccount.read_as([(int(uid), str(root)) for uid, root in value], self._is_there)
         if verb == "processes":
-            return asaccount.one_child(0, partial(asaccount.tell_processes, [bytes.fromhex(each) for each in value]))
+            return asaccount.one_child(0, partial(asaccount.tell_processes, _roots(value)))
         if verb == "empty":
             return self._empty(str(value))
         raise ValueError(verb)

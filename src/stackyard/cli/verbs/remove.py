@@ -43,6 +43,7 @@ def command(
     looked into, since it may have one. A shell that has loaded it unloads it cleanly for as long.
     """
     from stackyard.cli import removing
+    from stackyard.host import supervised
     from stackyard.publish.unlooked import LET_ROOT_LOOK
 
     if undo and despite:
@@ -63,7 +64,8 @@ def command(
     if outcome.kept:
         hint = "try again once nobody uses it; see what is above"
         if outcome.blind:
-            hint = f"{LET_ROOT_LOOK}; or, as root: stackyard remove {' '.join(revs)} --despite ACCOUNT"
+            despite_it = f"stackyard remove {' '.join(revs)} --despite ACCOUNT"
+            hint = despite_it if supervised.is_active() else f"{LET_ROOT_LOOK}; or, as root: {despite_it}"
         raise StackyardError(f"not removed: {', '.join(outcome.kept)}", hint=hint)
 
 

@@ -126,7 +126,10 @@ class Rights:
         return 0o222 if is_sealed else self.umask & 0o022
 
 
-_GIVE = "an older version left it when root ran it: `stackyard fsck --repair` as root gives it to the yard's owner"
+_GIVE = (
+    "an older version left it when root ran it: `stackyard fsck --repair` as root gives it to the yard's owner; "
+    "what lets only root in, give with `chown`"
+)
 _CHOWN = "see what that account changed, then give it back: `chown`, as root"
 
 
