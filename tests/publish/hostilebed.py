@@ -268,7 +268,9 @@ class Bed:
             "format": 1, "sort": "leftover", "path": "stacks/x", "when": "2020-01-01T00:00:00+00:00", "who": ODD,
             "batch": "b", "reason": ODD,
         }  # fmt: skip
-        folder = self.yard.thrown(name)
+        folder, trash = self.yard.thrown(name), self.yard.trash
+        if os.path.lexists(trash) and (trash.is_symlink() or not trash.is_dir()):
+            return  # what is hostile is the trash itself
         if not os.path.lexists(folder):
             folder.mkdir(parents=True)
             os.chown(folder, uid, -1)

@@ -6,9 +6,11 @@ programs that root runs with an interpreter which all accounts can read (`suppor
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import pkgutil
+import signal
 import sys
 import tempfile
 import time
@@ -20,7 +22,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import stackyard
-from stackyard.host import clock, identity
+from stackyard.host import clock, identity, supervised, supervisor
 from support.cli import inside
 from support.processes import wait_for
 
@@ -102,6 +104,24 @@ class Running:
         return Ended(self.words, code, out, err)
 
 
+def _go_on(environ: dict[str, str]) -> None:
+    """What root's worker does here in place of starting anew, which would lose the calendar."""
+    from stackyard.cli.main import main
+
+    os.environ.clear()
+    os.environ.update(environ)
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: an account may look at a process that it has become
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    supervised.connect()
+    try:
+        main()
+    except SystemExit as ended:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+
+
 def _content(stream: int) -> str:
     with os.fdopen(stream, "rb") as file:
         file.seek(0)
@@ -123,6 +143,7 @@ class Stage:
             from stackyard.cli.main import main
 
             sys.argv = [str(Path(sys.executable).with_name("stackyard")), *texts]
+            supervisor._start_anew = _go_on
             main()
 
         return self.call(person, command, texts, **variables)

@@ -83,3 +83,7 @@ def _default(site: str | None) -> None:
     if account != 0:
         os.environ["STACKYARD_HOME"] = str(found)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

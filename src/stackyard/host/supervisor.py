@@ -44,6 +44,8 @@ LOOK_S = 10.0
 TAKE_S = 10.0
 """How long the worker may leave an answer before there is none any more."""
 _SHOWN = 4
+_OURS = ("stackyard", "entry.py", "main.py")
+"""How this program is called, by its file's name."""
 _MOST_LINKS = 40
 """Links in a path; the kernel follows as many."""
 _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
@@ -222,7 +224,7 @@ def _work(yard: Path, uid: int, asking: socket.socket) -> NoReturn:
         os.closerange(3, fd)
         os.closerange(fd + 1, 1 << 16)
         os.set_inheritable(fd, True)
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], _environment(uid, home, fd))
+        _start_anew(_environment(uid, home, fd))
     except BaseException as error:  # whatever it is: this child must not go on as root
         _say(f"error: cannot continue as {name_of(uid)}, who owns the yard: {error!r}")
     finally:
@@ -235,6 +237,18 @@ def _status(place: Path) -> os.stat_result:
         return place.stat()
     except OSError:
         return os.stat_result((0,) * 10)
+
+
+def _start_anew(environ: dict[str, str]) -> None:
+    """Be the same command line from its beginning; of a program that has called this one, only our part."""
+    words, called = sys.argv[1:], os.path.basename(sys.argv[0])  # noqa: PTH119
+    is_ours = called in _OURS and sys.orig_argv[-len(words) :] == words
+    again = sys.orig_argv[1:] if is_ours else [*_isolated(), "-m", "stackyard.cli.entry", *words]
+    os.execve(sys.executable, [sys.executable, *again], environ)
+
+
+def _isolated() -> list[str]:
+    return ["-I"] if sys.flags.isolated else []
 
 
 def _program() -> list[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from stackyard.errors import InputError, StackyardError, cause
+from stackyard.host import at
 
 ARCHITECTURES = {"amd64": b"02", "arm64": b"04", "ppc64le": b"06", "s390x": b"11", "riscv64": b"12"}
 """The names of OCI images and the numbers of SIF."""
@@ -84,14 +85,14 @@ class Sif:
 
     def read(self, part: Part, most: int = 16 << 20) -> bytes:
         """The data of a small part."""
-        with self.file.open("rb") as stream:
+        with at.open_regular(self.file) as stream:
             stream.seek(part.offset)
             return stream.read(min(part.size, most))
 
     def sha256(self, part: Part) -> str:
         """The hash of a part's data."""
         digest, left = hashlib.sha256(), part.size
-        with self.file.open("rb") as stream:
+        with at.open_regular(self.file) as stream:
             stream.seek(part.offset)
             while left and (block := stream.read(min(_BLOCK, left))):
                 digest.update(block)
@@ -107,15 +108,15 @@ def read(file: Path) -> Sif:
         StackyardError: it is truncated or damaged.
     """
     try:
-        with file.open("rb") as stream:
+        with at.open_regular(file) as stream:
             size = os.fstat(stream.fileno()).st_size
             head = stream.read(_HEADER.size)
             if head[32:41] != _MAGIC or len(head) < _HEADER.size:
                 raise InputError(f"{file} is not a SIF image", hint="it may be truncated or of another format")
-            _, _, _, _, unique, _, _, _, slots, at, _, _, _ = _HEADER.unpack(head)
-            if not (0 <= slots <= _MOST_SLOTS and 0 <= at <= size):
+            _, _, _, _, unique, _, _, _, slots, table, _, _, _ = _HEADER.unpack(head)
+            if not (0 <= slots <= _MOST_SLOTS and 0 <= table <= size):
                 raise StackyardError(f"{file} is damaged: impossible table of descriptors", hint=_AGAIN)
-            stream.seek(at)
+            stream.seek(table)
             table = stream.read(slots * _DESCRIPTOR.size)
     except OSError as error:
         raise InputError(f"cannot read {file}: {cause(error)}") from error
@@ -196,7 +197,7 @@ def _copy(each: Given, stream: IO[bytes]) -> tuple[int, bytes]:
         stream.write(each.data)
         return len(each.data), hashlib.sha256(each.data).digest()
     digest, size = hashlib.sha256(), 0
-    with each.data.open("rb") as source:
+    with at.open_regular(each.data) as source:
         while block := source.read(_BLOCK):
             digest.update(block)
             stream.write(block)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stackyard.errors import MissingError, StackyardError, cause
 from stackyard.findings import some
-from stackyard.host import space
+from stackyard.host import at, space
 from stackyard.host.command import CommandError, run, which
 from stackyard.host.hashing import sha256_file
 from stackyard.host.scratch import scratch
@@ -57,7 +57,7 @@ def superblock(file: Path) -> Superblock:
         StackyardError: it cannot be read, is no SquashFS, or ends before its last block.
     """
     try:
-        with file.open("rb") as stream:
+        with at.open_regular(file) as stream:
             data = stream.read(_SUPERBLOCK.size)
             present = os.fstat(stream.fileno()).st_size
     except OSError as error:

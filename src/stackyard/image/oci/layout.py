@@ -15,6 +15,7 @@ from typing import Any
 
 from stackyard.errors import InputError, StackyardError, cause
 from stackyard.findings import some
+from stackyard.host import at
 from stackyard.host.platforms import this_platform
 
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -159,7 +160,7 @@ def index(folder: Path) -> tuple[Descriptor, ...]:
         StackyardError: its index is damaged.
     """
     try:
-        with (folder / "index.json").open("rb") as stream:
+        with at.open_regular(folder / "index.json") as stream:
             value = json.loads(stream.read(MOST_JSON))
         return tuple(map(_descriptor, value["manifests"]))
     except OSError as error:
@@ -233,7 +234,7 @@ def read(folder: Path, digest: str) -> bytes:
 
     path = blob(folder, digest)
     try:
-        with path.open("rb") as stream:
+        with at.open_regular(path) as stream:
             data = stream.read(MOST_JSON + 1)
     except OSError as error:
         raise StackyardError(f"cannot read {path}: {cause(error)}", hint="pull or build the image again") from error
