@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stackyard.host import at
+from stackyard.host import at, supervised
 from stackyard.yard import atomic, disk, within
 from stackyard.yard.folders import GenerationPaths
 
@@ -63,14 +63,16 @@ def freed(manifest: Path) -> int:
 
 
 def pack(manifest: Path) -> int:
-    """Pack it, with its owner and mode, and return the bytes that this freed.
+    """Pack it, with its mode, and return the bytes that this freed. It keeps its owner, unless root's collection packs
+    it as the owner of the yard, who cannot give files away.
 
     Raises:
         OSError: it is packed already, or belongs to another account, or there is no room.
     """
     plain, status = _plain(manifest)
     data, top = _pack(plain), _top(manifest)
-    owner = None if status.st_uid == os.geteuid() else (status.st_uid, status.st_gid)
+    keeps = os.geteuid() == 0 or not supervised.is_active()
+    owner = (status.st_uid, status.st_gid) if keeps and status.st_uid != os.geteuid() else None
     atomic.write_bytes(_packed(manifest), data, mode=status.st_mode & 0o777, top=top, owner=owner)
     atomic.fault_point("manifest-packed")
     within.unlink(top, manifest)
