@@ -148,15 +148,17 @@ def test_a_wheel_that_another_account_compiled_is_found(tmp_path: Path) -> None:
 def test_what_cannot_be_copied_leaves_nothing(
     job: Callable[[], Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, raises: bool
 ) -> None:
-    def fail(_: Path, target: Path) -> None:
+    def fail(_: Path, target: Path, *__: object, **___: object) -> None:
         target.mkdir()
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(adopt.disk, "copy_tree", fail)
-    (tmp_path / "entries").mkdir()
+    building = job()
+    entries = building.yard.root / "entries"
+    entries.mkdir(parents=True)
     with pytest.raises(OSError) if raises else nullcontext():
-        assert not adopt.adopt(job(), CONDA, tmp_path, tmp_path / "entries/one")
-    assert list((tmp_path / "entries").iterdir()) == []
+        assert not adopt.adopt(building, CONDA, tmp_path, entries / "one")
+    assert list(entries.iterdir()) == []
 
 
 def test_a_failed_build_gives_its_lease_back_where_nothing_can_be_removed(

@@ -73,7 +73,7 @@ def add(job: Job, wheels: Sequence[Wheel], touched: Iterable[str] = ()) -> list[
 def pyc(name: str, tag: str) -> str:
     """The bytecode file of a source file: ``a/b.py`` has ``a/__pycache__/b.cpython-311.pyc``."""
     folder, _, file = name.rpartition("/")
-    return f"{folder}/__pycache__/{file[:-3]}.{tag}.pyc"
+    return f"{folder}/__pycache__/{file[:-3]}.{tag}.pyc".lstrip("/")
 
 
 def _identity(job: Job) -> tuple[str, str]:
