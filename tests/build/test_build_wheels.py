@@ -27,7 +27,7 @@ from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 
-pytestmark = pytest.mark.skipif(command.which("cc") is None, reason="there is no C compiler on this machine")
+pytestmark = pytest.mark.skipif(command.which("cc") is None, reason="C compiler not found on PATH")
 
 SETUP = """
 import os

@@ -23,7 +23,7 @@ from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from support.tinywheel import project
 
-needs_compiler = pytest.mark.skipif(command.which("cc") is None, reason="there is no C compiler on this machine")
+needs_compiler = pytest.mark.skipif(command.which("cc") is None, reason="C compiler not found on PATH")
 
 SETUP = """
 from setuptools import Extension, setup

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import InputError, StackyardError
 from stackyard.host import asaccount, supervisor
+from stackyard.host.identity import account_name
 from stackyard.host.processes import Found, naming, of_yard
 from stackyard.host.reading import Reading
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import socket
 
 _MOST = 1 << 28
+_MOST_DIGITS = 9  # of the number of an account
 _asking: list[socket.socket] = []
 
 
@@ -61,7 +62,7 @@ def require_rights(yard: Path) -> None:
     """
     account = supervisor.owner(yard)
     if account not in (0, os.geteuid()) and not supervisor.FOR_THE_MACHINE:
-        name = supervisor.name_of(account)
+        name = account_name(account)
         raise InputError(f"cannot work on {yard} as root: it belongs to {name}", hint=f"run it as {name}")
 
 
@@ -71,7 +72,7 @@ def is_active() -> bool:
 
 
 def caller() -> str:
-    """Who started this command as another account: ``root``, ``anna`` by sudo, ``anna, as root``; or nobody."""
+    """Who started this command as another account: ``root``, ``anna`` by sudo, ``anna, as root``; else empty."""
     by_sudo = _by_sudo()
     if not _asking:
         return by_sudo
@@ -80,12 +81,9 @@ def caller() -> str:
 
 def _by_sudo() -> str:
     number = os.environ.get("SUDO_UID", "")
-    if not number.isdecimal() or int(number) in (0, os.getuid()):
+    if not (number.isdecimal() and len(number) <= _MOST_DIGITS) or int(number) in (0, os.getuid()):
         return ""
-    try:
-        return pwd.getpwuid(int(number)).pw_name
-    except (KeyError, OverflowError):
-        return number
+    return account_name(int(number))
 
 
 def read(asked: Sequence[tuple[int, Path]]) -> list[Reading]:

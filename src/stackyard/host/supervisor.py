@@ -1,6 +1,6 @@
 """Root's commands on a yard of another account: this process forks, and what works on the yard is that account.
 
-Nobody's tree is touched with more rights than its owner has. Before anything else of this program is imported, a
+No tree is touched with more rights than its owner has. Before anything else of this program is imported, a
 process of root's looks at whose the yard is. If it is another account's, a child becomes that account for good and
 starts the command line anew; this process only waits for it, and forks again for these requests:
 
@@ -10,7 +10,8 @@ starts the command line anew; this process only waits for it, and forks again fo
 
 What the first two say can only keep a revision.
 
-In a yard of root's own, `host.at` alone protects. `host.supervised` is the worker's side. Standard library only.
+In a yard of root's own, `host.at` alone protects. `host.supervised` is the worker's side. Little but the standard
+library is imported.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import pwd
 import select
 import signal
 import stat
@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stackyard.host import asaccount, at
+from stackyard.host.identity import account_name
 from stackyard.host.quoting import harmless
 
 if TYPE_CHECKING:
@@ -89,8 +90,8 @@ def _require_alone(yard: Path) -> None:
         account = status.st_uid if link is None or status.st_uid not in (0, _unmapped()) else link
         if account in (0, _unmapped()) and (sticky or not status.st_mode & stat.S_IWOTH):
             continue
-        who = name_of(account) if account not in (0, _unmapped()) else "every account"
-        hint = f"give it to {name_of(account)}, as whom root then works: chown -hR {name_of(account)} {yard}"
+        who = account_name(account) if account not in (0, _unmapped()) else "every account"
+        hint = f"give it to {account_name(account)}, as whom root then works: chown -hR {account_name(account)} {yard}"
         _say(f"error: cannot work on {yard} as root: {who} may write to {place}, and could exchange it\n"
              f"  hint: {hint if account else f'chmod o-w {place}'}")  # fmt: skip
         sys.exit(2)
@@ -129,7 +130,7 @@ def _give(yard: Path, uid: int) -> None:
     if given:
         more = f" and {len(given) - _SHOWN} more" if len(given) > _SHOWN else ""
         shown = ", ".join(ascii(each)[1:-1] for each in given[:_SHOWN])
-        _say(f"note: given to {name_of(uid)}, left by root: {shown}{more}")
+        _say(f"note: given to {account_name(uid)}, left by root: {shown}{more}")
 
 
 def owner(yard: Path) -> int:
@@ -226,7 +227,7 @@ def _work(yard: Path, uid: int, asking: socket.socket) -> NoReturn:
         os.set_inheritable(fd, True)
         _start_anew(_environment(uid, home, fd))
     except BaseException as error:  # whatever it is: this child must not go on as root
-        _say(f"error: cannot continue as {name_of(uid)}, who owns the yard: {error!r}")
+        _say(f"error: cannot continue as {account_name(uid)}, who owns the yard: {error!r}")
     finally:
         os._exit(4)
 
@@ -243,12 +244,9 @@ def _start_anew(environ: dict[str, str]) -> None:
     """Be the same command line from its beginning; of a program that has called this one, only our part."""
     words, called = sys.argv[1:], os.path.basename(sys.argv[0])  # noqa: PTH119
     is_ours = called in _OURS and sys.orig_argv[-len(words) :] == words
-    again = sys.orig_argv[1:] if is_ours else [*_isolated(), "-m", "stackyard.cli.entry", *words]
+    module = [*(["-I"] if sys.flags.isolated else []), "-m", "stackyard.cli.entry"]
+    again = sys.orig_argv[1:] if is_ours else [*module, *words]
     os.execve(sys.executable, [sys.executable, *again], environ)
-
-
-def _isolated() -> list[str]:
-    return ["-I"] if sys.flags.isolated else []
 
 
 def _program() -> list[str]:
@@ -258,7 +256,7 @@ def _program() -> list[str]:
 
 
 def _refuse(uid: int, unreadable: str) -> NoReturn:
-    name = name_of(uid)
+    name = account_name(uid)
     _say(
         f"error: cannot continue as {name}, who owns the yard: permission denied: {unreadable}\n"
         f"  hint: install stackyard where {name} can read it (scripts/install-site.sh), and run that"
@@ -271,18 +269,10 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-def name_of(uid: int) -> str:
-    """The name of an account; its number where the system has none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
 def _environment(uid: int, home: str, fd: int) -> dict[str, str]:
     """What the worker gets of root's environment: how to show and find things, and no secret."""
     kept = {name: value for name, value in os.environ.items() if _is_kept(name, value)}
-    mine = {"HOME": home, "USER": name_of(uid), "LOGNAME": name_of(uid)} if home else {}
+    mine = {"HOME": home, "USER": account_name(uid), "LOGNAME": account_name(uid)} if home else {}
     return {**kept, **mine, VARIABLE: str(fd)}
 
 
@@ -367,9 +357,13 @@ class _Server:
         """Empty one thing in the trash of the yard as its owner; why that failed, or nothing."""
         try:
             at.component(name)
-            with at.folder(self.yard, self.yard / "trash" / name) as entry:
-                asaccount.empty_in(entry)
-                os.rmdir("doomed", dir_fd=entry)
+            with at.folder(self.yard, self.yard) as top:
+                if os.fstat(top).st_uid != self.uid:
+                    return "another directory is in the place of the yard"
+                here = Path(f"/proc/self/fd/{top}")
+                with at.folder(here, here / "trash" / name) as entry:
+                    asaccount.empty_in(entry)
+                    os.rmdir("doomed", dir_fd=entry)
         except (OSError, ValueError) as error:
             return str(error.strerror if isinstance(error, OSError) else error)
         return ""

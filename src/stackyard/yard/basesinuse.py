@@ -10,6 +10,7 @@ collection began to look, by the clock of the yard's file system, which gives th
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -68,7 +69,7 @@ def moment(yard: Yard) -> float | None:
 
 
 def write(yard: Yard, when: float, bases: Mapping[str, int]) -> None:
-    """Keep what was found by a look that began at a `moment`. Nobody but the owner of the yard may write it."""
+    """Keep what was found by a look that began at a `moment`. Only the owner of the yard may write it."""
     looked = datetime.fromtimestamp(when, timezone.utc).isoformat()
     value = {"format": KIND.version, "looked": looked, "bases": dict(bases)}
     atomic.write_json(yard.bases_in_use, value, checked=True, mode=file_mode() & ~0o022, top=yard.root)
@@ -89,7 +90,7 @@ def read(yard: Yard, most_days: float, problems: list[str]) -> BasesInUse | None
         with at.folder(yard.root, yard.root) as top:
             raw, status = at.read_bounded(top, yard.bases_in_use.name, _MOST_BYTES)
             if status.st_uid not in (0, os.fstat(top).st_uid):
-                raise at.Refused(1, f"belongs to account {status.st_uid}, which does not own the yard")
+                raise at.Refused(errno.EPERM, f"belongs to account {status.st_uid}, which does not own the yard")
         found = formats.parsed(raw, str(yard.bases_in_use), KIND)
     except FileNotFoundError:
         return None
