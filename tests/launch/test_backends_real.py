@@ -217,7 +217,7 @@ def _of_ray(step: str) -> list[str]:
             except OSError:
                 continue
             if b"STACKYARD_RAY_NODE=" in environ and os.fsencode(step) in environ:
-                found.append((folder / "cmdline").read_text())
+                found.append((folder / "cmdline").read_text(errors="replace"))
         if not found:
             break
         time.sleep(0.1)

@@ -74,7 +74,7 @@ def _children(pid: int, word: str) -> list[int]:
     """Children of a process with a word in their command line."""
     with contextlib.suppress(OSError):
         found = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-        return [one for one in found if word in Path(f"/proc/{one}/cmdline").read_text()]
+        return [one for one in found if word in Path(f"/proc/{one}/cmdline").read_text(errors="replace")]
     return []
 
 

@@ -140,7 +140,7 @@ def mentions(text: str) -> list[int]:
             continue
         try:
             data = b"".join(Path(f"/proc/{name}/{file}").read_bytes() for file in ("cmdline", "environ"))
-            state = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[0]
+            state = Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
         except OSError:
             continue
         if text.encode() in data and state not in "ZX":
