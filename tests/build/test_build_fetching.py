@@ -72,6 +72,14 @@ def test_only_missing_wheels_are_fetched(yard: Yard, index: type[_Index]) -> Non
         assert file.stat().st_nlink > 1
 
 
+def test_a_wheel_that_the_cache_has_from_elsewhere_only_is_fetched(yard: Yard, index: type[_Index]) -> None:
+    one, two = (_served(index, name) for name in ("one", "two"))
+    build(yard, locked(pip=[one]), folder="first")
+    elsewhere = replace(one, url=one.url.replace("127.0.0.1", "localhost"))  # another key in uv's cache
+    record = build(yard, locked(pip=[elsewhere, two]), folder="second")
+    assert {path.name for path in Path(record.prefix).glob("lib/python*/site-packages/*.py")} >= {"one.py", "two.py"}
+
+
 @pytest.mark.parametrize(
     ("url", "name"),
     [

@@ -93,8 +93,9 @@ def _deploy(yard: Path, stack: Path) -> None:
     done = subprocess.run([STACKYARD, "--yard", yard, "deploy", stack], env=kept | {"HOME": HOME},
                           capture_output=True, text=True, check=False, timeout=DEPLOY_S)  # fmt: skip
     if done.returncode:
+        printed = f"{done.stdout}\n{done.stderr}"[-4000:]
         raise MissingError(
-            f"{stack} could not be deployed",
+            f"{stack} could not be deployed: exited with status {done.returncode}\n{printed}",
             hint="the tests need a package index; pip's configuration (pip.conf, PIP_*) is used",
-            detail=f"{done.stdout}\n{done.stderr}"[-4000:],
+            detail=printed,
         )

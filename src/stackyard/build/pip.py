@@ -149,6 +149,7 @@ def _uv_install(job: Job, wheels: Sequence[Wheel], more: Sequence[str | Path] = 
         "--no-python-downloads", "--link-mode", _link_mode(job), "--python", job.python, "-r", lock,
         *uv.host_options(settings), *(["--offline"] if offline else []), *more,
     ]  # fmt: skip
+    before = _installed(job) if offline else set()
     try:
         programs.run(
             argv,
@@ -158,17 +159,15 @@ def _uv_install(job: Job, wheels: Sequence[Wheel], more: Sequence[str | Path] = 
             hint="see the wheel named above",
         )
     except StackyardError as error:
-        if not offline or not isinstance(error, programs.FailedError) or _has_begun(job, wheels):
-            raise  # anything but that something is missing in the cache
+        if not offline or not isinstance(error, programs.FailedError) or _installed(job) != before:
+            raise  # anything but that something is missing in the cache: uv would take a half for the whole
         return False
     return True
 
 
-def _has_begun(job: Job, wheels: Sequence[Wheel]) -> bool:
-    """Whether uv has installed something of these wheels: it had all of them, and would take a half for the whole."""
-    names = {canonical(wheel.name) for wheel in wheels}
-    found = (path.name.split("-")[0] for path in job.site_packages.glob("*.dist-info"))
-    return not names.isdisjoint(map(canonical, found))
+def _installed(job: Job) -> set[str]:
+    """The names of the metadata of what pip has installed in the prefix."""
+    return {path.name for path in job.site_packages.glob("*.dist-info")}
 
 
 def forget_times(site_packages: Path) -> None:
