@@ -20,6 +20,7 @@ from stackyard.yard.caches import CONDA
 from stackyard.yard.layout import Yard
 from support import programs, smallyard
 from support.accounts import Account, Accounts
+from support.bindfs import UNCACHED, bindfs
 from support.cli import Done
 
 WHO = """
@@ -152,8 +153,22 @@ def test_a_yard_of_roots_in_a_directory_of_another_account(accounts: Accounts, c
     (common / "open").mkdir()
     (common / "open").chmod(0o777)
     done = as_root(accounts, "--yard", common / "open" / "yard", "list", expect=2)
-    assert "every account may write to" in done.err and f"chmod o-w {common}/open" in done.err
+    assert "every account may write to" in done.err and f"chmod go-w {common}/open" in done.err
     (common / "open").chmod(0o1777)
+    as_root(accounts, "--yard", common / "open" / "yard", "list")
+
+
+def test_a_yard_of_roots_in_a_directory_of_a_group(accounts: Accounts, common: Path) -> None:
+    anna = accounts.user("anna", "staff")
+    (common / "open").mkdir()
+    os.chown(common / "open", 0, anna.groups[0])
+    (common / "open").chmod(0o2775)
+    done = as_root(accounts, "--yard", common / "open" / "yard", "list", expect=2)
+    assert f"group {accounts.group('staff')} may write to {common}/open, and could exchange it" in done.err
+    (common / "open").chmod(0o3775)
+    as_root(accounts, "--yard", common / "open" / "yard", "list")
+    (common / "open").chmod(0o2775)
+    os.chown(common / "open", 0, 65533)  # a group that no account is in
     as_root(accounts, "--yard", common / "open" / "yard", "list")
 
 
@@ -438,3 +453,15 @@ def test_a_child_that_its_account_stops_is_not_waited_for(accounts: Accounts, co
     (folder / "doomed").mkdir(parents=True)
     with at.folder(common, folder) as entry:
         asaccount.empty_in(entry)
+
+
+def test_root_does_not_wait_for_a_file_system_that_hangs(accounts: Accounts, common: Path) -> None:
+    short = (
+        "from stackyard.host import supervisor as s; from pathlib import Path; s.LOOK_S = 1; s.supervise(Path({!r}))"
+    )
+    with bindfs(common / "below", common / "hangs", *UNCACHED) as server:
+        server.send_signal(signal.SIGSTOP)
+        words = [accounts.bin / "python", "-c", short.format(str(common / "hangs" / "yard"))]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 1
+    assert f"{common}/hangs/yard does not answer: timed out after 1 s" in done.stderr

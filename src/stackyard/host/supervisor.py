@@ -17,13 +17,14 @@ library is imported.
 from __future__ import annotations
 
 import errno
+import grp
 import json
 import os
+import pwd
 import select
 import signal
 import stat
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -86,15 +87,27 @@ def _require_alone(yard: Path) -> None:
     """End where another account can put another directory in the place of a yard of root's, or another link to it."""
     for place, link in _on_the_way(yard):
         status = _status(place)
-        sticky = status.st_mode & stat.S_ISVTX
         account = status.st_uid if link is None or status.st_uid not in (0, _unmapped()) else link
-        if account in (0, _unmapped()) and (sticky or not status.st_mode & stat.S_IWOTH):
+        open_to = "" if status.st_mode & stat.S_ISVTX else _open_to(status)
+        if account in (0, _unmapped()) and not open_to:
             continue
-        who = account_name(account) if account not in (0, _unmapped()) else "every account"
+        who = account_name(account) if account not in (0, _unmapped()) else open_to
         hint = f"give it to {account_name(account)}, as whom root then works: chown -hR {account_name(account)} {yard}"
         _say(f"error: cannot work on {yard} as root: {who} may write to {place}, and could exchange it\n"
-             f"  hint: {hint if account else f'chmod o-w {place}'}")  # fmt: skip
+             f"  hint: {hint if account else f'chmod go-w {place}'}")  # fmt: skip
         sys.exit(2)
+
+
+def _open_to(status: os.stat_result) -> str:
+    """Who besides its owner may write to a directory, in words; a group of root's or without members is nobody."""
+    if status.st_mode & stat.S_IWOTH:
+        return "every account"
+    if status.st_mode & stat.S_IWGRP and status.st_gid not in (0, _unmapped()):
+        with suppress(KeyError):  # a group without a name has no members that are known
+            group = grp.getgrgid(status.st_gid)
+            if {*group.gr_mem, *(each.pw_name for each in pwd.getpwall() if each.pw_gid == group.gr_gid)} - {"root"}:
+                return f"group {group.gr_name}"
+    return ""
 
 
 def _on_the_way(yard: Path) -> Iterator[tuple[Path, int | None]]:
@@ -142,13 +155,29 @@ def owner(yard: Path) -> int:
     Raises:
         TimeoutError: its file system does not answer.
     """
-    found: list[int] = []
-    look = threading.Thread(target=lambda: found.append(_owner(yard)), daemon=True)
-    look.start()
-    look.join(LOOK_S)
-    if not found:
-        raise TimeoutError(errno.ETIMEDOUT, f"timed out after {LOOK_S:g} s", str(yard))
-    return os.geteuid() if found[0] == _unmapped() else found[0]
+    found = _looked(yard)
+    return os.geteuid() if found == _unmapped() else found
+
+
+def _looked(yard: Path) -> int:
+    """What a child finds as the owner: the kernel may not let a process end that waits for a file system."""
+    out, into = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(into, str(_owner(yard)).encode())
+        finally:
+            os._exit(0)
+    os.close(into)
+    try:
+        if not select.select([out], [], [], LOOK_S)[0]:
+            os.kill(pid, signal.SIGKILL)
+            raise TimeoutError(errno.ETIMEDOUT, f"timed out after {LOOK_S:g} s", str(yard))
+        told = os.read(out, 64)
+        os.waitpid(pid, 0)
+    finally:
+        os.close(out)
+    return int(told or os.geteuid())
 
 
 def _owner(yard: Path) -> int:
