@@ -1,4 +1,4 @@
-"""`stackyard.late.dataclass`: a dataclass like any other, whose methods are made when it is first used."""
+"""`stackyard.core.late.dataclass`: a dataclass like any other, whose methods are made when it is first used."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from stackyard import late
-from stackyard.late import dataclass
+from stackyard.core import late
+from stackyard.core.late import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from pythons import check_python
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import systems
 from support.programs import table
 

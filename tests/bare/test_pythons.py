@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from pythons import check_python
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import systems
 
 pytestmark = [pytest.mark.bare, pytest.mark.real]

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.build import builder
+from stackyard.core.progress import Silent
 from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
-from stackyard.progress import Silent
 from stackyard.spec.models import Site, Variant
 from stackyard.yard import revisions
 from stackyard.yard.folders import RevisionPaths

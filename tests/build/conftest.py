@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.lock.model import LockedVariant, PipPackage
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.build.activation import capture
-from stackyard.change import Alias, Append, Default, Flags, Function, Join, Prepend, SetRestorable
-from stackyard.errors import StackyardError
+from stackyard.core.change import Alias, Append, Default, Flags, Function, Join, Prepend, SetRestorable
+from stackyard.core.errors import StackyardError
 
 
 def prefix_with(tmp_path: Path, **scripts: str) -> Path:

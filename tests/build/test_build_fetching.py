@@ -13,11 +13,11 @@ from buildbed import build, locked, sdist, wheel
 
 from stackyard.build import fetch
 from stackyard.build.job import Job
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
+from stackyard.core.progress import Silent
 from stackyard.host import http
 from stackyard.host.hashing import sha256_file
 from stackyard.lock.model import PipPackage
-from stackyard.progress import Silent
 from stackyard.spec.models import Site, Variant
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

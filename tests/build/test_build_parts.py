@@ -18,9 +18,9 @@ from stackyard.build.bytecode import pyc
 from stackyard.build.inputs import described, file_inputs, input_hash, is_build_of
 from stackyard.build.pyfiles import source_of
 from stackyard.build.tree import tree_hash
-from stackyard.errors import InputError, MissingError, StackyardError, Where
+from stackyard.core.errors import InputError, MissingError, StackyardError, Where
+from stackyard.core.names import brings_conda
 from stackyard.host import at, http
-from stackyard.host.names import brings_conda
 from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.text import tomllib
 from stackyard.spec.models import (  # fmt: skip

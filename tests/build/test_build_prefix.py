@@ -14,10 +14,10 @@ from buildbed import build, conda_packages, locked, sdist, sha256, wheel
 
 from stackyard.build import builder
 from stackyard.build.tree import tree_hash
-from stackyard.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError, StackyardError
+from stackyard.core.progress import Silent
 from stackyard.host import layer
 from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage
-from stackyard.progress import Silent
 from stackyard.spec.models import Check, Environment, Permissions, Site, Variant
 from stackyard.yard import revisions
 from stackyard.yard.audit import audit

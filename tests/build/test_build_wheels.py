@@ -16,7 +16,7 @@ import pytest
 from buildbed import build, locked, sdist
 
 from stackyard.build import source, wheelkey, wheels
-from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.host import command
 from stackyard.host.view import View
 from stackyard.lock.model import LockedVariant, PipPackage
@@ -288,7 +288,7 @@ def test_build_requirements_are_compiled_in_the_view(tmp_path: Path, monkeypatch
 
 
 def test_the_secret_of_a_variable_is_not_written() -> None:
-    from stackyard.host import secrets
+    from stackyard.core import secrets
 
     found = wheelkey.substitute(
         {"A": "{env:INDEX_TOKEN} {env:HOST}"}, {}, {"INDEX_TOKEN": "s3cr3t-4711", "HOST": "host-4711"}

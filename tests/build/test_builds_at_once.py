@@ -19,9 +19,9 @@ from buildbed import build
 from stackyard.build import adopt, builder, bytecode, conda, fetch, pip, unpack, uvcache, wheels
 from stackyard.build.job import Job
 from stackyard.build.pyfiles import Unit
+from stackyard.core.progress import Silent
 from stackyard.host.hashing import sha256_file
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
-from stackyard.progress import Silent
 from stackyard.spec.models import Site, Variant
 from stackyard.yard import lease
 from stackyard.yard.caches import CONDA

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from buildbed import PROJECT, build, conda_packages, locked, sdist
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.progress import Silent
 from stackyard.lock.model import LockedVariant
-from stackyard.progress import Silent
 from stackyard.yard.audit import audit
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord

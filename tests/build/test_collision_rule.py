@@ -12,7 +12,7 @@ from stackyard.build import collisions, listings
 from stackyard.build.claims import Claim, Listings, Owner, require_plain, rows, shared
 from stackyard.build.collisions import Choice
 from stackyard.build.meaning import PKG_RESOURCES, PKGUTIL, meaning
-from stackyard.errors import InputError, StackyardError, Where
+from stackyard.core.errors import InputError, StackyardError, Where
 from stackyard.lock.model import CondaPackage
 from stackyard.yard.collision import Collision, sentences
 

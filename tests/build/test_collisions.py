@@ -15,9 +15,9 @@ from buildbed import build, conda_packages, locked, sdist, wheel
 
 from stackyard.build.inputs import input_hash
 from stackyard.build.tree import tree_hash
-from stackyard.errors import InputError, StackyardError, Where
+from stackyard.core.errors import InputError, StackyardError, Where
+from stackyard.core.progress import Silent
 from stackyard.lock.model import CondaPackage, LockedVariant
-from stackyard.progress import Silent
 from stackyard.spec.models import BuildSpec, PackageBuild, Site, Variant
 from stackyard.verify.collided import check_collisions
 from stackyard.yard import disk

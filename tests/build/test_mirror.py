@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.build.mirror.read import opened
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host.hashing import sha256_file
 from stackyard.host.pipconf import PipSettings
 from support import programs

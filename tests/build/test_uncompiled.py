@@ -13,7 +13,7 @@ from buildbed import build, locked, sdist
 from stackyard.build.buildsystem import add_requires
 from stackyard.build.mirror.requires import asked_for
 from stackyard.build.wheels import _absent
-from stackyard.errors import StackyardError, Where
+from stackyard.core.errors import StackyardError, Where
 from stackyard.host import command
 from stackyard.host.pipconf import PipSettings
 from stackyard.lock.model import LockedVariant, PipPackage

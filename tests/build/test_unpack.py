@@ -12,7 +12,7 @@ import pytest
 from buildbed import build, conda_packages, locked, sdist, wheel
 
 from stackyard.build import unpack
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.lock.model import CondaPackage
 from stackyard.yard.layout import Yard
 from support.channel import Link, Package, make_channel

@@ -10,8 +10,8 @@ import pytest
 
 from stackyard.cli.findings import show_checks, show_finding
 from stackyard.cli.shells import module_notes
-from stackyard.errors import InputError, Where
-from stackyard.findings import Finding, refuse
+from stackyard.core.errors import InputError, Where
+from stackyard.core.findings import Finding, refuse
 from stackyard.verify.report import CheckResult, Report
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import Activation

@@ -11,7 +11,7 @@ import pytest
 from stackyard.cli.main import VERBS, cli
 from support.cli import imported, stackyard
 
-HEAVY = ("pydantic", "ruamel.yaml", "rattler", "rich", "ssl", "socket", "stackyard.host.secrets")
+HEAVY = ("pydantic", "ruamel.yaml", "rattler", "rich", "ssl", "socket", "stackyard.core.secrets")
 
 
 def verbs(group: click.Group = cli, *before: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sitebed import EXAMPLES, Example
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import images, programs
 from support.slurm import SlurmCluster, unavailable
 from support.slurmcli import Work, working

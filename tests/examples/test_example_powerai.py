@@ -19,7 +19,7 @@ import pytest
 from ruamel.yaml import YAML
 from sitebed import EXAMPLES
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.image.onbase import of_variant
 from stackyard.spec.bindings import load_bindings
 from stackyard.spec.load import load_stack

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard import posix
-from stackyard.change import Append, EnvironmentChange, Flags, Join, Prepend, SetRestorable
+from stackyard.core import posix
+from stackyard.core.change import Append, EnvironmentChange, Flags, Join, Prepend, SetRestorable
 from stackyard.expose import lua, tcl
 from stackyard.expose.base import merged
 from stackyard.spec.models import Site

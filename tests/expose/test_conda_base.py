@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.change import Function, Set, SetRestorable
+from stackyard.core.change import Function, Set, SetRestorable
 from stackyard.expose.base import base_change
 from stackyard.spec.models import Site
 from stackyard.yard.layout import Yard

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.change import EnvironmentChange, Prepend
+from stackyard.core.change import EnvironmentChange, Prepend
 from stackyard.spec.models import Site
 from stackyard.spec.sitemodels import ModulePolicy
 from stackyard.yard.layout import Yard

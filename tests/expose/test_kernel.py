@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import programs, testbed
 from support.accounts import Accounts
 from support.cli import Done, inside

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.expose.base import full_change
 from stackyard.expose.commands import example, scripts, write_commands
 from stackyard.expose.published import freeze

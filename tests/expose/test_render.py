@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.build.seal import pinned_text
-from stackyard.change import (
+from stackyard.core.change import (
     Default,
     EnvironmentChange,
     Flags,
@@ -23,7 +23,7 @@ from stackyard.change import (
     SetRestorable,
     UserPath,
 )
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.expose import lua, tcl
 from stackyard.expose.base import base_change, full_change, merged
 from stackyard.expose.condarc import condarc_text

@@ -6,8 +6,8 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from stackyard import posix
-from stackyard.change import (
+from stackyard.core import posix
+from stackyard.core.change import (
     OPERATIONS,
     Alias,
     Append,

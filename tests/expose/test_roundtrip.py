@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from stackyard import grammar, posix
-from stackyard.change import Alias, Default, EnvironmentChange, Flags, Function, Join, Set, SetRestorable, UserPath
+from stackyard.core import grammar, posix
+from stackyard.core.change import Alias, Default, EnvironmentChange, Flags, Function, Join, Set, SetRestorable, UserPath
 from stackyard.expose import lua, tcl
 from stackyard.expose.condarc import condarc_text
 from stackyard.expose.limits import Format, Shell, limits

@@ -11,7 +11,7 @@ import click
 
 from stackyard.cli.main import cli
 from stackyard.cli.output import show_error
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 
 
 def stackyard(*words: str | Path) -> tuple[int, str]:

@@ -59,7 +59,7 @@ def commands(*lines: str) -> Read:
 
 def _lock(path: Path) -> None:
     """The commands that read a lock. Its exports write the fields of packages in the syntax of other tools."""
-    from stackyard.errors import StackyardError
+    from stackyard.core.errors import StackyardError
     from stackyard.lock import export, text
 
     commands("why {} six", f"diff {{}} {DATA}/formats/stack-1.lock", f"diff {DATA}/formats/stack-1.lock {{}}")(path)
@@ -99,7 +99,7 @@ def _judge(lock: Lock) -> None:
 
 def _hosts(path: Path) -> None:
     """Host lists of schedulers and core lists of sites: text from outside that is expanded."""
-    from stackyard.errors import StackyardError
+    from stackyard.core.errors import StackyardError
     from stackyard.launch.layout.nodes import core_list
     from stackyard.launch.plan.schedulers.hostlist import expand
 
@@ -113,7 +113,7 @@ def _hosts(path: Path) -> None:
 
 
 def _pip_config(path: Path) -> None:
-    from stackyard.errors import StackyardError
+    from stackyard.core.errors import StackyardError
     from stackyard.host.pipconf import read_config
 
     try:
@@ -165,7 +165,7 @@ def _told(package: CondaPackage, path: Path) -> None:
 
 def _trash(path: Path) -> None:
     """The note on something that was removed: whatever it says, it leads nowhere out of the yard."""
-    from stackyard.errors import StackyardError
+    from stackyard.core.errors import StackyardError
     from stackyard.yard import formats, trash
     from stackyard.yard.layout import Yard
 
@@ -239,7 +239,7 @@ def _others_record(path: Path) -> None:
 
 def _archive(path: Path) -> None:
     """An image as docker saves it: copied into a layout, and its layers unpacked."""
-    from stackyard.errors import StackyardError
+    from stackyard.core.errors import StackyardError
     from stackyard.image.bases import software
     from stackyard.image.bases.blobs import Layout
     from stackyard.image.bases.sources import fetch, source_of
@@ -260,7 +260,7 @@ def _archive(path: Path) -> None:
 
 def _layer(path: Path) -> None:
     """A layer whose digest is right, whatever it holds."""
-    from stackyard.errors import StackyardError
+    from stackyard.core.errors import StackyardError
     from stackyard.image.bases.model import Layer
     from stackyard.image.bases.unpack import Unpacked
 
@@ -274,7 +274,7 @@ def _layer(path: Path) -> None:
 
 def _pushed(path: Path) -> None:
     """The configuration of a pushed revision, whose digest is right, whatever it holds."""
-    from stackyard.errors import StackyardError
+    from stackyard.core.errors import StackyardError
     from stackyard.image import artefact
     from stackyard.image.oci.layout import MANIFEST, Reference
     from stackyard.image.oci.writer import writer
@@ -297,7 +297,7 @@ def _installed(inside: str) -> Read:
 
     def read(path: Path) -> None:
         from stackyard.build.observed import observed
-        from stackyard.errors import StackyardError
+        from stackyard.core.errors import StackyardError
         from stackyard.lock import text
         from stackyard.lock.installed import installed
         from stackyard.lock.model import Lock, LockedVariant

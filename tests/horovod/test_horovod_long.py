@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import torchstack
 from support.processes import wait_for
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from image import hostmpi
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import images, programs, stuckmpi, torchstack
 from support.cli import stackyard
 from support.slurm import SlurmCluster

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host import command
 from stackyard.host.command import GUARDED_FROM_S, CommandError, run
 from support.processes import wait_for

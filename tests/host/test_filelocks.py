@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host import filelocks
 from stackyard.host.filelocks import holders, secure
 from stackyard.host.identity import this_process

@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stackyard.host import conda, gateway, gatewayserver, secrets, uv
+from stackyard.core import secrets
+from stackyard.host import conda, gateway, gatewayserver, uv
 from stackyard.host.pipconf import PipSettings
 from support.channel import Package, make_channel
 from support.guardedserver import Guarded, guarded

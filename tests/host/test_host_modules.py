@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.host import modules
 from stackyard.host.modules import (
     ModuleLoadError,

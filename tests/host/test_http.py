@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host import http
 from stackyard.host.hashing import sha256_url
 from stackyard.host.http import Trust

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.host.pipconf import read_config
 from support.piphome import environ, make_home, write
 

@@ -14,8 +14,8 @@ import pytest
 import stackyard.cli
 from stackyard.cli import output
 from stackyard.cli.tables import table
-from stackyard.errors import StackyardError
-from stackyard.host.quoting import harmless, one_line, plain
+from stackyard.core.errors import StackyardError
+from stackyard.core.quoting import harmless, one_line, plain
 
 HOSTILE = {
     "\x1b[2J\x1b[H": r"\x1b[2J\x1b[H",  # clear the screen

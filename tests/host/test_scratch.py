@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import ChecksFailed, StackyardError
+from stackyard.core.errors import ChecksFailed, StackyardError
 from stackyard.host.scratch import _remove_left, scratch
 
 HOLD = (

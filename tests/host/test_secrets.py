@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stackyard.errors import InputError
-from stackyard.host import secrets
+from stackyard.core import secrets
+from stackyard.core.errors import InputError
 
 VALUES = {
     "TOKEN": "s=p:e;c/i@l%", "PIN": "q7Zk", "MIRROR": "https://al:m1rr@mirror.example/conda", "HOST": "h.example",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.host import command
 from stackyard.host.view import PLAIN, view_of
 from support.accounts import Accounts

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stackyard.change import EnvironmentChange
+from stackyard.core.change import EnvironmentChange
 from stackyard.image import launcher, squashfs, stubs
 from stackyard.yard.folders import RevisionPaths
 from support.processes import end_image_servers, image_servers

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from stackyard.change import EnvironmentChange, Prepend, SetRestorable, UserPath
+from stackyard.core.change import EnvironmentChange, Prepend, SetRestorable, UserPath
 from stackyard.image.oci import layers
 from stackyard.image.oci.build import Built, Wanted, build
 from stackyard.image.oci.layout import CONFIG, LAYER, MANIFEST, Descriptor, Reference, blob, image

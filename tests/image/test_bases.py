@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from image.basebed import config, digest, docker_archive, layer, oci, of_folder, system
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.image.bases import store
 from stackyard.image.bases.model import Base, Layer
 from stackyard.image.bases.sources import source_of

@@ -12,7 +12,7 @@ import pytest
 
 from image.elfbed import build, loaded_by_system
 from image.mpibed import mpi
-from stackyard.findings import Finding
+from stackyard.core.findings import Finding
 from stackyard.host.probe import machine
 from stackyard.image.bindings.check import Asked, Checked, check, drivers_of
 from stackyard.image.bindings.drivers import Driver, Toolkit, check_driver, newest, numbers, of_machine, toolkit_of

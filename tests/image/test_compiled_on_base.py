@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from image import hostmpi
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import images, programs, stuckmpi
 from support.cli import stackyard
 from support.slurm import SlurmCluster

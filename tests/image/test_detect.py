@@ -11,7 +11,7 @@ import pytest
 
 from image.elfbed import build
 from image.mpibed import mpi
-from stackyard.errors import InputError, MissingError
+from stackyard.core.errors import InputError, MissingError
 from stackyard.image.bindings.detect import Detected, detect, library, required
 from stackyard.image.bindings.families import families, known_mpi
 from stackyard.image.bindings.loader import Loader, own_hwcaps

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from image.basebed import docker_archive, layer, of_folder, system
-from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.image import extend, onbase, sifbuild
 from stackyard.image.bases import store
 from stackyard.image.bases.model import PythonEnvironment

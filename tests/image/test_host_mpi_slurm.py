@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from image import hostmpi
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.host.command import run
 from stackyard.image.bindings.written import bindings_text
 from stackyard.spec.bindings import Bind, BoundPath, BoundVariable, HostBindings, HostMpi, load_bindings

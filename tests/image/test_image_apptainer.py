@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from image_bed import Revision, make
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.image import mounts
 from support import images, usernsroot
 

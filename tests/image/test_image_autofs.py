@@ -15,7 +15,7 @@ import pytest
 from image_bed import Revision, make
 from test_image_deploy import Bed, end_servers
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.host import automount
 from stackyard.image import mounts
 from stackyard.yard.payload import Image

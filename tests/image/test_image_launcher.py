@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from image_bed import Revision, confined, make
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.image.enter import run_within
 from stackyard.yard.payload import Image
 from support import programs

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from image_bed import make
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import programs
 from support.cli import stackyard
 from support.slurm import SlurmCluster

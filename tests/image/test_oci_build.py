@@ -14,7 +14,7 @@ from pathlib import Path
 import oci_bed as bed
 import pytest
 
-from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.host import zstd
 from stackyard.image.oci import check, layers, relocate
 from stackyard.image.oci.layers import Entry

@@ -12,7 +12,7 @@ from pathlib import Path
 import oci_bed as bed
 import pytest
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.image.oci import check, transfer, writer
 from stackyard.image.oci.build import Wanted
 from stackyard.image.oci.layout import INDEX, NAME, Reference, blob, image, index, reference

@@ -16,7 +16,7 @@ import oci_bed as bed
 import pytest
 import rattler
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.image.oci.layout import Reference, image
 from support import images, programs, testbed, usernsroot
 from support.cli import Done, inside, stackyard

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from image.basebed import docker_archive, layer, of_folder, system
-from stackyard.change import Default, EnvironmentChange, Flags, Operation, Prepend, SetRestorable, UserPath
-from stackyard.errors import ChecksFailed, InputError, StackyardError
+from stackyard.core.change import Default, EnvironmentChange, Flags, Operation, Prepend, SetRestorable, UserPath
+from stackyard.core.errors import ChecksFailed, InputError, StackyardError
 from stackyard.image import fit, inside, sif, sifbuild, squashfs
 from stackyard.image.bases import store
 from stackyard.image.bases.model import PythonEnvironment
@@ -389,7 +389,7 @@ def test_a_damaged_file(built: Path, tmp_path: Path) -> None:
 
 
 def test_every_operation_has_a_rule() -> None:
-    from stackyard.change import OPERATIONS
+    from stackyard.core.change import OPERATIONS
 
     assert set(inside.RULES) == set(OPERATIONS)
     assert {type(each) for each in CHANGE} < set(OPERATIONS) and isinstance(CHANGE.operations[0], Operation)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.image import squashfs
 from stackyard.yard import disk
 from support import programs

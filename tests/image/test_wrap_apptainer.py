@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from image.wrap_bed import Wrapped, bed
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import images, programs, usernsroot
 
 pytestmark = pytest.mark.real

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.image.wrap.commands import chosen
 from stackyard.image.wrap.inventory import Found, Inventory
 

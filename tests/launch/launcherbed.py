@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.layout.roles import place_roles, together
 from stackyard.launch.plan.launchers import TABLE

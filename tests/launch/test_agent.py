@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.launch.node import machine, processes, sockets
 from stackyard.launch.node.logs import Log
 from stackyard.launch.node.ranks import Rank

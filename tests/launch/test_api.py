@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError, MissingError
+from stackyard.core.errors import InputError, MissingError
 from stackyard.launch.api import builds, explaining, jobs, runs
 from stackyard.spec.sitemodels import NodeKind, Scheduler, Site
 from stackyard.yard.layout import Yard

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from batchbed import CSM, FLUX, LSF, PBS, POLARIS, REQUESTS, SUMMIT, TUOLUMNE, request
 
-from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.host.command import CommandError
 from stackyard.launch.layout.model import Node
 from stackyard.launch.plan import schedulers

@@ -26,7 +26,7 @@ from batchbed import (
     request,
 )
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.model import BatchHead, Reason
 from stackyard.launch.plan.schedulers.lsf import reservation

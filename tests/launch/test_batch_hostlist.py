@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.plan.schedulers.hostlist import compress, expand
 from support.slurm import SlurmCluster
 

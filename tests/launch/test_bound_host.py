@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.change import EnvironmentChange
-from stackyard.errors import InputError, ManyErrors
+from stackyard.core.change import EnvironmentChange
+from stackyard.core.errors import InputError, ManyErrors
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.containers import wrap
 from stackyard.launch.request.intent import Intent

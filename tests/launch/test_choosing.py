@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.launch.plan.choosing import launcher_name
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan

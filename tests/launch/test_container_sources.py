@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import images, smallyard
 from support.slurm import SlurmCluster
 from support.slurmcli import Work, working

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.change import EnvironmentChange, Prepend, Set
-from stackyard.errors import InputError, MissingError
+from stackyard.core.change import EnvironmentChange, Prepend, Set
+from stackyard.core.errors import InputError, MissingError
 from stackyard.image.bindings.families import families
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.containers import APART, wrap

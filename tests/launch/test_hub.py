@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.launch.node.interfaces import reachable
 from stackyard.launch.plan.model import LaunchLine
 from stackyard.launch.records.outcome import StepResult
@@ -407,7 +407,7 @@ def test_where_the_hub_is_reached(interface: str, alone: bool, expected: list[st
 
 
 def test_rank_zero_is_never_at_localhost_for_others() -> None:
-    from stackyard.errors import StackyardError
+    from stackyard.core.errors import StackyardError
 
     alone = {"lo": ["127.0.0.1", "::1"]}
     with pytest.raises(StackyardError, match="n0, the node of rank 0, has only loopback addresses"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.shim.identity import FAMILIES, Identity, detect, identity_text, tasks_per_node
 
 SETS: dict[str, tuple[dict[str, str], Identity]] = {

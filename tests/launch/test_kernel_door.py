@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.launch.api import kernels
 from stackyard.launch.node.kernel import NONCE, PORTS, Door, address_towards, free_ports
 from support.cli import STACKYARD

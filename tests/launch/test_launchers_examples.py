@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from launcherbed import shown, text_of
 
-from stackyard.findings import refuse
+from stackyard.core.findings import refuse
 from stackyard.launch.layout.nodes import pick_kind
 from stackyard.launch.layout.placing import plan_layout
 from stackyard.launch.plan.launchers import default_name, get

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from launcherbed import CPU, CSM, HERE, LUMI_G, PERLMUTTER, SLURM, SUMMIT, WORKSTATION, packed, placed, span
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.layout.model import Block, Layout
 from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.plan.launchers import TABLE, get

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.plan.backends import TABLE, BackendContext, choose, get
 from stackyard.launch.plan.make import check_program, job_name
 from stackyard.launch.records.origin import code_state

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.change import EnvironmentChange, Prepend
-from stackyard.errors import MissingError
+from stackyard.core.change import EnvironmentChange, Prepend
+from stackyard.core.errors import MissingError
 from stackyard.launch.plan.backends import BackendContext, get
 from stackyard.launch.plan.model import LaunchLine, Plan
 from stackyard.launch.records.paths import StepPaths

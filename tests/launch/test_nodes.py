@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.layout.model import Node, NodeDomain
 from stackyard.launch.layout.nodes import core_list, node_of, pick_kind, this_node
 from stackyard.launch.layout.ranges import ranges

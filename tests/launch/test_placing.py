@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackyard.errors import InputError
-from stackyard.findings import Finding, refuse
+from stackyard.core.errors import InputError
+from stackyard.core.findings import Finding, refuse
 from stackyard.launch.layout.cores import packed, straddlers
 from stackyard.launch.layout.model import Layout, Node, NodeDomain
 from stackyard.launch.layout.placing import masks, plan_layout

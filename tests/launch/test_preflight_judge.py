@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.preflight import trial
 from stackyard.launch.preflight.judge import floor, judge

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.launch.preflight import PreflightOptions, trial
 from stackyard.launch.preflight.node import probe
 from stackyard.launch.preflight.node.connections import Connections

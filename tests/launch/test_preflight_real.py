@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.errors import ChecksFailed, MissingError, StackyardError
+from stackyard.core.errors import ChecksFailed, MissingError, StackyardError
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.model import LaunchLine, Plan, RankProgram
 from stackyard.launch.preflight import PreflightOptions, PreflightReport, run_preflight

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError, MissingError
+from stackyard.core.errors import InputError, MissingError
 from stackyard.launch.plan.profilers import TABLE, wrap
 from stackyard.launch.shim import shell
 from support import venvs

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import programs, torchstack, venvs
 from support.slurm import SlurmCluster
 from support.slurmcli import Work, working

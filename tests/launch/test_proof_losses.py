@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import images, torchstack, venvs
 from support.cli import stackyard
 from support.slurm import SlurmCluster

@@ -14,7 +14,7 @@ import pytest
 
 import stackyard
 import stackyard.launch.api.calls  # the name `launch` is then set by the import system
-from stackyard.errors import InputError, MissingError
+from stackyard.core.errors import InputError, MissingError
 from stackyard.launch.api.options import OptionFields
 from stackyard.launch.request.intent import BatchOptions, Intent
 from support.cli import stackyard as stackyard_command

@@ -17,7 +17,7 @@ import cloudpickle
 import pytest
 
 import stackyard
-from stackyard.errors import InputError, MissingError
+from stackyard.core.errors import InputError, MissingError
 from stackyard.launch.api.options import OptionFields
 from support.processes import wait_for
 from support.slurmcli import Work

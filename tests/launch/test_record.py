@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.cli.main import _hear
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.host.identity import account_name, whoami
 from stackyard.launch.records.find import compare, find_run, handle, known_runs
 from stackyard.launch.records.follow import follow

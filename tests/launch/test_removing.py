@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from launcherbed import LAYOUTS
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.plan import launchers, removing
 from stackyard.launch.plan.model import LaunchRequest
 from support.cli import Done, stackyard

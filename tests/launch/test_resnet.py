@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import programs, torchstack
 from support.slurm import SlurmCluster
 

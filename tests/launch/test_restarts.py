@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.host import process
 from stackyard.launch.api import jobs
 from stackyard.launch.jobs.carry_out import _plan

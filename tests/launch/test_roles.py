@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from launcherbed import CPU, PERLMUTTER, SUMMIT
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.host.command import run
 from stackyard.launch.api import runs
 from stackyard.launch.layout.roles import place_roles, rank_in_role, together, whole_nodes

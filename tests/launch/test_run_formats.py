@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import read_events, read_run, read_status
 from support.cli import stackyard

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard import posix
-from stackyard.change import Default, EnvironmentChange, Flags, Prepend, SaveValue, Set, SetRestorable, UserPath
+from stackyard.core import posix
+from stackyard.core.change import Default, EnvironmentChange, Flags, Prepend, SaveValue, Set, SetRestorable, UserPath
 from stackyard.launch.node.step import PlannedSlot
 from stackyard.launch.plan.model import Wrapper
 from stackyard.launch.shim import rank_sh, shell

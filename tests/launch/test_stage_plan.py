@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import stackyard as api
-from stackyard.errors import InputError, MissingError
+from stackyard.core.errors import InputError, MissingError
 from stackyard.launch.plan.context import PlanContext, StackInUse
 from stackyard.launch.plan.staging import check_stage, plan_stage
 from stackyard.launch.request.intent import Intent

@@ -263,7 +263,7 @@ def test_rank_zero_is_not_at_an_address_that_each_node_has() -> None:
 
 
 def test_a_misspelt_interface_is_an_error() -> None:
-    from stackyard.errors import StackyardError
+    from stackyard.core.errors import StackyardError
 
     found = {"lo": ["127.0.0.1"], "hsn0": ["192.168.1.5"]}
     with pytest.raises(StackyardError, match=r"launch.interface hsm not found on n0, .* it has hsn0"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError, ManyErrors
+from stackyard.core.errors import InputError, ManyErrors
 from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.launch.request.job_file import job_text, load_job
 from stackyard.lint import lint_file, lint_text, to_intent

@@ -11,7 +11,7 @@ import re
 import pytest
 from composing import TAGS, Truth, composed
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.lint import lint_text, to_intent

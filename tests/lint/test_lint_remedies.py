@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.findings import Finding
+from stackyard.core.findings import Finding
 from stackyard.lint import lint_file, lint_text
 from stackyard.lint.rules.base import Case
 from stackyard.lint.script import parse_script

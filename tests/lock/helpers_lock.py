@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stackyard.host.names import conda_name, pip_name
+from stackyard.core.names import conda_name, pip_name
 from stackyard.spec.models import CondaRequirement, Environment, PipRequirement, Stack, Variant
 from support.tinywheel import wheel
 

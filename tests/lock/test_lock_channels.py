@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stackyard.errors import InputError, Where
+from stackyard.core.errors import InputError, Where
 from stackyard.host.platforms import this_platform
 from stackyard.lock.channels import Resolver
 from stackyard.lock.virtual import cuda_of, declared, for_platform

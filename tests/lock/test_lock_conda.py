@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from helpers_lock import conda, stack, variant
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.progress import Silent
 from stackyard.lock import solve
 from stackyard.lock.model import Lock, LockedVariant
-from stackyard.progress import Silent
 from stackyard.spec.models import ChannelPolicy, Environment, Gpu, NodeKind, Site
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel, set_record

@@ -15,12 +15,12 @@ import pytest
 from helpers_lock import conda as conda_requirements
 from helpers_lock import pip, stack, variant, wheel
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.progress import Silent
 from stackyard.host.hashing import sha256_file
 from stackyard.lock import archive, dists, solve, text
 from stackyard.lock.dists import Unread, described, require_read
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
-from stackyard.progress import Silent
 from stackyard.spec.models import ChannelPolicy, Environment, PipPolicy, Site
 from stackyard.yard.caches import NOTE_REVISION
 from stackyard.yard.layout import Yard

@@ -14,6 +14,7 @@ from packaging.pylock import Pylock
 from rattler import LockFile
 from rattler.lock import PypiLockedPackage
 
+from stackyard.core.progress import Silent
 from stackyard.host import uv
 from stackyard.host.command import which
 from stackyard.host.platforms import this_platform
@@ -21,7 +22,6 @@ from stackyard.lock import solve
 from stackyard.lock.export import EXPORTS, in_order
 from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.text import tomllib
-from stackyard.progress import Silent
 from stackyard.spec.load import load_environment
 from stackyard.spec.models import ChannelPolicy, Environment, Interpreter, PipOptions, PipPolicy, Site
 from stackyard.yard.layout import Yard

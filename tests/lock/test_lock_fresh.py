@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from helpers_lock import conda, pip, stack, variant, wheel
 
+from stackyard.core.progress import Silent
 from stackyard.host.platforms import this_platform
 from stackyard.lock import solve
 from stackyard.lock.fresh import Verdict
 from stackyard.lock.model import Lock
-from stackyard.progress import Silent
 from stackyard.spec.models import ChannelPolicy, Environment, Interpreter, NodeKind, PipOptions, PipPolicy, Site, Stack
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.host.hashing import digest_url, sha256_url
 from stackyard.host.pipconf import PipSettings
 from stackyard.lock import pip, pylock, reach

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from helpers_lock import pip, variant
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.host.platforms import this_platform
 from stackyard.lock import conda, export, grammar, prefer
 from stackyard.lock.fingerprint import fingerprint

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from helpers_lock import conda, pip, stack, variant, wheel
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
+from stackyard.core.progress import Silent
 from stackyard.host.platforms import this_platform
 from stackyard.lock import moved, pins, solve
 from stackyard.lock.model import Lock, LockedVariant
-from stackyard.progress import Silent
 from stackyard.spec.models import Environment, PipOptions, PipRequirement, Site
 from stackyard.spec.site import load_site
 from stackyard.yard.layout import Yard

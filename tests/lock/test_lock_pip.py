@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from helpers_lock import pip, sdist, simple_index, wheel
 
-from stackyard.errors import InputError, StackyardError, Where
+from stackyard.core.errors import InputError, StackyardError, Where
 from stackyard.host import command
 from stackyard.host.pipconf import PipSettings
 from stackyard.lock import reach

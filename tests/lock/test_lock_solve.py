@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from helpers_lock import conda, pip, stack, variant, wheel
 
-from stackyard.errors import InputError, MissingError, Where
+from stackyard.core.errors import InputError, MissingError, Where
+from stackyard.core.progress import Silent
 from stackyard.host.hashing import sha256_file
 from stackyard.host.platforms import this_platform
 from stackyard.lock import interpreter, solve, text
 from stackyard.lock.fingerprint import wanted
 from stackyard.lock.model import Lock
-from stackyard.progress import Silent
 from stackyard.spec.models import (
     BuildSpec,
     ChannelPolicy,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.lock import text
 from stackyard.lock.model import CondaPackage, Lock, LockedInterpreter, LockedVariant, PipPackage
 

@@ -13,14 +13,14 @@ from urllib.parse import quote
 import pytest
 from helpers_lock import pip, stack, variant, wheel
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.progress import Silent
 from stackyard.lock import solve
 from stackyard.lock.accelerator import HOME, accelerator, for_variant
 from stackyard.lock.fingerprint import fingerprint
 from stackyard.lock.fresh import judge
 from stackyard.lock.model import Lock, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.virtual import Virtual
-from stackyard.progress import Silent
 from stackyard.spec.models import Environment, Gpu, Interpreter, NodeKind, PipOptions, PipPolicy, Site, Variant
 from stackyard.yard.layout import Yard
 from support.webserver import served

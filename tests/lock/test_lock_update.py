@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from helpers_lock import conda, pip, stack, variant, wheel
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
+from stackyard.core.progress import Silent
 from stackyard.host.platforms import this_platform
 from stackyard.lock import solve
 from stackyard.lock.model import Lock, LockedVariant
 from stackyard.lock.moved import moves
 from stackyard.lock.prefer import Update, require_known
-from stackyard.progress import Silent
 from stackyard.spec.models import ChannelPolicy, Environment, PipOptions, PipPolicy, Site, Stack
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel

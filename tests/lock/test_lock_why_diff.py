@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from stackyard.errors import InputError
-from stackyard.host.names import conda_name, distributions, pip_name
+from stackyard.core.errors import InputError
+from stackyard.core.names import conda_name, distributions, pip_name
 from stackyard.lock.diff import compare
 from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.why import chains

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from helpers_lock import pip, wheel
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host.pipconf import PipSettings
 from stackyard.lock.pip import PipRequest, PipSolution, solve_pip
 from stackyard.lock.projectname import project_name

@@ -22,7 +22,7 @@ from hostilejudge import changed, judged, regular_files
 from hostiletable import BESIDE, ODD, RUN, Place
 from hostilethings import MANY, TOKEN, Hostility, Sentinel, deep, digest, make_deep, many
 
-from stackyard.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError, StackyardError
 from stackyard.yard import checksum, generations
 from stackyard.yard.layout import Yard
 from support import programs, testbed

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.lock import text
 from stackyard.publish import adopting
 from stackyard.yard.layout import Yard

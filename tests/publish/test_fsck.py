@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from fsckbed import OWN, SHARED, Bed, flip, in_open_folder, without_channel
 
-from stackyard.errors import StackyardError
-from stackyard.progress import Silent
+from stackyard.core.errors import StackyardError
+from stackyard.core.progress import Silent
 from stackyard.publish import repair
 from stackyard.publish.fsck import check, image
 from stackyard.publish.fsck.image import launcher_fault

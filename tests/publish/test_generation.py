@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.expose import generation as generation_of
 from stackyard.host import at
 from stackyard.publish import generation

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError, StackyardError
 from stackyard.publish import licences
 from stackyard.spec.models import Licence, Site
 from stackyard.yard import atomic

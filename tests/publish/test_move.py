@@ -14,7 +14,7 @@ import pytest
 from movebed import Bed
 from movebed import bed as new_bed
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.publish import moving
 from stackyard.yard import atomic, lease, same
 from stackyard.yard.layout import Yard

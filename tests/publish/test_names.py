@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.publish.names import claim
 from stackyard.publish.versions import version_keys
 from stackyard.yard.record import Entry

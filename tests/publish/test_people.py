@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import testbed
 from support.accounts import Account, Accounts, common_folder
 from support.channel import Package, make_channel

@@ -21,7 +21,7 @@ from image import oci_bed
 from image.registry_bed import registry
 from stackyard.build.seal import PARTS
 from stackyard.build.tree import tree_hash
-from stackyard.errors import ChecksFailed, InputError, MissingError, StackyardError
+from stackyard.core.errors import ChecksFailed, InputError, MissingError, StackyardError
 from stackyard.host.hashing import sha256_file, sha256_text
 from stackyard.host.probe import machine
 from stackyard.image import artefact, launcher

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.publish.inuse import standing
 from stackyard.yard import atomic, formats, generations, trash, uses
 from stackyard.yard.layout import Yard, place_of

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.progress import Silent
 from stackyard.expose.published import change_of, follow_policy
 from stackyard.host import at
-from stackyard.progress import Silent
 from stackyard.publish import beside, repair
 from stackyard.publish.generation import Step
 from stackyard.publish.rollback import publish

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.publish import surroundings
 from stackyard.spec.models import Site
 from stackyard.yard.layout import Yard

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.yard import atomic, disk, idleleases, trash
 from stackyard.yard.layout import Yard
 from support import smallyard

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.lock.interpreter import install_again
 from stackyard.lock.model import LockedInterpreter
 from stackyard.publish import collect

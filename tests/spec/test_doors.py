@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stackyard import grammar
 from stackyard.build.activation import environment_variables
-from stackyard.change import EnvironmentChange, Function, OnUnload, Set, UserPath
-from stackyard.errors import InputError, ManyErrors, StackyardError
+from stackyard.core import grammar
+from stackyard.core.change import EnvironmentChange, Function, OnUnload, Set, UserPath
+from stackyard.core.errors import InputError, ManyErrors, StackyardError
 from stackyard.expose.published import MODULE
 from stackyard.launch.plan.model import Allocation
 from stackyard.launch.plan.schedulers import TABLE

@@ -9,7 +9,7 @@ import pytest
 from rattler import MatchSpec
 from ruamel.yaml import YAML
 
-from stackyard.errors import InputError, ManyErrors
+from stackyard.core.errors import InputError, ManyErrors
 from stackyard.spec.load import kind_of, load_environment
 from stackyard.spec.parsed import parsed_json
 

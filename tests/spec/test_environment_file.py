@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError, ManyErrors
+from stackyard.core.errors import InputError, ManyErrors
 from stackyard.spec.environment import channels_for, parse_environment
 from stackyard.spec.load import kind_of, load_environment
 from stackyard.spec.models import Environment

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rattler import BuildString, MatchSpec, PackageRecord
 
-from stackyard.errors import InputError, Where
+from stackyard.core.errors import InputError, Where
 from stackyard.spec.matchspec import parse_matchspec
 from stackyard.spec.models import CondaRequirement
 

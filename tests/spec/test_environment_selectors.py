@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.spec.selectors import both, check, holds, in_comment, in_key, is_selector, looks_like_selector, selected
 
 AXES = {"python": "3.10", "accelerator": "cuda", "mpi_type": "openmpi", "mkl": "no"}

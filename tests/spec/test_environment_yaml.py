@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError, ManyErrors, Where
+from stackyard.core.errors import InputError, ManyErrors, Where
 from stackyard.spec.yamlfile import parse_yaml, raise_problems, read_text
 
 TEXT = """\

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError, ManyErrors, Where
+from stackyard.core.errors import InputError, ManyErrors, Where
 from stackyard.spec.load import load_environment
 from stackyard.spec.models import Environment, PipRequirement
 from stackyard.spec.requirements import read_requirements

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError, ManyErrors
+from stackyard.core.errors import InputError, ManyErrors
 from stackyard.spec.models import Site
 from stackyard.spec.settings import Settings
 from stackyard.spec.site import load_site, merged

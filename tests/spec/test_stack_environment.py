@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.spec.load import load_stack
 from stackyard.spec.models import Overrides, Site
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError, ManyErrors
+from stackyard.core.errors import InputError, ManyErrors
 from stackyard.spec import matrix
 from stackyard.spec.models import Site, Stack
 from stackyard.spec.stack import stack_from_file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.spec.models import ModulePolicy, Site, Variant
 from stackyard.spec.naming import aliases, check_claims, check_template, module_version, safe, short, variant_name
 

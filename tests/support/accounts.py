@@ -39,7 +39,7 @@ import pytest
 from filelock import FileLock
 
 import stackyard
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.yard import disk
 from support import programs, testbed
 from support.cli import Done

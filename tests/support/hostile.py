@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stackyard.change import Alias, EnvironmentChange, Flags, Function, Prepend, Set, SetRestorable
+from stackyard.core.change import Alias, EnvironmentChange, Flags, Function, Prepend, Set, SetRestorable
 from stackyard.expose.limits import unquotable_in
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.host.command import CommandError, run
 from support import programs, suites
 from support.testbed import cache_folder, kept

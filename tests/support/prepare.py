@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import images, sitechannels, testbed, torchstack
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 
 TABLE = Path(__file__).parents[2] / "scripts" / "test-programs.txt"
 PATH = ":".join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))

@@ -13,7 +13,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.host.command import run, which
 from support.channel import PLACEHOLDER, Content, Link, Package
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from stackyard.change import EnvironmentChange
+from stackyard.core.change import EnvironmentChange
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import LaunchLine, Plan, RankProgram, Wrapper

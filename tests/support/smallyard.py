@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.change import EnvironmentChange, Prepend, Set
+from stackyard.core.change import EnvironmentChange, Prepend, Set
 from stackyard.publish import generation, names
 from stackyard.publish.generation import Step
 from stackyard.spec.models import Site

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from stackyard.change import EnvironmentChange
+from stackyard.core.change import EnvironmentChange
 from stackyard.expose.generation import write_modules
 from stackyard.spec.models import Site
 from stackyard.yard.layout import Yard

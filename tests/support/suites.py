@@ -6,7 +6,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.host.command import CommandError, run
 
 SOURCES = Path("/etc/apt/sources.list.d/debian.sources")

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.host.command import CommandError, Result, run
 from support import programs, suites
 from support.testbed import kept

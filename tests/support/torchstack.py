@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support import programs
 from support.testbed import cache_folder
 

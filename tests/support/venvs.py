@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from support.testbed import cache_folder
 from support.torchstack import HOME
 

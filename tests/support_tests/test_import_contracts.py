@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BACKWARD = {
     "a room to the right": ("spec/naming.py", "from stackyard.lock.model import Lock", "rooms"),
-    "the ground floor upward": ("host/names.py", "import stackyard.yard.layout", "rooms"),
+    "the ground floor upward": ("core/names.py", "import stackyard.yard.layout", "rooms"),
     "layout plans": ("launch/layout/placing.py", "from stackyard.launch.plan.model import Plan", "rooms-of-launch"),
     "records watch": ("launch/records/follow.py", "from stackyard.launch.run.hub import Hub", "rooms-of-launch"),
     "a command behind the door": (
@@ -21,7 +21,7 @@ BACKWARD = {
     ),
     "lint plans": ("lint/report.py", "from stackyard.launch.plan.model import Plan", "lint-alone"),
     "an agent with a library": ("launch/node/agent.py", "import packaging", "nodes"),
-    "an agent with our errors": ("launch/node/processes.py", "from stackyard.errors import StackyardError", "nodes"),
+    "an agent with our errors": ("launch/node/processes.py", "from stackyard.core.errors import StackyardError", "nodes"),
     "preflight with a library": ("launch/preflight/node/rank.py", "import packaging", "nodes-of-preflight"),
     "a slow read command": ("yard/catalogue.py", "import pydantic", "read-commands"),
 }  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host.probe import machine
 from stackyard.verify.consistency import check_consistency
 from stackyard.verify.context import Context, Exceptions, Python

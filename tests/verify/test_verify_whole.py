@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import pytest
 from verifykit import Stack, by_name
 
-from stackyard.change import Alias, EnvironmentChange, Function, Set
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.change import Alias, EnvironmentChange, Function, Set
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.spec.models import ModulePolicy, Site
 from stackyard.verify.report import KINDS, Report, read_report
 from stackyard.yard import atomic

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.lock import text
 from stackyard.yard import checksum
 

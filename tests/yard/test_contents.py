@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.yard import checksum, contents, disk, formats
 from stackyard.yard.contents import Contents
 from support.accounts import Accounts

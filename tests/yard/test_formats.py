@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.yard import formats, members
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.yard import atomic, generations
 from stackyard.yard.folders import GenerationPaths
 from stackyard.yard.layout import Yard

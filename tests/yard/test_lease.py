@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host import at
 from stackyard.host.identity import this_process
 from stackyard.yard import lease as lease_module

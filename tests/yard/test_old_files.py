@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from stackyard.change import Append, EnvironmentChange, Join, OnUnload, SaveValue, Set, SetRestorable
-from stackyard.errors import StackyardError
+from stackyard.core.change import Append, EnvironmentChange, Join, OnUnload, SaveValue, Set, SetRestorable
+from stackyard.core.errors import StackyardError
 from stackyard.expose.published import MODULE, change_of
 from stackyard.image.bases.model import BASE, Base
 from stackyard.lock import text

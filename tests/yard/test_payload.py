@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import stackyard
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.yard.payload import STUB, Form, Image, Prefix, payload_of
 
 SPELLED = re.compile(r"""prefix\}?/bin|prefix(\}|"?\))? / "bin"|"bin" /|/ "bin" """)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.spec.models import Permissions, Site
 from stackyard.spec.site import load_site
 from stackyard.spec.siteyard import expanded, is_sites, policy, unused
@@ -188,7 +188,7 @@ def test_settling_changes_no_file_that_takes_the_place_of_another(
 def test_a_member_who_does_not_own_a_directory_is_told_who_can_give_it(accounts: Accounts, common: Path) -> None:
     anna = accounts.user("anna", "staff")
     code = (
-        "import sys; from pathlib import Path; from stackyard.errors import StackyardError;"
+        "import sys; from pathlib import Path; from stackyard.core.errors import StackyardError;"
         "from stackyard.yard.permissions import give_to_group\n"
         "try: give_to_group(Path(sys.argv[1]), sys.argv[2])\nexcept StackyardError as error: print(error.hint)"
     )

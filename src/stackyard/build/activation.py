@@ -18,9 +18,9 @@ from pathlib import Path
 
 from stackyard.build.activation_shell import FIRST, SECOND, ProbeEnvironment, Shell, observe
 from stackyard.build.activation_variables import before, is_build_only, operations, saved
-from stackyard.change import Alias, Append, EnvironmentChange, Function, Operation, Prepend
-from stackyard.errors import StackyardError
-from stackyard.grammar import COMMAND, LOADED, SETTABLE, VALUE, Grammar, NotAllowed
+from stackyard.core.change import Alias, Append, EnvironmentChange, Function, Operation, Prepend
+from stackyard.core.errors import StackyardError
+from stackyard.core.grammar import COMMAND, LOADED, SETTABLE, VALUE, Grammar, NotAllowed
 from stackyard.host.scratch import scratch
 from stackyard.host.view import PLAIN, View
 from stackyard.yard import formats

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from stackyard.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError, StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host import command, shell_state
 from stackyard.host.shell_state import ShellState
 from stackyard.host.view import PLAIN, View
-from stackyard.late import dataclass
 from stackyard.yard.payload import Prefix
 
 

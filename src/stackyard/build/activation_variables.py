@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from stackyard.change import SEPARATORS, Append, Default, Flags, Join, Operation, Prepend, SetRestorable
+from stackyard.core.change import SEPARATORS, Append, Default, Flags, Join, Operation, Prepend, SetRestorable
 
 # Compilers and binary tools as conda's compiler packages export them, their flags, and the tools' bookkeeping.
 _TOOLS = (

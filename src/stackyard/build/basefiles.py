@@ -14,9 +14,9 @@ from pathlib import Path
 from stackyard.build import layer
 from stackyard.build.claims import Claim, Owner
 from stackyard.build.job import Job
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host.command import run
-from stackyard.late import dataclass
 from stackyard.lock import asking
 from stackyard.yard.extending import BaseRevision
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from stackyard.build.inputs import BUILD_FORMAT, input_hash, is_build_of
 from stackyard.build.job import Job
-from stackyard.change import EnvironmentChange, SetRestorable
-from stackyard.errors import StackyardError
-from stackyard.findings import counted
+from stackyard.core.change import EnvironmentChange, SetRestorable
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import counted
+from stackyard.core.progress import Progress
 from stackyard.host import space
 from stackyard.lock.model import LockedVariant
-from stackyard.progress import Progress
 from stackyard.yard import atomic, disk, formats, lease
 from stackyard.yard.adopted import Adopted
 from stackyard.yard.collision import Collision, sentences

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.lock.text import toml_value
 
 if sys.version_info >= (3, 11):

@@ -24,8 +24,8 @@ from stackyard.build.adopt import adopt
 from stackyard.build.job import Job, cores
 from stackyard.build.pip import Wheel
 from stackyard.build.pyfiles import Installed, Unit
-from stackyard.errors import StackyardError
-from stackyard.late import dataclass
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.lock import asking
 from stackyard.yard import checksum, disk, formats
 from stackyard.yard.atomic import fault_point, rename_folder, temporary, write_json

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from stackyard.build.listings import MADE, is_in_order
-from stackyard.errors import StackyardError
-from stackyard.host.quoting import LONG, plain
-from stackyard.late import dataclass
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import LONG, plain
 from stackyard.yard import formats
 
 Read = Callable[[Path], bytes]

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Literal
 
 from stackyard.build.claims import Claim, Owner
 from stackyard.build.meaning import MOST_BYTES, PKG_RESOURCES, PKGUTIL, meaning
-from stackyard.errors import InputError, Where
-from stackyard.findings import some
-from stackyard.host.names import canonical, conda_name
-from stackyard.host.quoting import quoted
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError, Where
+from stackyard.core.findings import some
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical, conda_name
+from stackyard.core.quoting import quoted
 from stackyard.lock.model import CondaPackage
 from stackyard.spec.validate import did_you_mean
 from stackyard.yard.collision import Collision, Kind

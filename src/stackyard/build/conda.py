@@ -19,8 +19,9 @@ from stackyard.build.fetch import check_local_archives
 from stackyard.build.job import Job
 from stackyard.build.placeholder import too_long
 from stackyard.build.unpack import unpack, write_note
-from stackyard.errors import StackyardError
-from stackyard.host import filelocks, secrets, space
+from stackyard.core import secrets
+from stackyard.core.errors import StackyardError
+from stackyard.host import filelocks, space
 from stackyard.host.conda import client
 from stackyard.lock.model import CondaPackage
 from stackyard.lock.onbase import locks

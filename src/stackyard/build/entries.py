@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from stackyard.errors import StackyardError
-from stackyard.progress import Progress
+from stackyard.core.errors import StackyardError
+from stackyard.core.progress import Progress
 from stackyard.yard import notes
 from stackyard.yard.caches import CONDA, Kind, unchecked
 from stackyard.yard.layout import Yard

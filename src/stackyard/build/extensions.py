@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.lock.model import PipPackage
 
 _LANGUAGES = frozenset((".c", ".cc", ".cpp", ".cxx", ".cu", ".pyx", ".pyf", ".f", ".f90", ".rs"))

@@ -18,10 +18,10 @@ from typing import IO
 
 from stackyard.build.indexes import pip_settings
 from stackyard.build.job import Job, cores
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.secrets import shown
 from stackyard.host import space, uv
 from stackyard.host.hashing import local_path, sha256_file, sha256_text
-from stackyard.host.secrets import shown
 from stackyard.host.trust import PLAIN, Trust
 from stackyard.lock.model import CondaPackage, PipPackage
 from stackyard.lock.records import file_name

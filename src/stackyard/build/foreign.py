@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from stackyard.build.job import Job
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host.hashing import sha256_file
 from stackyard.yard import adoptedfiles, disk
 from stackyard.yard.adopted import FOR_ADOPTED, Adopted

@@ -16,9 +16,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.names import brings_conda
 from stackyard.host.hashing import sha256_once, sha256_values
-from stackyard.host.names import brings_conda
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stackyard.build import indexes, layer, programs
 from stackyard.build.job import Job
-from stackyard.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host import uv
 from stackyard.host.hashing import sha256_file
 from stackyard.lock.interpreter import install_again

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.build.entries import Entries
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
+from stackyard.core.progress import Progress
 from stackyard.host import layer
 from stackyard.host.view import View, view_of
-from stackyard.late import dataclass
 from stackyard.lock.model import LockedVariant
-from stackyard.progress import Progress
 from stackyard.spec.siteyard import policy
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

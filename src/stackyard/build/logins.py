@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from stackyard.build.indexes import pip_settings
 from stackyard.build.job import Job
-from stackyard.errors import InputError
-from stackyard.host import secrets
+from stackyard.core import secrets
+from stackyard.core.errors import InputError
 from stackyard.lock.channels import Resolver
 from stackyard.lock.fingerprint import where_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from stackyard.build import collisions
 from stackyard.build.claims import Claim, Listings, Owner, shared
 from stackyard.build.meaning import PKG_RESOURCES, PKGUTIL, meaning
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.lock import installed
 from stackyard.yard.collision import Collision, Kind
 

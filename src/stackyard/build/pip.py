@@ -16,12 +16,12 @@ from packaging.version import Version
 from stackyard.build import indexes, programs, uvcache
 from stackyard.build.fetch import RELOCK
 from stackyard.build.job import Job
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical
+from stackyard.core.secrets import shown
 from stackyard.host import filelocks, uv
-from stackyard.host.names import canonical
 from stackyard.host.pipconf import PipSettings
-from stackyard.host.secrets import shown
-from stackyard.late import dataclass
 from stackyard.lock.model import PipPackage
 from stackyard.lock.records import file_name
 from stackyard.yard import disk

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from stackyard.build.job import Job
-from stackyard.errors import InputError
-from stackyard.findings import counted
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
 from stackyard.lock.model import CondaPackage
 from stackyard.yard import formats
 

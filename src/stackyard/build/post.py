@@ -13,8 +13,8 @@ from pathlib import Path
 
 from stackyard.build import programs
 from stackyard.build.job import Job
-from stackyard.change import EnvironmentChange
-from stackyard.errors import InputError
+from stackyard.core.change import EnvironmentChange
+from stackyard.core.errors import InputError
 from stackyard.host import command
 from stackyard.host.layer import Layer
 

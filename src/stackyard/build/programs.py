@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.secrets import redacted
 from stackyard.host import command, space, uv
-from stackyard.host.secrets import redacted
 from stackyard.host.trust import LOGIN_HINT
 from stackyard.host.view import PLAIN, View
 from stackyard.yard import disk

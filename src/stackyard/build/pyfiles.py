@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
-from stackyard.host.names import canonical
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical
 from stackyard.yard import formats
 
 

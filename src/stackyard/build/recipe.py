@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from stackyard.build.job import Job
-from stackyard.host.secrets import redacted
+from stackyard.core.secrets import redacted
 from stackyard.lock.model import Lock
 from stackyard.lock.text import dump
 from stackyard.yard import disk

@@ -14,7 +14,7 @@ from stackyard.build import programs
 from stackyard.build.fetch import copy_from, source_archive
 from stackyard.build.indexes import pip_settings
 from stackyard.build.job import Job
-from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.host import command, gateway, space, uv
 from stackyard.host.hashing import local_path
 from stackyard.lock.model import PipPackage

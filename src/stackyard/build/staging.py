@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from stackyard.build.claims import Claim, Listings, Owner
 from stackyard.build.job import Job
-from stackyard.errors import StackyardError
-from stackyard.host.names import canonical
+from stackyard.core.errors import StackyardError
+from stackyard.core.names import canonical
 
 if TYPE_CHECKING:
     from stackyard.build.pip import Wheel

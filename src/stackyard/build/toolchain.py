@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from stackyard.build import tools
 from stackyard.build.job import Job
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 
 
 @dataclass(frozen=True)

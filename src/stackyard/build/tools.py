@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError, StackyardError
+from stackyard.core.late import dataclass
+from stackyard.core.names import pip_name
 from stackyard.host import command
-from stackyard.host.names import pip_name
-from stackyard.late import dataclass
 
 if TYPE_CHECKING:
     from stackyard.lock.model import LockedVariant

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from stackyard.build.job import Job
 from stackyard.build.programs import FailedError
-from stackyard.errors import StackyardError, Where
+from stackyard.core.errors import StackyardError, Where
+from stackyard.core.names import canonical
 from stackyard.host.hashing import local_path
-from stackyard.host.names import canonical
 from stackyard.lock import sourcefailure
 from stackyard.lock.model import PipPackage
 from stackyard.lock.why import chains

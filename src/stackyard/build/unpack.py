@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from stackyard.build.fetch import RELOCK, fetching
 from stackyard.build.job import Job
-from stackyard.errors import StackyardError
-from stackyard.grammar import shown
-from stackyard.host import at, http, secrets, space, uv
+from stackyard.core import secrets
+from stackyard.core.errors import StackyardError
+from stackyard.core.grammar import shown
+from stackyard.host import at, http, space, uv
 from stackyard.host.hashing import local_path
 from stackyard.host.trust import LOGIN_HINT
 from stackyard.lock.model import CondaPackage

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from stackyard.build.adopt import adopt
 from stackyard.build.job import Job
-from stackyard.host.names import canonical
+from stackyard.core.names import canonical
 from stackyard.yard import permissions
 from stackyard.yard.atomic import fault_point, temporary
 from stackyard.yard.caches import UV, may_look_into, searched

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from stackyard.build.job import Job
 from stackyard.build.tools import Tool
-from stackyard.errors import MissingError
-from stackyard.host import secrets
+from stackyard.core import secrets
+from stackyard.core.errors import MissingError
 from stackyard.host.hashing import sha256_values
 from stackyard.lock.model import PipPackage
 from stackyard.spec.buildinputs import patch_hash

@@ -26,11 +26,11 @@ from stackyard.build import extensions, indexes, pip, programs, source, uncompil
 from stackyard.build.buildsystem import add_requires
 from stackyard.build.job import Job, cores
 from stackyard.build.toolchain import Toolchain
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.names import canonical, of_purls, pip_name
+from stackyard.core.secrets import shown
 from stackyard.host import at, uv
 from stackyard.host.hashing import sha256_file, sha256_text
-from stackyard.host.names import canonical, of_purls, pip_name
-from stackyard.host.secrets import shown
 from stackyard.host.view import View
 from stackyard.lock.model import PipPackage
 from stackyard.lock.satisfied import satisfied

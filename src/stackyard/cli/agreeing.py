@@ -12,8 +12,8 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.output import show_text
-from stackyard.errors import MissingError, StackyardError
-from stackyard.host.quoting import harmless
+from stackyard.core.errors import MissingError, StackyardError
+from stackyard.core.quoting import harmless
 from stackyard.yard.folders import RevisionPaths
 
 if TYPE_CHECKING:

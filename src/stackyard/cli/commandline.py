@@ -10,7 +10,7 @@ from itertools import takewhile
 
 import click
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 
 SYNONYMS = {
     "build": "deploy", "create": "deploy", "install": "deploy", "publish": "deploy", "ls": "list", "avail": "list",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.cli.output import show_notice
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 from stackyard.spec.paths import with_home
 from stackyard.spec.settings import Settings
 
@@ -26,7 +26,7 @@ class Context(Settings):
     @property
     def command(self) -> tuple[str, ...]:
         """The words of this command line as records and manifests keep them: without secrets in URLs."""
-        from stackyard.host.secrets import redacted
+        from stackyard.core.secrets import redacted
 
         return ("stackyard", *(redacted(word) for word in sys.argv[1:]))
 

@@ -13,7 +13,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.following import follow_run
 from stackyard.cli.intents import option_of, settle_queue
 from stackyard.cli.output import echo, emit, show_json
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 
 JOB_OPTIONS = ("--on", "--time", "-t", "--account", "-A", "--queue", "--partition", "-p", "-q",
                "--scheduler-arg")  # fmt: skip

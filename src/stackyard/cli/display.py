@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from stackyard.cli.output import show_notice
-from stackyard.host.quoting import harmless, one_line
+from stackyard.core.quoting import harmless, one_line
 
 if TYPE_CHECKING:
     from rich.progress import TaskID

@@ -71,7 +71,7 @@ def _options(words: list[str]) -> tuple[dict[str, str], list[str]]:
 
 def _default(site: str | None) -> None:
     """Begin anew with the yard that a site's file names for root, where it belongs to another account."""
-    from stackyard.errors import StackyardError
+    from stackyard.core.errors import StackyardError
     from stackyard.host import supervisor
     from stackyard.spec.settings import Settings
 

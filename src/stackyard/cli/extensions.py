@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from stackyard.cli.context import Context
 from stackyard.cli.output import echo, show_json, show_notice
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host.scratch import scratch
-from stackyard.late import dataclass
 from stackyard.publish.extending import Files, changed
 from stackyard.yard import catalogue
 from stackyard.yard.layout import Yard

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stackyard.host.quoting import harmless
+from stackyard.core.quoting import harmless
 
 if TYPE_CHECKING:
-    from stackyard.findings import Finding
+    from stackyard.core.findings import Finding
     from stackyard.verify.report import Report
 
 WORDS = {"refused": ("error", "red"), "warning": ("warning", "yellow"), "note": ("note", "cyan")}

@@ -12,7 +12,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.imagefiles import show_base
 from stackyard.cli.output import echo
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 
 if TYPE_CHECKING:
     from stackyard.image.box import Given

@@ -12,8 +12,8 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.imagebuild import compression_option, revision_of, wanted_of
 from stackyard.cli.output import echo, human_bytes, show_json, show_table
-from stackyard.errors import ChecksFailed, InputError
-from stackyard.findings import some
+from stackyard.core.errors import ChecksFailed, InputError
+from stackyard.core.findings import some
 
 if TYPE_CHECKING:
     from stackyard.image.oci.layers import Compression

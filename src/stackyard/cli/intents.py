@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stackyard import grammar
 from stackyard.cli.help import Decorator, F, LastOption, options_of
 from stackyard.cli.output import show_notice
-from stackyard.errors import InputError
+from stackyard.core import grammar
+from stackyard.core.errors import InputError
 
 if TYPE_CHECKING:
     from stackyard.launch.api.jobs import Intent, Repeat, Workspace
@@ -276,7 +276,7 @@ def _job_file(path: Path | None) -> Intent | None:
 
 def _variables(pairs: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
     """The variables with a value, and the names of those whose value is that of your shell."""
-    from stackyard.host.secrets import is_secret_name
+    from stackyard.core.secrets import is_secret_name
 
     found, passed = {}, []
     for pair in pairs:

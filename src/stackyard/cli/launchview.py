@@ -11,9 +11,9 @@ import click
 
 from stackyard.cli.findings import show_finding
 from stackyard.cli.output import echo, only_shown, show_error, show_notice, show_text
-from stackyard.errors import StackyardError
-from stackyard.findings import counted
-from stackyard.host.quoting import harmless
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import counted
+from stackyard.core.quoting import harmless
 
 if TYPE_CHECKING:
     from pathlib import Path

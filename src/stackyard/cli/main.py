@@ -17,7 +17,7 @@ from stackyard import __version__
 from stackyard.cli import entry
 from stackyard.cli.commandline import SuggestingGroup, as_error
 from stackyard.cli.context import Context
-from stackyard.errors import StackyardError, Stopped
+from stackyard.core.errors import StackyardError, Stopped
 
 SECTIONS = {
     "Build and publish": {

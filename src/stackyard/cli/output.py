@@ -14,8 +14,8 @@ import click
 
 from stackyard.cli.tables import table, terminal_width
 from stackyard.cli.typed import as_typed
-from stackyard.errors import ManyErrors, StackyardError
-from stackyard.host.quoting import harmless, one_line
+from stackyard.core.errors import ManyErrors, StackyardError
+from stackyard.core.quoting import harmless, one_line
 
 MOST_PROBLEMS = 25
 """How many problems are shown at once: a file of a wrong kind can have one in every line."""
@@ -26,7 +26,7 @@ UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE)
 
 
 def _redacted(text: str) -> str:
-    from stackyard.host.secrets import redacted  # late: `list` starts without its patterns
+    from stackyard.core.secrets import redacted  # late: `list` starts without its patterns
 
     return redacted(text)
 

@@ -9,7 +9,7 @@ import click
 
 from stackyard.cli.output import echo
 from stackyard.cli.typed import as_typed
-from stackyard.host.secrets import redacted
+from stackyard.core.secrets import redacted
 
 _PLACED = ("environment", "version", "name", "axes", "stack", "summary", "notices", "files", "place", "platforms")
 _EMPTY: tuple[Any, ...] = (None, "", [], {}, False, ())

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from stackyard.cli.context import Context
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
-from stackyard.errors import InputError, StackyardError
-from stackyard.findings import counted, some
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.findings import counted, some
+from stackyard.core.quoting import LONG, plain
 from stackyard.host import supervised
-from stackyard.host.quoting import LONG, plain
 from stackyard.yard.idleleases import DAYS
 from stackyard.yard.record import Entry
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.errors import StackyardError
-from stackyard.findings import some
-from stackyard.progress import Progress
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import some
+from stackyard.core.progress import Progress
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import Entry, read_record

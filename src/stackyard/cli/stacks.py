@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.errors import InputError, ManyErrors, StackyardError
+from stackyard.core.errors import InputError, ManyErrors, StackyardError
 
 if TYPE_CHECKING:
-    from stackyard.progress import Progress
+    from stackyard.core.progress import Progress
     from stackyard.spec.models import Site, Stack
     from stackyard.yard.layout import Yard
 

@@ -13,8 +13,8 @@ import click
 from stackyard.cli.findings import show_checks, show_finding
 from stackyard.cli.output import echo, human_bytes, show_text
 from stackyard.cli.shells import module_notes
+from stackyard.core.findings import counted
 from stackyard.expose.commands import example
-from stackyard.findings import counted
 from stackyard.publish.deploy import USABLE, Outcome, Result
 from stackyard.yard.collision import sentences
 from stackyard.yard.folders import RevisionPaths

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
-from stackyard.host.quoting import one_line
+from stackyard.core.quoting import one_line
 
 _GAP, _MARGIN, _LEAST = 2, 4, 8
 

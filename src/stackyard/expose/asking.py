@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.build import onhost
-from stackyard.change import EnvironmentChange, Prepend
+from stackyard.core.change import EnvironmentChange, Prepend
 from stackyard.expose.commands import commands_of
 from stackyard.host.hashing import sha256_file
 from stackyard.image.stubs import commands

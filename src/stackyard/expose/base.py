@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stackyard.change import (
+from stackyard.core.change import (
     Append,
     Default,
     EnvironmentChange,
@@ -24,10 +24,10 @@ from stackyard.change import (
     SetRestorable,
     UserPath,
 )
+from stackyard.core.names import brings_conda
 from stackyard.expose.asking import asked_of_users, asking_change
 from stackyard.expose.commands import commands_change, runs_beside
 from stackyard.expose.conda import conda_operations
-from stackyard.host.names import brings_conda
 from stackyard.yard.extending import Layer
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.payload import IMAGES

@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from stackyard.change import EnvironmentChange, Prepend
-from stackyard.errors import InputError
+from stackyard.core.change import EnvironmentChange, Prepend
+from stackyard.core.errors import InputError
 from stackyard.yard import atomic, permissions
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 
-from stackyard.change import Function, OnUnload, Operation, SaveValue, SetRestorable
+from stackyard.core.change import Function, OnUnload, Operation, SaveValue, SetRestorable
 from stackyard.yard.record import BuildRecord
 
 LEVEL = "__STACKYARD_CONDA_LEVEL"

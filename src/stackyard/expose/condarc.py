@@ -9,8 +9,8 @@ import json
 import re
 from typing import Any
 
-from stackyard.errors import InputError, Where
-from stackyard.host import secrets
+from stackyard.core import secrets
+from stackyard.core.errors import InputError, Where
 from stackyard.lock.channels import Resolver
 from stackyard.spec.models import Site
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.expose import lua, tcl
 from stackyard.expose.names import rc_lua, rc_tcl, short_names
 from stackyard.expose.page import page
@@ -28,7 +28,7 @@ from stackyard.yard.record import BuildRecord, Entry
 from stackyard.yard.signatures import refusals
 
 if TYPE_CHECKING:
-    from stackyard.change import EnvironmentChange
+    from stackyard.core.change import EnvironmentChange
     from stackyard.spec.models import Site
 
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError, StackyardError, cause
+from stackyard.core.errors import InputError, StackyardError, cause
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical
 from stackyard.expose.commands import runs_beside
-from stackyard.host.names import canonical
-from stackyard.late import dataclass
 from stackyard.yard import disk, formats
 from stackyard.yard.atomic import write_text
 from stackyard.yard.record import BuildRecord

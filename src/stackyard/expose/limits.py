@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
-from stackyard.change import (
+from stackyard.core.change import (
     Alias,
     Default,
     EnvironmentChange,

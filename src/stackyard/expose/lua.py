@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from stackyard.change import (
+from stackyard.core.change import (
     Alias,
     Append,
     Default,

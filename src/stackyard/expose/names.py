@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from stackyard import grammar
+from stackyard.core import grammar
+from stackyard.core.late import dataclass
 from stackyard.expose import lua, tcl
-from stackyard.late import dataclass
 from stackyard.yard.record import BuildRecord, Entry
 
 if TYPE_CHECKING:

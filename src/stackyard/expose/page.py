@@ -8,11 +8,11 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from stackyard.change import EnvironmentChange
+from stackyard.core.change import EnvironmentChange
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical
 from stackyard.expose.base import holds_conda, licence_lines
 from stackyard.expose.published import change_of
-from stackyard.host.names import canonical
-from stackyard.late import dataclass
 from stackyard.yard.record import BuildRecord, Entry, PackageRecord
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from stackyard.change import EnvironmentChange
-from stackyard.errors import StackyardError
+from stackyard.core.change import EnvironmentChange
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.expose.asking import write_asking
 from stackyard.expose.base import full_change, stack_change
 from stackyard.expose.commands import runs_beside, write_commands
-from stackyard.late import dataclass
 from stackyard.yard import atomic, checksum, disk, formats, members
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord, read_record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from stackyard.change import EnvironmentChange, Notice, OnUnload, Operation
+from stackyard.core.change import EnvironmentChange, Notice, OnUnload, Operation
 from stackyard.expose.page import Page
 
 _BREAK = re.compile(r"\r\n|[\r\n]")

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.spec.siteyard import expanded, is_sites
 from stackyard.yard import atomic
 from stackyard.yard.layout import Yard

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.expose.lua import quote
 from stackyard.host import command, modules
 from stackyard.yard import atomic

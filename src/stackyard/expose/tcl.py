@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stackyard.change import (
+from stackyard.core.change import (
     Alias,
     Append,
     Default,

@@ -9,7 +9,7 @@ import os
 import struct
 from pathlib import Path
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 
 ATTRIBUTE = "system.posix_acl_access"
 """Where the kernel keeps it. A file system with the ACLs of NFSv4 or none has no such attribute."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.host.command import CommandError, run
 from stackyard.host.readonly import unescaped
 

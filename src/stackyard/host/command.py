@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from stackyard.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError, StackyardError
+from stackyard.core.late import dataclass
+from stackyard.core.secrets import redacted
 from stackyard.host.running import Running
-from stackyard.host.secrets import redacted
 from stackyard.host.view import PLAIN, View
-from stackyard.late import dataclass
 
 GUARDED_FROM_S = 60.0
 """A program with this time limit or a longer one is ended when this process is killed; a shorter one ends by itself."""

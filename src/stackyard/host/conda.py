@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from stackyard.host import gateway, home, secrets
+from stackyard.core import secrets
+from stackyard.host import gateway, home
 
 if TYPE_CHECKING:
     from rattler import Client

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 
 _MAGIC = b"\x7fELF"
 T = TypeVar("T")

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.quoting import plain
 from stackyard.host.identity import account_name
-from stackyard.host.quoting import plain
 
 LIMIT_S = 900.0
 PATIENCE_S = 1.0

@@ -1,7 +1,7 @@
 """What other programs fetch with a login goes through this process, so that they never learn it.
 
 uv and git write the URLs that they are given into caches, metadata, messages and the argument lists of their helpers;
-every user of the machine can read some of these. Where an address is protected (`host.secrets`), they get its alias,
+every user of the machine can read some of these. Where an address is protected (`core.secrets`), they get its alias,
 ``http://<server>-<hash>.stackyard.invalid/...``, and this process as their proxy for ``http``: a server on the loopback
 interface that adds what is missing and passes everything on through `host.http`. rattler gets the same server as a
 mirror of the channel. Other users cannot use it: it answers only to a password that is made at its start and that
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from stackyard.host import secrets
+from stackyard.core import secrets
 from stackyard.host.trust import PLAIN, Trust
 
 if TYPE_CHECKING:

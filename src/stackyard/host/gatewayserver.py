@@ -16,9 +16,9 @@ from io import BufferedIOBase
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from stackyard.errors import StackyardError
+from stackyard.core import secrets
+from stackyard.core.errors import StackyardError
 from stackyard.host import http as web
-from stackyard.host import secrets
 from stackyard.host.trust import PLAIN, Trust
 
 TIMEOUT_S = 60.0

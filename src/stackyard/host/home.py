@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 
 NOWHERE = Path(os.devnull, "stackyard")
 """A path that cannot exist, where what is written is lost with an OSError."""

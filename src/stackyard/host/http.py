@@ -3,7 +3,7 @@
 Proxies are those of the environment (``HTTPS_PROXY``, ``NO_PROXY`` ...), logins come from the URL or from netrc
 (``$NETRC``, else ``~/.netrc``), certificates are checked against ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``, else the
 system's, unless `Trust` says otherwise. A redirect that leaves the server is followed without the login. URLs may be
-addresses (`host.secrets`): this is where they get back what was taken out of them.
+addresses (`core.secrets`): this is where they get back what was taken out of them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from stackyard.errors import StackyardError
-from stackyard.host import secrets
+from stackyard.core import secrets
+from stackyard.core.errors import StackyardError
 from stackyard.host.trust import LOGIN_HINT, PLAIN, Trust
 
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from stackyard.host.quoting import plain
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import plain
 
 Fate = Literal["running", "dead", "unknown"]
 _MOST_PIDS = 1 << 22  # PID_MAX_LIMIT of the kernel

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from stackyard.errors import StackyardError
-from stackyard.late import dataclass
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 
 _SCRIPT = Path(__file__).with_name("overlaid.py")
 _OPAQUE = "trusted.overlay.opaque"

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from stackyard.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError, StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host import shell_state
 from stackyard.host.command import clean_environment, ending, run
 from stackyard.host.scratch import scratch
 from stackyard.host.shell_state import ShellState
-from stackyard.late import dataclass
 
 Kind = Literal["lmod", "environment-modules"]
 

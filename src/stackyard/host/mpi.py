@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from stackyard.core.late import dataclass
 from stackyard.host.command import run, which
-from stackyard.late import dataclass
 
 _MARKS: tuple[tuple[str, Literal["mpirun", "mpich"]], ...] = (
     ("HYDRA", "mpich"),  # MPICH and its wheels, Intel MPI, MVAPICH

@@ -14,10 +14,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from stackyard.errors import InputError, Where
-from stackyard.host import home, secrets
-from stackyard.host.names import canonical
-from stackyard.late import dataclass
+from stackyard.core import secrets
+from stackyard.core.errors import InputError, Where
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical
+from stackyard.host import home
 
 PYPI = "https://pypi.org/simple"
 
@@ -27,7 +28,7 @@ class PipSettings:
     """Where pip packages come from and how they are fetched, from all sources together.
 
     `indexes` are in pip's order, the main one first; `find_links` are directories, files or pages. Both are always
-    addresses (`host.secrets`), whatever they are made from. `timeout_s` is in seconds, 0 for uv's default. `cert` is a
+    addresses (`core.secrets`), whatever they are made from. `timeout_s` is in seconds, 0 for uv's default. `cert` is a
     CA bundle, `client_cert` a PEM file with certificate and key.
     """
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 
 BuiltFor = Literal["linux-64", "linux-aarch64", "linux-ppc64le"]
 BUILT_FOR: tuple[BuiltFor, ...] = get_args(BuiltFor)

@@ -15,10 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host import platforms
 from stackyard.host.command import run, which
-from stackyard.late import dataclass
 
 _X86_LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
     ("x86_64_v2", frozenset(["cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"])),

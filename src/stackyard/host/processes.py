@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from stackyard.core.quoting import plain
 from stackyard.host.identity import account_name
-from stackyard.host.quoting import plain
 
 _LINKS = ("exe", "cwd", "root")
 _TEXTS = ("maps", "environ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from stackyard.errors import InputError, MissingError
+from stackyard.core.errors import InputError, MissingError
 from stackyard.host.command import which
 
 Runtime = Literal["apptainer", "singularity", "charliecloud"]

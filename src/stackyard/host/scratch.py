@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from stackyard.errors import StackyardError
-from stackyard.grammar import YARD
+from stackyard.core.errors import StackyardError
+from stackyard.core.grammar import YARD
 from stackyard.host import clock, space
 from stackyard.host.identity import boot
 

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 
 SHELL_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 """Variables that every shell changes by itself."""

@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.errors import InputError, MissingError, StackyardError, cause
+from stackyard.core.errors import InputError, MissingError, StackyardError, cause
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import plain
 from stackyard.host import strictmodes
 from stackyard.host.identity import account_name
-from stackyard.host.quoting import plain
 from stackyard.host.scratch import scratch
-from stackyard.late import dataclass
 
 if TYPE_CHECKING:
     from stackyard.host.command import Result

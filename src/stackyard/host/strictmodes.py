@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from stackyard.core.late import dataclass
 from stackyard.host import acl
 from stackyard.host.filesystem import group_name
 from stackyard.host.identity import account_name
-from stackyard.late import dataclass
 
 _OVERFLOW = "/proc/sys/kernel/overflowuid"
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.host import asaccount, supervisor
 from stackyard.host.identity import account_name
 from stackyard.host.processes import Found, naming, of_yard

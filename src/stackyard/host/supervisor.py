@@ -31,9 +31,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from stackyard.core.quoting import harmless
 from stackyard.host import asaccount, at
 from stackyard.host.identity import account_name
-from stackyard.host.quoting import harmless
 
 if TYPE_CHECKING:
     import socket

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 
 LOGIN_HINT = "put the login for this server into ~/.netrc, or write ${NAME}:${PASSWORD}@ into its URL and export both"
 """What to do about status 401 and 403."""

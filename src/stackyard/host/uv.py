@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.errors import MissingError, StackyardError
-from stackyard.host import command, gateway, secrets
+from stackyard.core import secrets
+from stackyard.core.errors import MissingError, StackyardError
+from stackyard.host import command, gateway
 from stackyard.host.pipconf import PipSettings
 from stackyard.host.trust import LOGIN_HINT, Trust
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host import script
-from stackyard.late import dataclass
 
 _SCRIPT = Path(__file__).with_name("readonly.py")
 

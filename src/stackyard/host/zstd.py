@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import IO, cast
 
-from stackyard.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host import space
 from stackyard.host.command import ending, run, which
 from stackyard.host.damage import checked

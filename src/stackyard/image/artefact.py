@@ -15,8 +15,8 @@ from typing import Any
 
 from stackyard.build.job import cores
 from stackyard.build.seal import PARTS
-from stackyard.errors import InputError, StackyardError
-from stackyard.findings import some
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.findings import some
 from stackyard.host.hashing import sha256_file
 from stackyard.host.sshkeygen import fingerprint
 from stackyard.image import needs, overlay

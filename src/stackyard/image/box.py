@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.build.programs import PROXIES
-from stackyard.errors import InputError, MissingError
+from stackyard.core.errors import InputError, MissingError
 from stackyard.host.command import Result, run, which
 from stackyard.host.pipconf import read_config
 from stackyard.image import fit, sifbuild

@@ -13,11 +13,11 @@ from importlib.metadata import distributions
 from typing import Any
 
 from stackyard.build.programs import telling
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.names import pip_name
+from stackyard.core.secrets import redacted
 from stackyard.host.command import CommandError, ending
-from stackyard.host.names import pip_name
 from stackyard.host.scratch import scratch
-from stackyard.host.secrets import redacted
 from stackyard.image import fit, onbase
 from stackyard.image.bases import store
 from stackyard.image.bases.blobs import EPOCH, TAR, Blob, Layout, manifest_of

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from stackyard.errors import InputError
-from stackyard.findings import Finding
+from stackyard.core.errors import InputError
+from stackyard.core.findings import Finding
 from stackyard.host.command import run
 from stackyard.image import needs
 from stackyard.image.bases.model import Base

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackyard.build.seal import PARTS
-from stackyard.errors import StackyardError
-from stackyard.findings import some
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import some
 from stackyard.host.hashing import sha256_file, sha256_text
 from stackyard.image import launcher, squashfs, stubs
 from stackyard.image.enter import run_within

@@ -14,8 +14,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stackyard import posix
-from stackyard.change import (
+from stackyard.core import posix
+from stackyard.core.change import (
     Alias,
     Default,
     EnvironmentChange,

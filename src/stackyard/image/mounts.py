@@ -12,7 +12,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackyard.errors import MissingError, StackyardError, cause
+from stackyard.core.errors import MissingError, StackyardError, cause
 from stackyard.host import automount
 from stackyard.host.command import CommandError, run, which
 from stackyard.host.readonly import unescaped

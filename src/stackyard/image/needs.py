@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.image.bindings.drivers import numbers
 from stackyard.image.bindings.versions import read_versions
 from stackyard.image.enter import run_within

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from stackyard.build import extensions, source, toolchain, tools, wheelkey
 from stackyard.build.job import cores
-from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.core.errors import InputError, MissingError, StackyardError
+from stackyard.core.names import canonical, pip_name
 from stackyard.host.command import CommandError, Result
 from stackyard.host.hashing import sha256_file
-from stackyard.host.names import canonical, pip_name
 from stackyard.image.bases.model import PythonEnvironment
 from stackyard.image.box import VENV, Box, Given
 from stackyard.lock.fingerprint import conda_requirements, constraints, pip_requirements

@@ -11,8 +11,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from stackyard.core.names import canonical
 from stackyard.host.command import CommandError, run
-from stackyard.host.names import canonical
 from stackyard.host.scratch import scratch
 from stackyard.host.view import view_of
 from stackyard.yard.folders import RevisionPaths

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from stackyard.errors import InputError, StackyardError, cause
+from stackyard.core.errors import InputError, StackyardError, cause
 from stackyard.host import at
 
 ARCHITECTURES = {"amd64": b"02", "arm64": b"04", "ppc64le": b"06", "s390x": b"11", "riscv64": b"12"}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard import __version__
-from stackyard.change import EnvironmentChange
-from stackyard.errors import ChecksFailed, InputError
+from stackyard.core.change import EnvironmentChange
+from stackyard.core.errors import ChecksFailed, InputError
 from stackyard.host.hashing import sha256_file
 from stackyard.host.scratch import scratch
 from stackyard.image import fit, inside, overlay, sif, squashfs

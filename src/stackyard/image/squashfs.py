@@ -12,13 +12,13 @@ import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from stackyard.errors import MissingError, StackyardError, cause
-from stackyard.findings import some
+from stackyard.core.errors import MissingError, StackyardError, cause
+from stackyard.core.findings import some
+from stackyard.core.late import dataclass
 from stackyard.host import at, space
 from stackyard.host.command import CommandError, run, which
 from stackyard.host.hashing import sha256_file
 from stackyard.host.scratch import scratch
-from stackyard.late import dataclass
 from stackyard.yard import disk
 
 _SUPERBLOCK = struct.Struct("<IIIIIHHHHHHQQ")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stackyard.build import onhost
-from stackyard.change import EnvironmentChange
+from stackyard.core.change import EnvironmentChange
 from stackyard.yard.payload import STUB, Prefix
 
 LARGEST_COPY = 4 << 20

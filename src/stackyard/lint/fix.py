@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from stackyard.host.secrets import HIDDEN
+from stackyard.core.secrets import HIDDEN
 from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.lint.closing import close
 from stackyard.lint.fixhead import head

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable
 
-from stackyard.host.quoting import cut
+from stackyard.core.quoting import cut
 from stackyard.lint.directives import Directive, split_directive
 from stackyard.lint.making import Making
 from stackyard.lint.options import Option, read_options

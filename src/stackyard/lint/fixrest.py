@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise, takewhile
 
-from stackyard.host.quoting import cut
+from stackyard.core.quoting import cut
 from stackyard.lint.launches import Launch, unwrapped
 from stackyard.lint.making import Making
 from stackyard.lint.prologue import OWN_VARIABLES, acts, text_of

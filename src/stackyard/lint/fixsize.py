@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stackyard.findings import counted
+from stackyard.core.findings import counted
 from stackyard.lint.launches import AGENTS, RANKS, Launch
 from stackyard.lint.making import Making
 from stackyard.lint.request import OTHER_CORES, TASK_OPTIONS, number

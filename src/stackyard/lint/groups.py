@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackyard.pymodules import program_modules
+from stackyard.core.pymodules import program_modules
 
 NEEDED = ("MASTER_ADDR", "RANK", "WORLD_SIZE")
 _OTHERS = {"mpi4py", "idr_torch", "hostlist", "horovod", "pytorch_lightning", "lightning", "accelerate", "deepspeed"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from stackyard.host.secrets import HIDDEN, is_secret, is_secret_name, redacted
+from stackyard.core.secrets import HIDDEN, is_secret, is_secret_name, redacted
 from stackyard.lint.words import unknown
 
 SECRET = unknown(HIDDEN)

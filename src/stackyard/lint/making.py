@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from stackyard.host.quoting import cut
+from stackyard.core.quoting import cut
 from stackyard.lint.script import Script
 from stackyard.lint.words import shown
 

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from stackyard.host.quoting import cut
+from stackyard.core.quoting import cut
 from stackyard.lint.command import Assignment
 from stackyard.lint.hidden import SECRET
 from stackyard.lint.scope import Resolved

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import Where
-from stackyard.findings import Finding
+from stackyard.core.errors import Where
+from stackyard.core.findings import Finding
 from stackyard.lint.launches import Launch
 from stackyard.lint.rules import TABLE, Case
 from stackyard.lint.script import Script, parse_script

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from stackyard.core.pymodules import parsed, program_file
 from stackyard.lint.words import is_known
-from stackyard.pymodules import parsed, program_file
 
 _LARGEST = 2_000_000
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from stackyard.errors import InputError
-from stackyard.host.names import canonical, pip_name
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical, pip_name
 from stackyard.lock.virtual import NO_GPU, Virtual
 from stackyard.spec.models import PipRequirement, Site, Variant
 from stackyard.spec.sitemodels import TORCH_BACKEND

@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from stackyard.errors import StackyardError
-from stackyard.host import http, secrets
+from stackyard.core import secrets
+from stackyard.core.errors import StackyardError
+from stackyard.core.quoting import quoted
+from stackyard.host import http
 from stackyard.host.conda import client
 from stackyard.host.hashing import local_path
-from stackyard.host.quoting import quoted
 from stackyard.lock.filelist import LISTS, MOST_BYTES, metadata_folders, paths_of
 from stackyard.lock.model import CondaPackage
 

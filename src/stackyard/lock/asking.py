@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host.command import clean_environment, run
 from stackyard.host.question import about_distributions
-from stackyard.late import dataclass
 from stackyard.yard.extending import BaseRevision
 from stackyard.yard.record import read_record
 

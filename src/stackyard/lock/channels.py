@@ -1,6 +1,6 @@
 """Which conda channels are searched: names become URLs by the site's policy.
 
-Pure, except for the environment variables in channel URLs. URLs are addresses (`host.secrets`): without logins, tokens
+Pure, except for the environment variables in channel URLs. URLs are addresses (`core.secrets`): without logins, tokens
 and the values of variables.
 """
 
@@ -13,11 +13,11 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from stackyard.errors import InputError, Where
-from stackyard.host import secrets
+from stackyard.core import secrets
+from stackyard.core.errors import InputError, Where
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import cut
 from stackyard.host.platforms import SUBDIRS
-from stackyard.host.quoting import cut
-from stackyard.late import dataclass
 from stackyard.spec.environment import channels_for
 from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment
 from stackyard.spec.paths import absolute

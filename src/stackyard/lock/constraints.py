@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.host.pipconf import PipSettings
 from stackyard.spec.models import PipRequirement
 from stackyard.spec.paths import with_home

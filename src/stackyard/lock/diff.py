@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from stackyard.host.names import canonical
+from stackyard.core.names import canonical
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.yard.record import BuildRecord, PackageRecord
 

@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import quote
 
-from stackyard.errors import StackyardError
-from stackyard.findings import some
-from stackyard.host.names import PYPI_NAMES, canonical, is_distribution
-from stackyard.late import dataclass
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import some
+from stackyard.core.late import dataclass
+from stackyard.core.names import PYPI_NAMES, canonical, is_distribution
 from stackyard.lock.filelist import MOST_BYTES, PATHS, metadata_folders, paths_of
 from stackyard.lock.model import CondaPackage, PipPackage
 from stackyard.yard import atomic, checksum, disk

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
+from stackyard.core.names import canonical, conda_name, pip_name
 from stackyard.host.hashing import local_path
-from stackyard.host.names import canonical, conda_name, pip_name
 from stackyard.host.platforms import machine_of
 from stackyard.host.scratch import scratch
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from rattler.exceptions import SolverError
 
-from stackyard.host.names import conda_name
+from stackyard.core.names import conda_name
 
 BUDGET_S = 5.0
 _MISSING = re.compile(r"No candidates were found for (?:\S+::)?([\w.-]+)")

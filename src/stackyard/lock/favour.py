@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from rattler import Gateway, MatchSpec, RepoDataRecord, Subdir
 
-from stackyard.host import secrets
-from stackyard.host.names import conda_name
+from stackyard.core import secrets
+from stackyard.core.names import conda_name
 
 if TYPE_CHECKING:
     from stackyard.lock.conda import CondaRequest

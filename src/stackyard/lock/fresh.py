@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-from stackyard.errors import InputError
-from stackyard.host.names import conda_name
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError
+from stackyard.core.late import dataclass
+from stackyard.core.names import conda_name
 from stackyard.lock import interpreter as python
 from stackyard.lock import pins
 from stackyard.lock.accelerator import for_variant

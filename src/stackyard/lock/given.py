@@ -14,8 +14,8 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from stackyard.host.names import of_purls
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
+from stackyard.core.names import of_purls
 from stackyard.lock.model import CondaPackage
 
 

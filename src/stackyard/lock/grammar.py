@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from stackyard.host.quoting import quoted
+from stackyard.core.quoting import quoted
 from stackyard.lock.model import CondaPackage, LockedInterpreter, PipPackage
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!-]{0,200}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from stackyard.errors import InputError, Where
-from stackyard.host.names import canonical, pip_name
-from stackyard.host.quoting import quoted
+from stackyard.core.errors import InputError, Where
+from stackyard.core.names import canonical, pip_name
+from stackyard.core.quoting import quoted
 from stackyard.lock.model import PipPackage
 from stackyard.lock.pylock import Wanted
 from stackyard.spec.models import PipRequirement

@@ -16,11 +16,11 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import StackyardError
-from stackyard.findings import counted, some
-from stackyard.host.names import canonical, conda_name, pip_name
-from stackyard.host.secrets import address
-from stackyard.late import dataclass
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import counted, some
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical, conda_name, pip_name
+from stackyard.core.secrets import address
 from stackyard.lock import grammar
 from stackyard.lock.model import CondaPackage, LockedInterpreter, PipPackage
 from stackyard.yard import disk, formats

@@ -25,12 +25,12 @@ from urllib.error import HTTPError
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.secrets import host_of
 from stackyard.host import http, uv
 from stackyard.host.hashing import local_path
 from stackyard.host.pipconf import PipSettings
 from stackyard.host.ranged import Ranged
-from stackyard.host.secrets import host_of
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.yard import atomic, disk
 from stackyard.yard.caches import searched

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 
 LOCK_FORMAT = 1
 LOCK_MARK = "# Written by `stackyard lock`."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stackyard.host.names import canonical, conda_name, pip_name
+from stackyard.core.names import canonical, conda_name, pip_name
 from stackyard.lock.diff import Change, Item, compare
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.lock.pins import violated

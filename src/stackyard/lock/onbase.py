@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
-from stackyard.errors import InputError, StackyardError, Where
-from stackyard.host.names import canonical, of_purls
+from stackyard.core.errors import InputError, StackyardError, Where
+from stackyard.core.names import canonical, of_purls
 from stackyard.lock import asking
 from stackyard.lock.dists import Unread
 from stackyard.lock.given import Given

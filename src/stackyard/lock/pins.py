@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from stackyard.errors import InputError, Where
-from stackyard.host.names import OTHERS_ON_PYPI, PYPI_NAMES, canonical
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError, Where
+from stackyard.core.late import dataclass
+from stackyard.core.names import OTHERS_ON_PYPI, PYPI_NAMES, canonical
 from stackyard.lock.model import CondaPackage, PipPackage
 from stackyard.lock.satisfied import conda_satisfies
 

@@ -9,13 +9,14 @@ from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
-from stackyard.errors import InputError, StackyardError, Where
-from stackyard.host import secrets, uv
+from stackyard.core import secrets
+from stackyard.core.errors import InputError, StackyardError, Where
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical, pip_name
+from stackyard.host import uv
 from stackyard.host.hashing import local_path
-from stackyard.host.names import canonical, pip_name
 from stackyard.host.pipconf import PipSettings
 from stackyard.host.scratch import scratch
-from stackyard.late import dataclass
 from stackyard.lock import pins
 from stackyard.lock.accelerator import HOME, Accelerator, requested
 from stackyard.lock.constraints import constraint_lines

@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 
-from stackyard.errors import InputError
-from stackyard.host import secrets
-from stackyard.host.names import canonical, conda_name
-from stackyard.late import dataclass
+from stackyard.core import secrets
+from stackyard.core.errors import InputError
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical, conda_name
 from stackyard.lock.model import CondaPackage, Lock, LockedVariant, PipPackage
 from stackyard.spec.models import PipRequirement
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from stackyard.errors import StackyardError, Where
+from stackyard.core.errors import StackyardError, Where
+from stackyard.core.late import dataclass
 from stackyard.host.trust import PLAIN, Trust
-from stackyard.late import dataclass
 
 PATIENCE_S = 0.7
 TIMEOUT_S = 5.0

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from stackyard.errors import InputError
-from stackyard.host import secrets
-from stackyard.host.secrets import redacted
+from stackyard.core import secrets
+from stackyard.core.errors import InputError
+from stackyard.core.secrets import redacted
 from stackyard.lock.model import CondaPackage
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from stackyard.host.names import conda_name
+from stackyard.core.names import conda_name
 from stackyard.lock.model import CondaPackage, PipPackage
 
 if TYPE_CHECKING:

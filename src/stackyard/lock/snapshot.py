@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.host.command import run, which
 from stackyard.host.hashing import sha256_file
 from stackyard.lock.model import LOCK_MARK

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.errors import InputError
-from stackyard.findings import counted
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
+from stackyard.core.progress import Progress
 from stackyard.host.hashing import local_path
 from stackyard.host.platforms import this_platform
 from stackyard.lock import interpreter as python
@@ -17,7 +18,6 @@ from stackyard.lock.fresh import Verdict, judge
 from stackyard.lock.model import Lock, LockedVariant
 from stackyard.lock.prefer import NOTHING, Update, former
 from stackyard.lock.solving import Solving
-from stackyard.progress import Progress
 from stackyard.spec.models import Site, Stack, Variant
 from stackyard.yard import atomic, checksum
 from stackyard.yard.layout import Yard

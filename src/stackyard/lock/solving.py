@@ -8,9 +8,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
+from stackyard.core.late import dataclass
+from stackyard.core.progress import Progress
 from stackyard.host.pipconf import PipSettings
-from stackyard.late import dataclass
 from stackyard.lock import interpreter as python
 from stackyard.lock.accelerator import HOME, Accelerator, for_variant
 from stackyard.lock.fingerprint import (
@@ -26,7 +27,6 @@ from stackyard.lock.fingerprint import (
 from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.prefer import Preferred, Update
 from stackyard.lock.virtual import Virtual, for_platform
-from stackyard.progress import Progress
 from stackyard.spec import pipsettings
 from stackyard.spec.models import Interpreter, PipRequirement, Site, Variant
 from stackyard.yard.extending import BaseRevision

@@ -13,8 +13,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from stackyard.host.names import canonical, pip_name
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical, pip_name
 from stackyard.spec.buildinputs import package_build
 from stackyard.spec.models import BuildSpec
 

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stackyard.errors import InputError, Where, cause
-from stackyard.host.quoting import quoted
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError, Where, cause
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import quoted
 from stackyard.lock import grammar
 from stackyard.lock.model import (
     LOCK_FORMAT,

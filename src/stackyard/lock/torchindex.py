@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from stackyard.host.names import canonical, pip_name
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical, pip_name
 from stackyard.lock.accelerator import PACKAGES, Accelerator
 from stackyard.lock.uvcompile import Answer, Question, Unsolvable
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-from stackyard.errors import StackyardError, Where
-from stackyard.host import secrets, uv
-from stackyard.host.names import canonical
+from stackyard.core import secrets
+from stackyard.core.errors import StackyardError, Where
+from stackyard.core.names import canonical
+from stackyard.host import uv
 from stackyard.lock.projectname import project_name
 from stackyard.lock.sourcefailure import explained
 from stackyard.lock.uvcompile import BuildFailed

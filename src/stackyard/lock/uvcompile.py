@@ -9,13 +9,14 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import StackyardError
-from stackyard.host import gateway, secrets, uv
+from stackyard.core import secrets
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical
+from stackyard.host import gateway, uv
 from stackyard.host.command import Result
-from stackyard.host.names import canonical
 from stackyard.host.pipconf import PipSettings
 from stackyard.host.scratch import scratch
-from stackyard.late import dataclass
 from stackyard.lock.prefer import Preference
 from stackyard.spec.newest import end_of
 

@@ -9,9 +9,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
+from stackyard.core.late import dataclass
 from stackyard.host.platforms import machine_of, this_platform
 from stackyard.host.probe import machine
-from stackyard.late import dataclass
 from stackyard.spec.models import Gpu, NodeKind, Site
 
 # The highest CUDA version that a driver branch runs (NVIDIA, CUDA Toolkit release notes, table of driver versions).

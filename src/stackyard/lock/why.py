@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
-from stackyard.errors import InputError
-from stackyard.host.names import canonical, conda_name, distributions, pip_name
+from stackyard.core.errors import InputError
+from stackyard.core.names import canonical, conda_name, distributions, pip_name
 from stackyard.lock.model import LockedVariant
 
 Node = tuple[str, str]

@@ -12,17 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackyard import grammar
 from stackyard.build import foreign
-from stackyard.errors import InputError, MissingError, StackyardError
-from stackyard.findings import some
+from stackyard.core import grammar
+from stackyard.core.errors import InputError, MissingError, StackyardError
+from stackyard.core.findings import some
+from stackyard.core.progress import Progress
 from stackyard.host import clock, filelocks, filesystem, home
 from stackyard.host.identity import account_name
 from stackyard.host.probe import machine
 from stackyard.lock import installed
 from stackyard.lock.installed import Installed
 from stackyard.lock.model import Lock, LockedVariant
-from stackyard.progress import Progress
 from stackyard.publish import deploy, surroundings
 from stackyard.publish.deploy import Request, Result
 from stackyard.publish.plan import Planner, Task

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from stackyard.build import bytecode, conda, interpreter, layer, pip, seal, wheels
 from stackyard.build.job import Job
 from stackyard.build.settle import Settling
+from stackyard.core.progress import Progress
 from stackyard.host import at
 from stackyard.lock import text as lockfile
 from stackyard.lock.model import LockedVariant
-from stackyard.progress import Progress
 from stackyard.spec.models import Site, Variant
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

@@ -15,16 +15,16 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from stackyard.build.seal import PARTS
-from stackyard.errors import ChecksFailed, InputError, MissingError, StackyardError
+from stackyard.core.errors import ChecksFailed, InputError, MissingError, StackyardError
+from stackyard.core.findings import some
+from stackyard.core.progress import Progress
 from stackyard.expose.published import write_beside
-from stackyard.findings import some
 from stackyard.host import at
 from stackyard.host.hashing import sha256_file
 from stackyard.host.probe import glibc, machine
 from stackyard.image import artefact, launcher, needs
 from stackyard.image.artefact import Arrived, Fit, Signed
 from stackyard.image.launcher import compare
-from stackyard.progress import Progress
 from stackyard.publish import generation, licences, names, sharedlater, signing
 from stackyard.publish.deploy import USABLE, Outcome, register, write_report
 from stackyard.publish.entries import present

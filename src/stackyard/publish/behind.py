@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.yard import disk, generations, revisions
 from stackyard.yard.extending import BaseRevision
 from stackyard.yard.folders import RevisionPaths

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackyard.build.seal import PARTS
-from stackyard.errors import InputError, StackyardError
-from stackyard.findings import some
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.findings import some
 from stackyard.host import at, copying
 from stackyard.host.hashing import sha256_file
 from stackyard.host.identity import process_token

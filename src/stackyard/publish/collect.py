@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host import clock
 from stackyard.publish import garbage, tidy
 from stackyard.publish.entries import present

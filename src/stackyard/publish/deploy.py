@@ -12,14 +12,14 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from stackyard.build import builder
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.late import dataclass
+from stackyard.core.progress import Progress
 from stackyard.expose.published import follow_policy, users_policy
 from stackyard.expose.root import make_root
 from stackyard.host.probe import machine
-from stackyard.late import dataclass
 from stackyard.lock import onbase, solve
 from stackyard.lock.prefer import NOTHING, Update, require_known
-from stackyard.progress import Progress
 from stackyard.publish import choices, generation, licences, pathlengths, sharedlater, signing, surroundings
 from stackyard.publish.entries import entries_after
 from stackyard.publish.forms import in_its_form

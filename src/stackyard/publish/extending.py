@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
 
-from stackyard import grammar
-from stackyard.errors import InputError
+from stackyard.core import grammar
+from stackyard.core.errors import InputError
+from stackyard.core.late import dataclass
+from stackyard.core.names import pip_name
 from stackyard.host import at
-from stackyard.host.names import pip_name
-from stackyard.late import dataclass
 from stackyard.yard import atomic, catalogue, disk, generations, within
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, Entry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackyard.progress import Progress
+from stackyard.core.progress import Progress
 from stackyard.publish.plan import Task
 from stackyard.spec.models import Site
 from stackyard.yard.layout import Yard

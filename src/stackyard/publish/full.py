@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.lock.model import Lock
 from stackyard.lock.text import dump, read
 from stackyard.publish.extending import LOCK, STACK, Asked, Files, with_more

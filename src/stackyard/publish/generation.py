@@ -9,10 +9,10 @@ from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 
+from stackyard.core.late import dataclass
 from stackyard.expose import spider
 from stackyard.expose.generation import Texts, module_texts, write_modules
 from stackyard.expose.root import check_root, make_root
-from stackyard.late import dataclass
 from stackyard.publish import share
 from stackyard.spec.models import Site
 from stackyard.yard import atomic, disk, generations, revisions, trash

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from stackyard import grammar
-from stackyard.errors import cause
-from stackyard.findings import counted
+from stackyard.core import grammar
+from stackyard.core.errors import cause
+from stackyard.core.findings import counted
+from stackyard.core.quoting import LONG, plain
 from stackyard.host import clock, reading, supervised
-from stackyard.host.quoting import LONG, plain
 from stackyard.publish import unlooked
 from stackyard.spec.models import Site
 from stackyard.spec.siteyard import is_sites

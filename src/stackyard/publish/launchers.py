@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.errors import StackyardError
-from stackyard.findings import counted
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import counted
 from stackyard.host import sshkeygen
 from stackyard.host.hashing import sha256_file
 from stackyard.host.scratch import scratch

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackyard.errors import InputError, StackyardError
-from stackyard.host.quoting import LONG, plain
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.quoting import LONG, plain
 from stackyard.publish import signing, surroundings
 from stackyard.publish.drift import drifted
 from stackyard.publish.pathlengths import require_short_prefix

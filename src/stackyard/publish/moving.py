@@ -14,12 +14,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stackyard.errors import ChecksFailed, StackyardError
+from stackyard.core.errors import ChecksFailed, StackyardError
+from stackyard.core.findings import counted
+from stackyard.core.progress import Progress
 from stackyard.expose.published import follow_policy, users_policy
-from stackyard.findings import counted
 from stackyard.host import at
 from stackyard.host.scratch import scratch
-from stackyard.progress import Progress
 from stackyard.publish import carrying, deploy, generation, licences, names, remaking, signing
 from stackyard.publish.deploy import write_report
 from stackyard.publish.generation import Step

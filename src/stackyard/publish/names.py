@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.publish.versions import version_keys
 from stackyard.yard.record import Entry
 

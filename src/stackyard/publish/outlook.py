@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from stackyard.core.late import dataclass
 from stackyard.expose.generation import Texts
-from stackyard.late import dataclass
 from stackyard.publish import generation
 from stackyard.publish.entries import entries_after, kept_status
 from stackyard.publish.plan import Task

@@ -11,8 +11,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from stackyard.errors import InputError
-from stackyard.findings import counted
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
 from stackyard.lock.fingerprint import conda_requirements, pip_requirements, wanted
 from stackyard.lock.interpreter import source_of
 from stackyard.spec import naming

@@ -9,10 +9,10 @@ from itertools import chain, count
 from typing import Literal
 
 from stackyard.build import builder
-from stackyard.errors import StackyardError
-from stackyard.late import dataclass
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
+from stackyard.core.progress import Progress
 from stackyard.lock.model import Lock, LockedVariant
-from stackyard.progress import Progress
 from stackyard.publish.labels import without_labels
 from stackyard.spec import naming
 from stackyard.spec.models import Site, Stack, Variant

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.build.inputs import input_hash, is_build_of
-from stackyard.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host.hashing import sha256_file
 from stackyard.lock import onbase
 from stackyard.lock import text as lockfile

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.publish import names
 from stackyard.publish.entries import present
 from stackyard.publish.generation import Step

@@ -22,14 +22,14 @@ from pathlib import Path
 from stackyard.build import bytecode, seal
 from stackyard.build.job import Job
 from stackyard.build.pyfiles import source_of
-from stackyard.errors import StackyardError
-from stackyard.findings import counted
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import counted
+from stackyard.core.progress import Progress
 from stackyard.host import at, copying, space
 from stackyard.host.hashing import sha256_file, sha256_stream
 from stackyard.host.identity import process_token
 from stackyard.lock import text as lockfile
 from stackyard.lock.model import Lock, LockedVariant
-from stackyard.progress import Progress
 from stackyard.publish import rollback
 from stackyard.publish.again import built_again
 from stackyard.publish.entries import identity

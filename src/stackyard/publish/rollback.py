@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.publish import generation, names
 from stackyard.publish.entries import present
 from stackyard.publish.generation import Step

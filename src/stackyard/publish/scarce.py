@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host import space
 from stackyard.host.identity import this_process
 from stackyard.publish import garbage

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
-from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.core.errors import InputError, MissingError, StackyardError
+from stackyard.core.late import dataclass
 from stackyard.expose.generation import module_texts
 from stackyard.host import at
 from stackyard.host.filesystem import group_name
 from stackyard.host.identity import whoami
-from stackyard.late import dataclass
 from stackyard.spec.models import Site
 from stackyard.yard import atomic, caches, disk, generations, revisions, trash, within
 from stackyard.yard.folders import RevisionPaths

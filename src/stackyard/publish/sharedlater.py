@@ -13,7 +13,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.host import at
 from stackyard.publish.share import Group, groups, modules_of, share
 from stackyard.spec.models import Site

@@ -10,11 +10,11 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.findings import counted
+from stackyard.core.progress import Progress, Silent
 from stackyard.expose.published import freeze
-from stackyard.findings import counted
 from stackyard.host import sshkeygen
-from stackyard.progress import Progress, Silent
 from stackyard.publish import generation, rollback
 from stackyard.spec.models import Site
 from stackyard.spec.paths import with_home

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.publish import names
 from stackyard.publish.entries import present
 from stackyard.publish.generation import Step

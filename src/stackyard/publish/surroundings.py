@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.core.errors import InputError, MissingError, StackyardError
+from stackyard.core.grammar import YARD, NotAllowed
 from stackyard.expose.root import check_root, users_path
-from stackyard.grammar import YARD, NotAllowed
 from stackyard.spec.models import Site
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard

@@ -8,13 +8,13 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from stackyard.build.mirror.read import opened
-from stackyard.host.names import canonical
+from stackyard.core.names import canonical
+from stackyard.core.progress import Progress
 from stackyard.lock import licences
 from stackyard.lock.installed import site_packages
 from stackyard.lock.licences import Policy, Stated, of_metadata
 from stackyard.lock.model import LockedVariant
 from stackyard.lock.text import read
-from stackyard.progress import Progress
 from stackyard.publish.locking import Locked
 from stackyard.spec.models import Site, Variant
 from stackyard.spec.pipsettings import settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from stackyard.errors import StackyardError, cause
+from stackyard.core.errors import StackyardError, cause
 from stackyard.publish import unlooked
 from stackyard.publish.remove import Outcome
 from stackyard.yard import childnotes, disk, idleleases, manifestfile, reserve, temporaries, usage

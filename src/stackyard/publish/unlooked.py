@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.errors import cause
-from stackyard.findings import counted, some
+from stackyard.core.errors import cause
+from stackyard.core.findings import counted, some
+from stackyard.core.quoting import LONG, plain
 from stackyard.host import clock
-from stackyard.host.quoting import LONG, plain
 from stackyard.yard import basesinuse, childnotes
 from stackyard.yard.basesinuse import BasesInUse
 from stackyard.yard.childnotes import Note

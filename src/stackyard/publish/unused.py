@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.host import clock
 from stackyard.yard import usage
 from stackyard.yard.layout import Yard

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.spec.libraryplaces import WRAPPED
 from stackyard.spec.models import Bind, Site, Stack, Variant, Wrap
 from stackyard.yard.layout import Yard

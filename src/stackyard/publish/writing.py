@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host import space
-from stackyard.late import dataclass
 from stackyard.spec.models import Site
 from stackyard.spec.siteyard import is_sites, policy
 from stackyard.yard import caches, disk, lease, uses

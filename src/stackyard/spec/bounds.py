@@ -10,7 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
 
-from stackyard.errors import InputError, Where
+from stackyard.core.errors import InputError, Where
 from stackyard.spec.yamlfile import MOST_LEVELS, MOST_VALUES, too_large
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from stackyard.core.names import canonical
 from stackyard.host.hashing import sha256_once
-from stackyard.host.names import canonical
 from stackyard.spec.models import BuildSpec, PackageBuild, PipRequirement
 from stackyard.spec.paths import require_file
 

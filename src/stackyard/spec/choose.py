@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.spec.models import Stack
 
 

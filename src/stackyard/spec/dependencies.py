@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from stackyard.errors import InputError, Where
-from stackyard.host.quoting import cut, quoted
+from stackyard.core.errors import InputError, Where
+from stackyard.core.quoting import cut, quoted
 from stackyard.spec import selectors
 from stackyard.spec.matchspec import parse_matchspec
 from stackyard.spec.models import CondaRequirement

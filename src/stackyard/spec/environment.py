@@ -13,10 +13,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from stackyard import grammar
-from stackyard.errors import InputError, Where
+from stackyard.core import grammar
+from stackyard.core.errors import InputError, Where
+from stackyard.core.quoting import cut, quoted
 from stackyard.host.platforms import BUILT_FOR, PLATFORMS
-from stackyard.host.quoting import cut, quoted
 from stackyard.spec import selectors
 from stackyard.spec.dependencies import DependencyReader
 from stackyard.spec.models import Environment

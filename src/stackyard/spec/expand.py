@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stackyard.errors import InputError, Where
+from stackyard.core.errors import InputError, Where
+from stackyard.core.quoting import cut, quoted
 from stackyard.host.platforms import PLATFORMS
-from stackyard.host.quoting import cut, quoted
 from stackyard.spec import selectors
 from stackyard.spec.validate import Path, did_you_mean, unknown_key
 from stackyard.spec.yamlfile import Node

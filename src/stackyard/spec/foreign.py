@@ -10,7 +10,7 @@ import re
 from collections.abc import Set
 from pathlib import Path
 
-from stackyard.errors import InputError, Where
+from stackyard.core.errors import InputError, Where
 
 GIVE = "use a stack.yaml, an environment.yml or a requirements.txt"
 _MADE_FROM = "use the environment.yml that it was made from"

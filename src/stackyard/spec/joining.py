@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, TypeVar
 
-from stackyard.errors import InputError, ManyErrors, StackyardError, Where
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError, ManyErrors, StackyardError, Where
+from stackyard.core.late import dataclass
 from stackyard.spec import expand
 from stackyard.spec.models import CondaRequirement, Environment, PipOptions, PipRequirement
 from stackyard.spec.stackfile import BuildBlock, RunBlock, StackFile

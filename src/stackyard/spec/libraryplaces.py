@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 
 LIBRARIES = "/.singularity.d/libs"
 """Where Apptainer and Singularity bind the files of CONTAINLIBS, each under its own name."""

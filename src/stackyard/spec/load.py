@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from stackyard.errors import InputError, Where
+from stackyard.core.errors import InputError, Where
 from stackyard.spec import foreign
 from stackyard.spec.environment import KEYS, load_environment
 from stackyard.spec.yamlfile import parse_yaml, read_text

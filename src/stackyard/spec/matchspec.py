@@ -20,10 +20,10 @@ from dataclasses import field
 from pathlib import Path
 from urllib.parse import unquote
 
-from stackyard.errors import InputError, Where
+from stackyard.core.errors import InputError, Where
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import cut, quoted
 from stackyard.host.platforms import SUBDIRS
-from stackyard.host.quoting import cut, quoted
-from stackyard.late import dataclass
 from stackyard.spec.models import CondaRequirement
 from stackyard.spec.paths import absolute
 from stackyard.spec.versionspec import VersionProblem, canonical_version, fuzzy_or_exact

@@ -15,9 +15,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from stackyard.errors import InputError, Where
-from stackyard.host.quoting import cut, quoted
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError, Where
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import cut, quoted
 from stackyard.spec import expand
 from stackyard.spec.validate import did_you_mean
 from stackyard.spec.yamlfile import Node

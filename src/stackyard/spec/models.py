@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from stackyard.errors import Where
+from stackyard.core.errors import Where
 from stackyard.spec.latemodel import Field, LateModel
 from stackyard.spec.sitemodels import (
     ChannelPolicy,

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from stackyard import grammar
-from stackyard.errors import InputError
-from stackyard.host.quoting import quoted
+from stackyard.core import grammar
+from stackyard.core.errors import InputError
+from stackyard.core.quoting import quoted
 
 if TYPE_CHECKING:
     from stackyard.spec.models import Site, Variant

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import re
 
-from stackyard.errors import InputError
-from stackyard.host.quoting import quoted
+from stackyard.core.errors import InputError
+from stackyard.core.quoting import quoted
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 """Versions of Python differ in what else of ISO 8601 they read."""

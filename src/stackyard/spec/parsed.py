@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import Where
+from stackyard.core.errors import Where
 from stackyard.spec.load import kind_of, load_environment, load_stack
 from stackyard.spec.models import CondaRequirement, Environment, PipRequirement, Site
 from stackyard.spec.selectors import selected

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stackyard.errors import InputError, Where, cause
+from stackyard.core.errors import InputError, Where, cause
+from stackyard.core.quoting import cut
 from stackyard.host import home
-from stackyard.host.quoting import cut
 from stackyard.yard import disk
 
 

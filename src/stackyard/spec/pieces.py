@@ -11,8 +11,8 @@ from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from stackyard.errors import InputError, StackyardError, Where
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError, StackyardError, Where
+from stackyard.core.late import dataclass
 from stackyard.spec import expand, joining, matrix
 from stackyard.spec.environment import KEYS, load_environment, parse_environment
 from stackyard.spec.joining import Piece

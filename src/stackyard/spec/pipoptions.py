@@ -10,10 +10,10 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import field
 
-from stackyard.errors import InputError, Where
-from stackyard.host.names import canonical
-from stackyard.host.quoting import cut, quoted
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError, Where
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical
+from stackyard.core.quoting import cut, quoted
 from stackyard.spec.models import PipOptions
 
 # Long name: (short name, takes a value). The first three rows name files and requirements; those marked so by

@@ -15,9 +15,9 @@ from urllib.parse import parse_qsl, unquote
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import parse_wheel_filename
 
-from stackyard.errors import InputError, Where
-from stackyard.host.quoting import cut, quoted
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError, Where
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import cut, quoted
 from stackyard.spec.models import PipRequirement
 from stackyard.spec.paths import absolute
 from stackyard.yard import disk

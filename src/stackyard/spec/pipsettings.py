@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.errors import InputError, Where
-from stackyard.host import secrets
+from stackyard.core import secrets
+from stackyard.core.errors import InputError, Where
+from stackyard.core.names import canonical
+from stackyard.core.quoting import quoted
 from stackyard.host.hashing import local_path
-from stackyard.host.names import canonical
 from stackyard.host.pipconf import PYPI, PipSettings, read_config
-from stackyard.host.quoting import quoted
 from stackyard.spec.models import PipOptions, PipPolicy
 from stackyard.spec.paths import with_home
 
@@ -27,7 +27,7 @@ def settings(
         policy: the site's; its index takes the place of pip.conf's, its lists are added.
         options: those of the requirements file or pip section; ``--index-url`` there replaces all indexes, as in pip.
         environ: where ``PIP_*`` and the homes of the files are read from, and ``${NAME}`` in URLs. The settings have
-            addresses (`host.secrets`): logins, tokens and the values of variables are not in them.
+            addresses (`core.secrets`): logins, tokens and the values of variables are not in them.
         places: the line of each index and find-links place of the options, for errors.
 
     Raises:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from stackyard.errors import InputError, Where
+from stackyard.core.errors import InputError, Where
 from stackyard.spec.matchspec import parse_matchspec
 from stackyard.spec.models import Environment, Interpreter, Site
 from stackyard.spec.stackfile import StackFile

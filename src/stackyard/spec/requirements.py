@@ -15,10 +15,10 @@ from dataclasses import field
 from pathlib import Path
 from urllib.parse import unquote, urljoin
 
-from stackyard.errors import InputError, StackyardError, Where, cause
-from stackyard.host import secrets
-from stackyard.host.quoting import cut, quoted
-from stackyard.late import dataclass
+from stackyard.core import secrets
+from stackyard.core.errors import InputError, StackyardError, Where, cause
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import cut, quoted
 from stackyard.spec.foreign import GIVE
 from stackyard.spec.models import Environment, PipOptions, PipRequirement
 from stackyard.spec.paths import absolute, require_file

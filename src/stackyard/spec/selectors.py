@@ -22,9 +22,9 @@ from typing import Any
 
 from packaging.version import Version
 
-from stackyard.errors import InputError, Where
+from stackyard.core.errors import InputError, Where
+from stackyard.core.quoting import quoted
 from stackyard.host.platforms import ARCHITECTURES, PLATFORMS
-from stackyard.host.quoting import quoted
 
 
 def _words() -> dict[str, frozenset[str]]:

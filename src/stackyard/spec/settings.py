@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard import __version__
-from stackyard.errors import InputError, cause
+from stackyard.core.errors import InputError, cause
+from stackyard.core.late import dataclass
 from stackyard.host import at, home
-from stackyard.late import dataclass
 from stackyard.spec import siteyard
 from stackyard.spec.paths import with_home
 from stackyard.yard import atomic, disk, moved
@@ -171,7 +171,7 @@ class Settings:
 
 def _keep(cache: Path, text: str) -> None:
     """Keep a compiled site for its user, unless a login or a token is in it; remove those that others can read."""
-    from stackyard.host.secrets import shown
+    from stackyard.core.secrets import shown
 
     for old in cache.parent.glob("site-*.compiled.json"):
         if old.stat().st_mode & 0o077:

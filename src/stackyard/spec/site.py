@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError, Where
-from stackyard.host.quoting import quoted
+from stackyard.core.errors import InputError, Where
+from stackyard.core.quoting import quoted
 from stackyard.spec import expand
 from stackyard.spec.matchspec import parse_matchspec
 from stackyard.spec.models import Overrides, Site

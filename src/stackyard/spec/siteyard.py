@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.host import home
 from stackyard.yard import permissions
 from stackyard.yard.layout import Yard

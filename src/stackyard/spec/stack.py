@@ -11,13 +11,13 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from stackyard import grammar
-from stackyard.errors import InputError, Where
+from stackyard.core import grammar
+from stackyard.core.errors import InputError, Where
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical
+from stackyard.core.quoting import quoted
 from stackyard.host import clock
-from stackyard.host.names import canonical
 from stackyard.host.platforms import BUILT_FOR
-from stackyard.host.quoting import quoted
-from stackyard.late import dataclass
 from stackyard.spec import joining, naming, pieces, pythons
 from stackyard.spec.joining import Piece
 from stackyard.spec.matrix import Point

@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
+from stackyard.core.quoting import quoted
 from stackyard.host.platforms import BuiltFor
-from stackyard.host.quoting import quoted
 from stackyard.spec.accepting import ShortForm, ShownAs
 from stackyard.spec.latemodel import Field, LateModel
 from stackyard.spec.models import (

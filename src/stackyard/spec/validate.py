@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from stackyard.errors import InputError, Where
-from stackyard.host.quoting import cut, quoted
+from stackyard.core.errors import InputError, Where
+from stackyard.core.quoting import cut, quoted
 from stackyard.spec.words import UNFILLED
 from stackyard.spec.yamlfile import Document, Node
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.spec.validate import plain, validate
 from stackyard.spec.yamlfile import raise_problems, read_yaml
 

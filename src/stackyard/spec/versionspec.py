@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from stackyard.host.quoting import quoted
+from stackyard.core.quoting import quoted
 
 _OPERATOR = re.compile(r"(==|!=|<=|>=|~=|=|<|>)(?![=<>!~])(.+)", re.DOTALL)
 # `>=1.2*` (also what conda makes of `=>1.2`): to conda the star sorts before every release and pre-release of 1.2.

@@ -1,6 +1,6 @@
 """The types of names and words in the files that people write: one declaration is a door for every file and key.
 
-Each is a `stackyard.grammar` as pydantic applies it; `spec.validate` turns what is raised into an error with its place.
+Each is a `stackyard.core.grammar` as pydantic applies it; `spec.validate` turns what is raised into an error with its place.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable
 from datetime import date
 from typing import Annotated, Any
 
-from stackyard import grammar
-from stackyard.host.quoting import quoted
-from stackyard.late import dataclass
+from stackyard.core import grammar
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import quoted
 
 UNFILLED = "unfilled"
 """In the context of a validation: names of axes in braces are not replaced yet, and are checked later."""

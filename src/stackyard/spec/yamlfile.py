@@ -20,10 +20,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from stackyard.errors import InputError, ManyErrors, Where, cause
+from stackyard.core.errors import InputError, ManyErrors, Where, cause
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import cut, quoted
 from stackyard.host import at
-from stackyard.host.quoting import cut, quoted
-from stackyard.late import dataclass
 
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _TRAILING_COMMENT = re.compile(r"[\s,:]*\s#(?P<comment>.*)$")

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from stackyard.errors import StackyardError
-from stackyard.findings import counted, some
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import counted, some
 from stackyard.lock.installed import installed
 from stackyard.verify.report import CheckResult
 from stackyard.yard import adoptedfiles, contents, disk, formats

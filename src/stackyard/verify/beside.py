@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from stackyard.errors import StackyardError, cause
+from stackyard.core.errors import StackyardError, cause
 from stackyard.expose import asking, commands
 from stackyard.host.hashing import sha256_file, sha256_once
 from stackyard.image.launcher import compare

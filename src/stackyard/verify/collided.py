@@ -6,10 +6,10 @@ import stat
 import time
 from pathlib import Path
 
-from stackyard.errors import StackyardError
-from stackyard.findings import counted
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import counted
+from stackyard.core.quoting import LONG, plain
 from stackyard.host.hashing import sha256_file, sha256_text
-from stackyard.host.quoting import LONG, plain
 from stackyard.verify.content import REMEDY, listed
 from stackyard.verify.report import CheckResult
 from stackyard.yard.collision import Collision, sentences

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from stackyard.errors import StackyardError
-from stackyard.findings import counted
-from stackyard.host.names import canonical
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import counted
+from stackyard.core.names import canonical
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.distributions import distributions
 from stackyard.verify.layered import find

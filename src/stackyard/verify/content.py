@@ -17,8 +17,8 @@ from pathlib import Path
 
 from stackyard.build.seal import PARTS
 from stackyard.build.tree import tree_hash
-from stackyard.errors import StackyardError
-from stackyard.findings import some
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import some
 from stackyard.host import at
 from stackyard.verify import beside
 from stackyard.verify.report import CheckResult, Status

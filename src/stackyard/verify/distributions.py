@@ -17,8 +17,8 @@ from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from stackyard.host.names import canonical
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical
 from stackyard.verify.context import Context
 
 NOT_LIBRARIES = frozenset(

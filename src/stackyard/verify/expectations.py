@@ -15,8 +15,8 @@ from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stackyard.errors import InputError
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError
+from stackyard.core.late import dataclass
 from stackyard.verify.context import Exceptions
 from stackyard.verify.own import OwnCheck
 from stackyard.yard import atomic, disk, formats, members

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical
 from stackyard.host.hostlibs import missing_driver
-from stackyard.host.names import canonical
-from stackyard.late import dataclass
 from stackyard.verify.commands import file_problem
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.distributions import Distribution, Script, distributions

@@ -15,9 +15,9 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical
 from stackyard.host import question
-from stackyard.host.names import canonical
-from stackyard.late import dataclass
 from stackyard.verify.context import Context
 
 _QUESTION = """

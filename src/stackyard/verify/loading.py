@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from stackyard.change import (
+from stackyard.core.change import (
     Alias,
     Append,
     Default,
@@ -20,10 +20,10 @@ from stackyard.change import (
     SetRestorable,
     UserPath,
 )
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host.modules import ModuleSystem, Step, is_bookkeeping, require_loaded, session
 from stackyard.host.shell_state import ShellState
-from stackyard.late import dataclass
 from stackyard.verify.report import CheckResult
 
 CONTROL = "stackyard-control/1"

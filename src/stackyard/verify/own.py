@@ -11,10 +11,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError, StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host.command import CommandError, Result, ending
 from stackyard.host.probe import Machine
-from stackyard.late import dataclass
 from stackyard.verify.context import Context
 from stackyard.verify.report import CheckResult, Status
 from stackyard.yard.folders import RevisionPaths

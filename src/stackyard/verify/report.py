@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
 
-from stackyard.errors import StackyardError
-from stackyard.findings import Finding, Severity, counted
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import Finding, Severity, counted
+from stackyard.core.late import dataclass
 from stackyard.host import space
 from stackyard.host.probe import machine
-from stackyard.late import dataclass
 from stackyard.yard import formats, members
 from stackyard.yard.record import Entry, now
 

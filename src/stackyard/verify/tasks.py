@@ -16,8 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from stackyard.core.late import dataclass
 from stackyard.host.command import CommandError, Result, ending
-from stackyard.late import dataclass
 from stackyard.verify.context import Context
 
 IMPORT_TIMEOUT_S = 120.0

@@ -14,7 +14,9 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.late import dataclass
+from stackyard.core.progress import Progress, Silent
 from stackyard.expose.base import stack_change
 from stackyard.expose.commands import runs_beside
 from stackyard.expose.published import change_of
@@ -27,8 +29,6 @@ from stackyard.host.modules import (
 from stackyard.host.probe import machine
 from stackyard.host.scratch import scratch
 from stackyard.host.view import view_of
-from stackyard.late import dataclass
-from stackyard.progress import Progress, Silent
 from stackyard.verify.adopted import adopted_folders, check_adopted
 from stackyard.verify.collided import check_collisions
 from stackyard.verify.commands import check_other_scripts

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host.probe import machine
 from stackyard.host.scratch import scratch
 from stackyard.image.enter import run_within, staying_mounted

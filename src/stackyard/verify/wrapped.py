@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from stackyard.errors import StackyardError
-from stackyard.findings import counted, some
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import counted, some
 from stackyard.host.hashing import sha256_file
 from stackyard.image.enter import run_within
 from stackyard.image.squashfs import superblock

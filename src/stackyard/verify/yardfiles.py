@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host.hashing import sha256_file
 from stackyard.host.probe import machine
 from stackyard.lock import text as lockfile

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
 from stackyard.yard.payload import Prefix
 
 Kind = Literal["conda", "venv"]

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host import at, clock
-from stackyard.late import dataclass
 from stackyard.yard import atomic, formats, members
 from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import file_mode

@@ -17,10 +17,10 @@ from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host import at
 from stackyard.host.hashing import sha256_file
-from stackyard.late import dataclass
 from stackyard.yard import checksum, disk, formats
 from stackyard.yard.layout import ACCOUNTS, Yard, account_beside
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.host import at
 from stackyard.yard import disk, formats, generations, moved, revisions
 from stackyard.yard.folders import RevisionPaths
@@ -67,7 +67,7 @@ def resolve(yard: Yard, name: str) -> Entry:
         return entry_of(record)
     import difflib  # late: only an error needs them
 
-    from stackyard.host.quoting import cut
+    from stackyard.core.quoting import cut
 
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else "list the published revisions with `stackyard list`"

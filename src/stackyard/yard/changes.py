@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 from stackyard.yard.record import Entry
 
 _WITHOUT = {"deprecated": "deprecated", "notice": "with a notice", "help": "with a help text"}

@@ -21,9 +21,9 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host import at, clock, reading
-from stackyard.late import dataclass
 from stackyard.yard import atomic, disk, drops, formats, members, within
 from stackyard.yard.layout import Yard
 

@@ -17,13 +17,13 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import StackyardError, cause
-from stackyard.findings import some
+from stackyard.core.errors import StackyardError, cause
+from stackyard.core.findings import some
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import LONG, plain
 from stackyard.host import reading, supervised
 from stackyard.host.identity import account_name, whoami
-from stackyard.host.quoting import LONG, plain
 from stackyard.host.reading import Reading
-from stackyard.late import dataclass
 from stackyard.yard import childnotes, disk, formats, trash
 from stackyard.yard.childnotes import Note, register
 from stackyard.yard.layout import Yard, is_yard

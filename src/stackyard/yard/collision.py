@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Literal
 
-from stackyard.findings import some
-from stackyard.host.quoting import LONG, plain
-from stackyard.late import dataclass
+from stackyard.core.findings import some
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import LONG, plain
 
 Kind = Literal["note", "warning", "chosen"]
 _SHOWN = 3

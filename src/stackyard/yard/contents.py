@@ -18,10 +18,10 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host import at
 from stackyard.host.hashing import sha256_file
-from stackyard.late import dataclass
 from stackyard.yard import disk, formats, within
 
 FORMAT = 1

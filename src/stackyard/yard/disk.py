@@ -18,10 +18,10 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host import at, copying, space
 from stackyard.host.identity import process_token
-from stackyard.late import dataclass
 from stackyard.yard import within
 
 HARDLINK, REFLINK, COPY, MIXED = "hardlink", "reflink", "copy", "mixed"

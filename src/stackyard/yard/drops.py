@@ -16,10 +16,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
 
-from stackyard.errors import cause
+from stackyard.core.errors import cause
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import LONG, plain
 from stackyard.host import at
-from stackyard.host.quoting import LONG, plain
-from stackyard.late import dataclass
 
 _NAMED = 3
 _NOT_OURS = {errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENXIO}

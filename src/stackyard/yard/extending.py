@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import MissingError
-from stackyard.late import dataclass
+from stackyard.core.errors import MissingError
+from stackyard.core.late import dataclass
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.payload import Form, FormKind, Image, Prefix, payload_of

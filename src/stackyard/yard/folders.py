@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 
 
 @dataclass(frozen=True)

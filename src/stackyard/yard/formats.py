@@ -15,9 +15,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from stackyard.errors import StackyardError, cause
+from stackyard.core.errors import StackyardError, cause
+from stackyard.core.late import dataclass
 from stackyard.host import at
-from stackyard.late import dataclass
 from stackyard.yard import checksum
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]

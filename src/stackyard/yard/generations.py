@@ -28,11 +28,11 @@ from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host import at
 from stackyard.host.hashing import sha256_file
 from stackyard.host.identity import this_process
-from stackyard.late import dataclass
 from stackyard.yard import atomic, contents, disk, manifestfile, moved, within
 from stackyard.yard.claim import claim
 from stackyard.yard.folders import GenerationPaths

@@ -37,9 +37,9 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
+from stackyard.core.late import dataclass
 from stackyard.host import home
-from stackyard.late import dataclass
 from stackyard.yard import disk
 from stackyard.yard.folders import BasePaths, GenerationPaths, RevisionPaths
 

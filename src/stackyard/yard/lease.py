@@ -20,10 +20,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host import at, clock
 from stackyard.host.identity import Identity, account_name, this_process
-from stackyard.late import dataclass
 from stackyard.yard import disk, within
 from stackyard.yard.claim import claim
 

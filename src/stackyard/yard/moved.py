@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.errors import StackyardError
-from stackyard.late import dataclass
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.yard import atomic, disk, formats, manifestfile, members, same
 from stackyard.yard.layout import Yard, is_yard
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stackyard.errors import StackyardError
-from stackyard.late import dataclass
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.yard import atomic, checksum, contents, formats
 from stackyard.yard.caches import Kind, trusted
 from stackyard.yard.contents import Contents, Tree

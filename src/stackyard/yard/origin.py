@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stackyard import __version__
+from stackyard.core.late import dataclass
 from stackyard.host import at, supervised
 from stackyard.host.identity import hostname, whoami
-from stackyard.late import dataclass
 
 
 @dataclass(frozen=True)

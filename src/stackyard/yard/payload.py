@@ -13,8 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from stackyard.errors import MissingError
-from stackyard.late import dataclass
+from stackyard.core.errors import MissingError
+from stackyard.core.late import dataclass
 
 Packing = Literal["prefix", "squashfs"]
 """How a stack's files can be asked to be kept."""

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host import at
 from stackyard.host.identity import account_name
-from stackyard.late import dataclass
 
 GROUP_READS = 0o027
 """The umask of a new yard that is not the site's: its group may read, nobody else."""

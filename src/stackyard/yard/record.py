@@ -12,10 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from stackyard import grammar
-from stackyard.change import EnvironmentChange
+from stackyard.core import grammar
+from stackyard.core.change import EnvironmentChange
+from stackyard.core.late import dataclass
 from stackyard.host import at, clock
-from stackyard.late import dataclass
 from stackyard.yard import formats, manifestfile, members
 from stackyard.yard.adopted import Adopted, AdoptedPrefix
 from stackyard.yard.collision import Collision

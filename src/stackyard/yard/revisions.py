@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Literal
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host import at
 from stackyard.yard import atomic, disk
 from stackyard.yard.folders import RevisionPaths

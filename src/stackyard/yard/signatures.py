@@ -19,10 +19,10 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal
 
-from stackyard.errors import ChecksFailed, StackyardError
+from stackyard.core.errors import ChecksFailed, StackyardError
+from stackyard.core.late import dataclass
 from stackyard.host import at, sshkeygen, strictmodes
 from stackyard.host.sshkeygen import Signers, Verdict
-from stackyard.late import dataclass
 from stackyard.yard import atomic, checksum, disk, formats, members, revisions, within
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

@@ -23,10 +23,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from stackyard.errors import StackyardError, cause
+from stackyard.core.errors import StackyardError, cause
+from stackyard.core.late import dataclass
 from stackyard.host import at, clock, space, supervised
 from stackyard.host.identity import account_name, whoami
-from stackyard.late import dataclass
 from stackyard.yard import atomic, disk, formats, members
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard, place_of

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
-from stackyard import grammar
-from stackyard.errors import cause
+from stackyard.core import grammar
+from stackyard.core.errors import cause
+from stackyard.core.quoting import LONG, plain
 from stackyard.host import at, clock
 from stackyard.host.identity import account_name, hostname
-from stackyard.host.quoting import LONG, plain
 from stackyard.yard import drops
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

@@ -26,11 +26,11 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import MissingError
+from stackyard.core.errors import MissingError
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import plain
 from stackyard.host import at, clock, home
 from stackyard.host.identity import Identity, account_name, hostname, this_process
-from stackyard.host.quoting import plain
-from stackyard.late import dataclass
 from stackyard.yard import atomic, disk, drops, formats
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

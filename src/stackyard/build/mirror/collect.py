@@ -7,9 +7,9 @@ from pathlib import Path
 
 from stackyard.build.mirror.sources import Sources
 from stackyard.build.mirror.write import Contents, Made, extend, present
+from stackyard.core.progress import Progress
 from stackyard.host.pipconf import PipSettings
 from stackyard.lock.model import LockedVariant
-from stackyard.progress import Progress
 from stackyard.spec.models import Variant
 
 

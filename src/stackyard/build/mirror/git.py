@@ -6,12 +6,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stackyard.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError, StackyardError
+from stackyard.core.secrets import shown
 from stackyard.host import command, gateway, uv
 from stackyard.host.command import CommandError
 from stackyard.host.pipconf import PipSettings
 from stackyard.host.scratch import scratch
-from stackyard.host.secrets import shown
 from stackyard.lock.prefer import repository
 
 _LIMIT_S = 3600

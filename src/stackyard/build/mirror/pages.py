@@ -13,7 +13,7 @@ from urllib.parse import quote
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 
 from stackyard.build.mirror.read import FILES, LINKS
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.yard.atomic import write_text
 
 _SIMPLE = "pip/simple"

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
-from stackyard.errors import InputError, StackyardError, cause
-from stackyard.host import http, secrets, uv
+from stackyard.core import secrets
+from stackyard.core.errors import InputError, StackyardError, cause
+from stackyard.core.secrets import shown
+from stackyard.host import http, uv
 from stackyard.host.pipconf import PipSettings
-from stackyard.host.secrets import shown
 from stackyard.lock.model import CondaPackage, PipPackage
 from stackyard.yard import formats, members
 

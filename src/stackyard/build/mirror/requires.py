@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host import uv
 from stackyard.host.command import CommandError, run
 from stackyard.host.pipconf import PipSettings

@@ -12,13 +12,13 @@ from stackyard.build.mirror.git import checked_out
 from stackyard.build.mirror.read import Held
 from stackyard.build.mirror.requires import asked_for
 from stackyard.build.wheelkey import config_settings
-from stackyard.errors import StackyardError, Where
+from stackyard.core.errors import StackyardError, Where
+from stackyard.core.progress import Progress
 from stackyard.host.hashing import local_path
 from stackyard.host.pipconf import PipSettings
 from stackyard.host.scratch import scratch
 from stackyard.lock.model import LockedVariant, PipPackage
 from stackyard.lock.pip import PipRequest, solve_pip
-from stackyard.progress import Progress
 from stackyard.spec.buildinputs import package_build
 from stackyard.spec.models import PipRequirement, Variant
 from stackyard.spec.piprequirement import Context, parse_requirement

@@ -19,15 +19,15 @@ from stackyard.build.fetch import download
 from stackyard.build.mirror import pages
 from stackyard.build.mirror.git import bundle
 from stackyard.build.mirror.read import FILES, INDEX, KIND, Held, held
-from stackyard.errors import InputError, StackyardError, cause
+from stackyard.core.errors import InputError, StackyardError, cause
+from stackyard.core.progress import Progress
+from stackyard.core.secrets import host_of, shown
 from stackyard.host import space, uv
 from stackyard.host.hashing import sha256_file, sha256_text
 from stackyard.host.pipconf import PipSettings
-from stackyard.host.secrets import host_of, shown
 from stackyard.host.trust import PLAIN, Trust
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.lock.records import file_name
-from stackyard.progress import Progress
 from stackyard.yard import atomic, disk, lease
 from stackyard.yard.atomic import fault_point
 from stackyard.yard.permissions import Policy, applied

@@ -10,8 +10,8 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json, show_notice
-from stackyard.errors import InputError
-from stackyard.findings import counted
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
 
 EXAMPLES = (
     ("publish an environment of conda as the module climate", "stackyard adopt /sw/conda/envs/climate"),

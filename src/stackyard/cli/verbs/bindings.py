@@ -14,11 +14,11 @@ from stackyard.cli.context import Context
 from stackyard.cli.findings import show_finding
 from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import echo, emit, show_json, show_text
-from stackyard.errors import InputError, cause
-from stackyard.findings import counted
+from stackyard.core.errors import InputError, cause
+from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
-    from stackyard.findings import Finding
+    from stackyard.core.findings import Finding
     from stackyard.image.bindings.check import Asked, Checked
     from stackyard.image.bindings.maps import Rank
     from stackyard.spec.bindings import HostBindings

@@ -11,8 +11,8 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.intents import Duration
 from stackyard.cli.output import echo, human_bytes, show_error, show_json, show_notice
-from stackyard.errors import InputError
-from stackyard.findings import counted
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
 from stackyard.host.scratch import scratch
 from stackyard.publish import memo
 from stackyard.yard import generations

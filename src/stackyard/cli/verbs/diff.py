@@ -11,7 +11,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json, show_text
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.yard import catalogue
 
 EXAMPLES = (

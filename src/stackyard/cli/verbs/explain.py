@@ -16,12 +16,12 @@ from stackyard.cli.findings import show_finding
 from stackyard.cli.help import Verb
 from stackyard.cli.intents import LAUNCHERS, intent_options, output, requested
 from stackyard.cli.output import echo, show_json, show_text
-from stackyard.findings import counted
+from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stackyard.findings import Finding
+    from stackyard.core.findings import Finding
     from stackyard.launch.api.explaining import Explained, Layout
 
 COLUMN = 30
@@ -120,7 +120,7 @@ def _show_findings(findings: Sequence[Finding], width: int) -> None:
 
 
 def _show_line(name: str, line: dict[str, Any], own: str, width: int) -> None:
-    from stackyard.findings import Finding
+    from stackyard.core.findings import Finding
     from stackyard.launch.api.explaining import shown_words
 
     show_text(f"\n{click.style(name, bold=True)}{', the launcher used here' if name == own else ''}")

@@ -10,8 +10,8 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
-from stackyard.errors import InputError
-from stackyard.findings import counted
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
 from stackyard.yard import catalogue, disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import Entry
@@ -70,7 +70,7 @@ def _checked(
     import sys
 
     from stackyard.cli.display import display
-    from stackyard.progress import Silent
+    from stackyard.core.progress import Silent
     from stackyard.publish.fsck.check import check
 
     if not sys.stderr.isatty():  # a job of every night says what it found, and nothing else

@@ -12,8 +12,8 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
-from stackyard.errors import InputError
-from stackyard.host.quoting import LONG, plain
+from stackyard.core.errors import InputError
+from stackyard.core.quoting import LONG, plain
 from stackyard.yard import disk
 
 if TYPE_CHECKING:

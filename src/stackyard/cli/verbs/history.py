@@ -15,8 +15,8 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json, show_text
 from stackyard.cli.tables import show_line
-from stackyard.errors import InputError, StackyardError
-from stackyard.findings import counted
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.findings import counted
 from stackyard.yard import generations
 from stackyard.yard.changes import Changes, compare
 from stackyard.yard.layout import Yard

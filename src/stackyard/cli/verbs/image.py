@@ -15,7 +15,7 @@ from stackyard.cli import imagebuild, imageextend, imagefiles, imagetransfer
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import echo, human_bytes, show_error, show_json, show_table, show_text
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.yard import catalogue, generations, revisions
 from stackyard.yard.folders import RevisionPaths
 

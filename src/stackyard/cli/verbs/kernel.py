@@ -14,7 +14,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import echo, emit, show_json
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.yard import catalogue
 
 if TYPE_CHECKING:

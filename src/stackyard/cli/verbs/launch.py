@@ -12,7 +12,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.intents import AGAIN, intent_options, output, requested
 from stackyard.cli.output import echo, only_shown, show_json, show_notice, show_text
-from stackyard.findings import counted
+from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
     from stackyard.launch.api.jobs import Intent, Job, Plan, RunPaths, Stream

@@ -12,7 +12,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import echo, show_json, show_text
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.yard import catalogue
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from stackyard.cli.context import Context
 from stackyard.cli.findings import WORDS, show_finding
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json
-from stackyard.errors import Where
-from stackyard.findings import counted
+from stackyard.core.errors import Where
+from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
-    from stackyard.findings import Finding
+    from stackyard.core.findings import Finding
 
 _WIDEST = 110
 EXAMPLES = (

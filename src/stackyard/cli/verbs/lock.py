@@ -14,8 +14,8 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, emit, show_json
 from stackyard.cli.typed import as_typed
-from stackyard.errors import InputError
-from stackyard.findings import counted
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
 from stackyard.spec.settings import scratch_yard
 from stackyard.yard.layout import Yard
 

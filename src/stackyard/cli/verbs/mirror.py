@@ -12,8 +12,8 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json
-from stackyard.errors import InputError
-from stackyard.findings import counted
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
 
 EXAMPLES = (
     (

@@ -11,8 +11,8 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
-from stackyard.errors import InputError
-from stackyard.findings import counted
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
     from stackyard.publish.moveplan import Plan, Request

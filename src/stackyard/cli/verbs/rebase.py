@@ -7,7 +7,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.yard import catalogue
 from stackyard.yard.layout import Yard
 

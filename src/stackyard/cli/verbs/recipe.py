@@ -10,7 +10,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.imagebuild import revision_of
 from stackyard.cli.output import echo
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.yard.folders import RevisionPaths
 
 EXAMPLES = (

@@ -9,7 +9,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.yard import catalogue, disk, revisions
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import Entry

@@ -9,7 +9,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.steps import publish_step
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.yard import catalogue
 
 EXAMPLES = (

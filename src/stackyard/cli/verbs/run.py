@@ -10,7 +10,7 @@ from stackyard.cli.agreeing import agreed
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo
-from stackyard.errors import InputError, MissingError
+from stackyard.core.errors import InputError, MissingError
 from stackyard.host.command import which
 from stackyard.yard import catalogue, signatures, usage, uses
 

@@ -12,8 +12,8 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import echo, show_json, show_table, show_text
-from stackyard.errors import InputError
-from stackyard.findings import counted
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
     from stackyard.launch.api.runs import RunPaths, RunReport

@@ -13,9 +13,9 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_table
 from stackyard.cli.shells import module_notes
 from stackyard.cli.tables import show_line
-from stackyard.errors import InputError
-from stackyard.findings import some
-from stackyard.host.quoting import cut
+from stackyard.core.errors import InputError
+from stackyard.core.findings import some
+from stackyard.core.quoting import cut
 from stackyard.yard import catalogue, signatures
 from stackyard.yard.collision import sentences
 from stackyard.yard.folders import RevisionPaths

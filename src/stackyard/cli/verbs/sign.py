@@ -11,7 +11,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.yard import catalogue, generations, signatures
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

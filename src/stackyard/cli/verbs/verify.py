@@ -15,8 +15,8 @@ from stackyard.cli.findings import show_checks
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json
 from stackyard.cli.repairs import repair
-from stackyard.errors import InputError, StackyardError
-from stackyard.progress import Progress
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.progress import Progress
 from stackyard.yard import catalogue, generations
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

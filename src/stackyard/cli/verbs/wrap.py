@@ -11,7 +11,7 @@ import click
 
 from stackyard.cli.help import Verb
 from stackyard.cli.verbs import deploy
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.host.scratch import scratch
 from stackyard.yard.atomic import write_text
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from stackyard.errors import InputError, StackyardError, cause
+from stackyard.core.errors import InputError, StackyardError, cause
 from stackyard.image.bases.model import Layer
 from stackyard.image.oci.layout import CONFIG, MANIFEST, MOST_JSON, blob, read
 

@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from stackyard.errors import StackyardError, cause
+from stackyard.core.errors import StackyardError, cause
 
 OF_THE_HOST = ("dev", "proc", "sys")
 """What a container gets from its host: debootstrap leaves device nodes there, which no image may have."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from stackyard.grammar import LABEL
+from stackyard.core.grammar import LABEL
 from stackyard.host.platforms import LINUX
 from stackyard.yard import formats, members
 

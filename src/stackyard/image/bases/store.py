@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import ChecksFailed, InputError, StackyardError
-from stackyard.findings import some
-from stackyard.grammar import LABEL, NotAllowed
+from stackyard.core.errors import ChecksFailed, InputError, StackyardError
+from stackyard.core.findings import some
+from stackyard.core.grammar import LABEL, NotAllowed
 from stackyard.host.hashing import sha256_file
 from stackyard.host.identity import account_name, process_token
 from stackyard.host.platforms import this_platform

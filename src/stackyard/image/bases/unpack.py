@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from stackyard.errors import StackyardError, cause
-from stackyard.grammar import shown
+from stackyard.core.errors import StackyardError, cause
+from stackyard.core.grammar import shown
 from stackyard.host import space
 from stackyard.image.bases.model import Layer
 from stackyard.image.packed import plain

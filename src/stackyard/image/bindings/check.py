@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from stackyard.findings import Finding, some
+from stackyard.core.findings import Finding, some
 from stackyard.host.elf import ElfFile
 from stackyard.image.bindings.charliecloud import without_a_place
 from stackyard.image.bindings.detect import files_below

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from stackyard.errors import InputError, MissingError
+from stackyard.core.errors import InputError, MissingError
 from stackyard.host.command import which
 from stackyard.host.daemons import daemons
 from stackyard.image.bindings.families import KnownMpi, asked_version, known_mpi, mpi_sonames, parts, pmi_kinds

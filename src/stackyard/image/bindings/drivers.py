@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from stackyard.findings import Finding
+from stackyard.core.findings import Finding
 from stackyard.host.probe import Machine
 from stackyard.image.bindings.families import read_data
 

@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, cast
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host.command import run
 from stackyard.host.elf import mapped
 from stackyard.image.bindings.versions import text_of

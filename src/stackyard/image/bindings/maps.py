@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError, StackyardError
-from stackyard.findings import Finding, counted
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.findings import Finding, counted
 from stackyard.host.command import Result, ending, run
 from stackyard.host.daemons import PALS_DIRECTORY, PMIX_DIRECTORY, RANKS, SLURM_DIRECTORIES
 from stackyard.host.runtimes import runtime_of

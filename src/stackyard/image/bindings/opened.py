@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.host.command import CommandError, run, which
 from stackyard.host.scratch import scratch
 from stackyard.image.bindings.tree import Tree

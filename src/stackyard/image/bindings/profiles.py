@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stackyard.errors import InputError, MissingError
+from stackyard.core.errors import InputError, MissingError
 from stackyard.host.probe import glibc
 from stackyard.spec.bindings import BoundPath, HostBindings, Tested
 from stackyard.spec.validate import plain, validate

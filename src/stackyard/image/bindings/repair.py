@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host.hashing import sha256_file
 from stackyard.image.bindings.opened import opened
 from stackyard.spec.bindings import Bind, HostBindings

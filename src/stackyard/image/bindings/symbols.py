@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from stackyard.findings import Finding, some
+from stackyard.core.findings import Finding, some
 from stackyard.image.bindings.drivers import numbers
 from stackyard.image.bindings.loader import Closure, Loaded, Loader, is_c_library
 from stackyard.image.bindings.tree import Tree

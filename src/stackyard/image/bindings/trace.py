@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from stackyard.errors import InputError, MissingError
+from stackyard.core.errors import InputError, MissingError
 from stackyard.host.command import run, which
 from stackyard.image.bindings.detect import is_left_to_image, is_of_system
 from stackyard.image.bindings.loader import read_elf

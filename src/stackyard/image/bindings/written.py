@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
-from stackyard.change import EnvironmentChange, Operation, SetRestorable
+from stackyard.core.change import EnvironmentChange, Operation, SetRestorable
 from stackyard.spec.bindings import FORMAT, HostBindings
 from stackyard.spec.sitemodels import ContainerPolicy
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from stackyard.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host.command import run, which
 from stackyard.host.scratch import scratch
 from stackyard.yard.permissions import program_mode

@@ -12,9 +12,9 @@ import stat
 from pathlib import Path
 from typing import Literal
 
-from stackyard.errors import cause
+from stackyard.core.errors import cause
+from stackyard.core.late import dataclass
 from stackyard.host import at
-from stackyard.late import dataclass
 from stackyard.yard import disk
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord

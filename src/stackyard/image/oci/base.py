@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from stackyard.errors import InputError, StackyardError
-from stackyard.findings import some
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.findings import some
 from stackyard.host.elf import read_elf
 from stackyard.host.scratch import scratch
 from stackyard.image import needs

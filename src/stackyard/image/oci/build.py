@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stackyard.build.job import cores
-from stackyard.change import EnvironmentChange
-from stackyard.errors import InputError, StackyardError
-from stackyard.findings import counted, some
+from stackyard.core.change import EnvironmentChange
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.findings import counted, some
 from stackyard.host.scratch import scratch
 from stackyard.image.enter import run_within
 from stackyard.image.oci import base as bases

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError, StackyardError, cause
-from stackyard.findings import some
+from stackyard.core.errors import InputError, StackyardError, cause
+from stackyard.core.findings import some
 from stackyard.host import at
 from stackyard.host.platforms import this_platform
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from stackyard.build.pyfiles import source_of
-from stackyard.errors import StackyardError
-from stackyard.host.names import canonical
+from stackyard.core.errors import StackyardError
+from stackyard.core.names import canonical
 
 _INFO = ".dist-info"
 

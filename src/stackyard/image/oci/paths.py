@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from mmap import mmap
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 
 _LONG = re.compile(rb"""\A#!/bin/sh\n'''exec' "?(/[^\s"]+)"? ?"\$0" "\$@"(?:\n' '''| \#''')\n""")
 """How installers write the first line of a script whose interpreter's path is too long for the kernel."""

@@ -25,8 +25,8 @@ from stackyard.build import bytecode_worker
 from stackyard.build.job import cores
 from stackyard.build.pyfiles import source_of
 from stackyard.build.tree import CONDA_ORIGINS
-from stackyard.errors import InputError, StackyardError, cause
-from stackyard.findings import some
+from stackyard.core.errors import InputError, StackyardError, cause
+from stackyard.core.findings import some
 from stackyard.host.command import run
 from stackyard.host.hashing import sha256_file
 from stackyard.image.oci.layers import Entry, mode_of

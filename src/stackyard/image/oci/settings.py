@@ -6,8 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stackyard.change import Append, Default, EnvironmentChange, Flags, Join, Notice, Operation, Prepend, SetRestorable
-from stackyard.change import Set as SetVariable
+from stackyard.core.change import (
+    Append,
+    Default,
+    EnvironmentChange,
+    Flags,
+    Join,
+    Notice,
+    Operation,
+    Prepend,
+    SetRestorable,
+)
+from stackyard.core.change import Set as SetVariable
 from stackyard.host.hashing import sha256_file
 from stackyard.image.bases.blobs import EPOCH
 from stackyard.image.oci import layers

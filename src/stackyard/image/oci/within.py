@@ -9,7 +9,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.image.enter import staying_mounted
 from stackyard.image.oci.build import Built, carry_out
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.host import space
 from stackyard.image.oci.layout import INDEX, NAME, Descriptor, blob, index, size_of
 from stackyard.yard.atomic import fault_point, write_text

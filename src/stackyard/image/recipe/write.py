@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from stackyard.change import EnvironmentChange
-from stackyard.errors import InputError
-from stackyard.findings import counted, some
+from stackyard.core.change import EnvironmentChange
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted, some
 from stackyard.host.hashing import local_path
 from stackyard.image.oci.paths import Moves
 from stackyard.image.oci.settings import COMPRESSOR, environment, labels

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from stackyard.errors import InputError
-from stackyard.findings import counted, some
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted, some
 from stackyard.image.wrap.inventory import Inventory
 
 ALL = "all"

@@ -6,8 +6,8 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from stackyard.core.late import dataclass
 from stackyard.host.command import run
-from stackyard.late import dataclass
 
 _MOST_LINKS = 40
 LIST_S = 600.0

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.build.seal import PARTS
-from stackyard.errors import InputError, StackyardError
-from stackyard.findings import some
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.findings import some
 from stackyard.host.hashing import sha256_file, sha256_text
 from stackyard.image import launcher
 from stackyard.image.box import variables

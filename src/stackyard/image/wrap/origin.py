@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.host.command import run
 from stackyard.host.hashing import sha256_file, sha256_once
 from stackyard.host.platforms import this_platform

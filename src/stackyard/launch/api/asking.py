@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.launch.plan import schedulers
 
 _OVER = ("done", "failed", "cancelled", "timeout", "node-fail")

@@ -15,7 +15,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.api import jobs
 from stackyard.launch.api.calls import warn, workspace_of
 from stackyard.launch.api.handles import Run

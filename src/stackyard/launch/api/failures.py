@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.launch.records.record import RunStatus
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import time
 from functools import cached_property
 from pathlib import Path
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.api.failures import RunFailed
 from stackyard.launch.api.runs import rank_log
 from stackyard.launch.records.follow import Watch

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 from stackyard.launch.jobs.batch import batch_script, submit, submit_command
 from stackyard.launch.jobs.carry_out import Stream, carry_out
 from stackyard.launch.jobs.here import Here, end_with_caller

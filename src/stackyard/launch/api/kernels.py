@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError, StackyardError, cause
+from stackyard.core.errors import InputError, StackyardError, cause
 from stackyard.launch.node import kernel
 from stackyard.launch.node.interfaces import offered
 from stackyard.launch.node.kernel import NONCE, PORTS, joined

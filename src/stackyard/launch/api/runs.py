@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.find import compare, find_run, handle, known_runs, row
 from stackyard.launch.records.follow import follow

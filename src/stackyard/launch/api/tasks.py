@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.launch.api.handles import POLL_MOST_S, POLL_S, Run
 from stackyard.launch.api.results import failure_of, is_complete, outcomes_in, values_of
 from stackyard.launch.jobs.here import Here

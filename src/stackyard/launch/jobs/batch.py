@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host.command import run as run_command
 from stackyard.launch.jobs.job import Job
 from stackyard.launch.jobs.recording import Run

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.host.identity import hostname
 from stackyard.launch.jobs import batch
 from stackyard.launch.jobs.job import Job, batch_job

@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import asdict, replace
 from typing import Literal
 
-from stackyard.errors import StackyardError, Stopped
+from stackyard.core.errors import StackyardError, Stopped
+from stackyard.core.late import dataclass
 from stackyard.host.command import which
 from stackyard.host.identity import hostname
-from stackyard.late import dataclass
 from stackyard.launch.jobs.job import Job, here
 from stackyard.launch.jobs.recorder import Recorder
 from stackyard.launch.jobs.requeue import (

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stackyard.errors import InputError
-from stackyard.findings import Finding, counted
+from stackyard.core.errors import InputError
+from stackyard.core.findings import Finding, counted
 from stackyard.launch.jobs.job import stack_in_use
 from stackyard.launch.jobs.workspace import Workspace
 from stackyard.launch.layout import placing

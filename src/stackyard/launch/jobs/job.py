@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.errors import InputError
-from stackyard.findings import refuse
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError
+from stackyard.core.findings import refuse
+from stackyard.core.late import dataclass
 from stackyard.launch.jobs.repeat import Repeat
 from stackyard.launch.jobs.requeue import array_index
 from stackyard.launch.jobs.workspace import Workspace

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.errors import InputError
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError
+from stackyard.core.late import dataclass
 from stackyard.launch.records.find import handle
 from stackyard.launch.records.origin import code_state
 from stackyard.launch.records.paths import RunPaths

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, field
 
-from stackyard.findings import counted
-from stackyard.late import dataclass
+from stackyard.core.findings import counted
+from stackyard.core.late import dataclass
 from stackyard.launch.plan.schedulers.hostlist import same_host
 from stackyard.launch.records import record
 from stackyard.launch.records.outcome import StepResult

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.host.secrets import is_secret
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
+from stackyard.core.secrets import is_secret
 from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 from stackyard.launch.layout.model import Node
 
 KEEP_TO_DOMAINS = 0.75

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import Literal
 
-from stackyard.findings import Finding
-from stackyard.late import dataclass
+from stackyard.core.findings import Finding
+from stackyard.core.late import dataclass
 
 
 @dataclass(frozen=True)

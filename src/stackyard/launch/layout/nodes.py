@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.layout.model import Node, NodeDomain
 from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.layout.this_node import this_node

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from stackyard.findings import counted
+from stackyard.core.findings import counted
 from stackyard.launch.layout.cores import domain_cores, straddlers
 from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.layout.ranges import ranges

@@ -2,7 +2,7 @@
 
 `plan_layout` chooses what is not set (ranks per node, cores, threads, GPUs, visibility), places one node's ranks with
 `cores`, and checks the result with `rules`. It raises nothing for a bad layout: what must not be started is a finding
-with severity ``refused`` (`stackyard.findings.refuse`), so that a bad layout can be drawn too.
+with severity ``refused`` (`stackyard.core.findings.refuse`), so that a bad layout can be drawn too.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from stackyard.errors import InputError
-from stackyard.findings import counted
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
+from stackyard.core.late import dataclass
 from stackyard.launch.layout.cores import gpus_each, homes_of, most_cores, own_gpus, place
 from stackyard.launch.layout.model import Block, Layout, Node, Slot
 from stackyard.launch.layout.rules import judge

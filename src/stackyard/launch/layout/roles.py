@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from stackyard.errors import InputError
-from stackyard.findings import Finding
+from stackyard.core.errors import InputError
+from stackyard.core.findings import Finding
 from stackyard.launch.layout.cores import domain_cores
 from stackyard.launch.layout.model import Block, Layout, Node, Slot
 from stackyard.launch.layout.placing import plan_layout

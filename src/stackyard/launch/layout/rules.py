@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from stackyard.findings import Finding, Severity, counted
+from stackyard.core.findings import Finding, Severity, counted
 from stackyard.launch.layout.cores import gpus_each, homes_of, most_cores, own_gpus, place, socket_cores, straddlers
 from stackyard.launch.layout.model import Layout, Node, Slot
 from stackyard.launch.request.intent import Intent

@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal
 
+from stackyard.core.late import dataclass
 from stackyard.host.probe import memory_gib
-from stackyard.late import dataclass
 from stackyard.launch.layout.model import Node, NodeDomain
 
 THIS = "this machine"

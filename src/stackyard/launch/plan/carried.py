@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stackyard.host.secrets import is_secret_name, shown
+from stackyard.core.secrets import is_secret_name, shown
 
 SHELL = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "SLURM_CONF")
 PREFIXES = ("NCCL_", "RCCL_", "TORCH_NCCL_", "UCX_", "FI_", "MPICH_", "OMPI_MCA_", "OMP_", "MIOPEN_")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stackyard.errors import InputError, MissingError
+from stackyard.core.errors import InputError, MissingError
 from stackyard.host.mpi import Mpi, find_mpi
 from stackyard.launch.plan import backends, launchers
 from stackyard.launch.plan.context import PlanContext

@@ -16,17 +16,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.change import EnvironmentChange, Prepend
-from stackyard.errors import InputError
-from stackyard.findings import Finding
+from stackyard.core.change import EnvironmentChange, Prepend
+from stackyard.core.errors import InputError
+from stackyard.core.findings import Finding
+from stackyard.core.late import dataclass
+from stackyard.core.pymodules import script_of
 from stackyard.host.runtimes import runtime_of
-from stackyard.late import dataclass
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.backends.base import HELPERS
 from stackyard.launch.plan.model import RankProgram, Reason, Wrapper
 from stackyard.launch.plan.staging import VARIABLE, image_path, staged_image
 from stackyard.launch.request.intent import Intent
-from stackyard.pymodules import script_of
 from stackyard.spec.libraryplaces import APPTAINER, CHARLIECLOUD
 from stackyard.spec.sitemodels import ContainerPolicy, Site
 

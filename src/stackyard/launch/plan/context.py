@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import field, replace
 
-from stackyard.change import EnvironmentChange
-from stackyard.errors import InputError, MissingError
-from stackyard.late import dataclass
+from stackyard.core.change import EnvironmentChange
+from stackyard.core.errors import InputError, MissingError
+from stackyard.core.late import dataclass
 from stackyard.launch.layout import nodes
 from stackyard.launch.plan import schedulers, slurm_nodes
 from stackyard.launch.plan.model import Allocation

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.errors import InputError
-from stackyard.findings import refuse
-from stackyard.host.secrets import is_secret
+from stackyard.core.errors import InputError
+from stackyard.core.findings import refuse
+from stackyard.core.pymodules import module_of
+from stackyard.core.secrets import is_secret
 from stackyard.launch.layout import nodes, placing
 from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.plan import (
@@ -39,7 +40,6 @@ from stackyard.launch.plan.model import (
 from stackyard.launch.plan.queues import queue_findings
 from stackyard.launch.plan.staging import check_stage, plan_stage, stack_variables
 from stackyard.launch.request.intent import Intent
-from stackyard.pymodules import module_of
 from stackyard.spec.naming import safe
 from stackyard.spec.sitemodels import NodeKind, Site
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal, Protocol
 
-from stackyard import grammar
-from stackyard.change import EnvironmentChange
-from stackyard.errors import InputError
-from stackyard.findings import Finding
-from stackyard.host.secrets import HIDDEN
-from stackyard.late import dataclass
+from stackyard.core import grammar
+from stackyard.core.change import EnvironmentChange
+from stackyard.core.errors import InputError
+from stackyard.core.findings import Finding
+from stackyard.core.late import dataclass
+from stackyard.core.secrets import HIDDEN
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.request.intent import BatchOptions
 from stackyard.spec.sitemodels import Scheduler

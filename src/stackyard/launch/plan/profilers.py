@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 
-from stackyard.errors import InputError
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError
+from stackyard.core.late import dataclass
 from stackyard.launch.plan.backends.base import HELPERS
 from stackyard.launch.plan.model import Reason, Wrapper
 

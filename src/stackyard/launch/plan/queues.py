@@ -5,7 +5,7 @@ A job that no queue takes may be rejected late, or silently: a routing queue of 
 
 from __future__ import annotations
 
-from stackyard.findings import Finding, counted
+from stackyard.core.findings import Finding, counted
 from stackyard.launch.plan.model import BatchRequest
 from stackyard.launch.plan.schedulers import heads
 from stackyard.spec.sitemodels import QueueLimit

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from stackyard.errors import InputError
-from stackyard.findings import Finding
+from stackyard.core.errors import InputError
+from stackyard.core.findings import Finding
 from stackyard.launch.plan.model import BatchHead, LaunchLine, Reason
 
 MARK = "~-"

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackyard.errors import InputError
-from stackyard.findings import refuse
+from stackyard.core.errors import InputError
+from stackyard.core.findings import refuse
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.layout.roles import PlacedRole, place_roles, rank_in_role, together, whole_nodes
 from stackyard.launch.plan import launchers, make, removing, slurm_nodes, terminals

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from stackyard.errors import InputError, MissingError
-from stackyard.findings import counted
+from stackyard.core.errors import InputError, MissingError
+from stackyard.core.findings import counted
+from stackyard.core.late import dataclass
 from stackyard.host.command import CommandError
-from stackyard.late import dataclass
 from stackyard.launch.layout.model import Layout, Node, NodeDomain
 from stackyard.launch.layout.nodes import even_split, this_node
 from stackyard.launch.plan.model import Allocation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import Reason, Stage
 from stackyard.launch.request.intent import Intent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.model import RankProgram, Reason, Wrapper
 from stackyard.launch.request.intent import Intent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.preflight.model import Measurement, Verdict
 from stackyard.spec.sitemodels import Reference
 

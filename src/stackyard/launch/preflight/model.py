@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from stackyard.findings import counted
+from stackyard.core.findings import counted
 
 Outcome = Literal["passed", "slow", "odd", "failed", "skipped"]
 WORST: tuple[Outcome, ...] = ("failed", "slow", "odd", "passed")

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from stackyard.errors import ChecksFailed, InputError, StackyardError
-from stackyard.findings import counted
+from stackyard.core.errors import ChecksFailed, InputError, StackyardError
+from stackyard.core.findings import counted
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.preflight import trial
 from stackyard.launch.preflight.bisect import Found, Group, find_bad, suspects

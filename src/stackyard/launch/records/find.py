@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.records import arrays, naming
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunRecord, RunStatus, index_file, read_run, read_status

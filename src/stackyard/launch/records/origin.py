@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from stackyard import __version__
+from stackyard.core.pymodules import module_of, program_file
 from stackyard.host.command import run, which
-from stackyard.pymodules import module_of, program_file
 
 LARGEST_PROGRAM = 1 << 26
 """Bytes; a larger program file is not hashed."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 
 State = Literal["done", "failed", "cancelled", "node-lost", "no-start", "hung"]
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 
 
 @dataclass(frozen=True)

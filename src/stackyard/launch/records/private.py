@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from stackyard.grammar import VALUE, VARIABLE
+from stackyard.core.grammar import VALUE, VARIABLE
 from stackyard.launch.records.paths import RunPaths
 from stackyard.yard import atomic, formats
 

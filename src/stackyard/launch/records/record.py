@@ -17,9 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
+from stackyard.core.late import dataclass
 from stackyard.host.identity import Identity, this_process
-from stackyard.late import dataclass
 from stackyard.launch.records.naming import state_folder
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import forget_private

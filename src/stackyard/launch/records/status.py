@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.host.identity import Identity, hostname
 from stackyard.launch.records import arrays
 from stackyard.launch.records.paths import RunPaths

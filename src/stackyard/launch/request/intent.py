@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.request.roles import MOST_NODES, OWN, Backend, Count, Role, nodes_of, problem, without_secrets
 from stackyard.spec.latemodel import Field, LateModel
 from stackyard.spec.words import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from stackyard.host.secrets import is_secret
+from stackyard.core.secrets import is_secret
 from stackyard.spec.latemodel import Field, LateModel
 from stackyard.spec.words import OptionalPath, RoleName, VariableName, Variables
 

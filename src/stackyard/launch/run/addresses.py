@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.launch.node.interfaces import offered, on_interface, reachable
 from stackyard.launch.node.machine import is_loopback
 

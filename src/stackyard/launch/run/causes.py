@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.launch.records.outcome import Cause
 
 _KEYS = {"name", "patterns", "codes", "when", "cause", "remedy", "source"}

@@ -12,7 +12,7 @@ import socket
 import time
 from typing import Any
 
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.host import process
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.outcome import State

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stackyard.findings import counted
+from stackyard.core.findings import counted
 from stackyard.launch.node.interfaces import offered
 from stackyard.launch.node.machine import size_text
 from stackyard.launch.node.step import StepFile

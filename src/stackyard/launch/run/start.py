@@ -8,8 +8,8 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from stackyard.errors import StackyardError
-from stackyard.late import dataclass
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.node.step import PlannedBlock, PlannedRole, PlannedSlot, PlannedStage, StepFile
 from stackyard.launch.plan.command import first_rank

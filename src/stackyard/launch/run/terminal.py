@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterator
 from typing import Literal
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.node.handshake import admit
 from stackyard.launch.node.machine import addresses
 from stackyard.launch.node.messages import Connection, encode

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from stackyard.findings import counted, some
+from stackyard.core.findings import counted, some
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.outcome import Cause, RankUsage
 from stackyard.launch.run.verdict import Ended

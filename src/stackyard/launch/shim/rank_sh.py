@@ -25,7 +25,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from stackyard import posix
+from stackyard.core import posix
 from stackyard.host.daemons import PALS_DIRECTORY, PMIX_DIRECTORY, SLURM_DIRECTORIES
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from stackyard.errors import Where
-from stackyard.findings import Finding, Severity
+from stackyard.core.errors import Where
+from stackyard.core.findings import Finding, Severity
 from stackyard.lint.functions import uncalled
 from stackyard.lint.groups import Group, group_of
 from stackyard.lint.launches import RANKS, Launch, launches_inside, python_program

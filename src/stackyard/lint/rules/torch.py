@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.findings import counted
+from stackyard.core.findings import counted
 from stackyard.lint.launches import AGENTS, Launch
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.resources import launch_gpus

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.errors import StackyardError
-from stackyard.progress import Progress
+from stackyard.core.errors import StackyardError
+from stackyard.core.progress import Progress
 from stackyard.publish.fsck import caching, yardwide
 from stackyard.publish.fsck.fault import Fault, Report
 from stackyard.publish.fsck.reading import Reader

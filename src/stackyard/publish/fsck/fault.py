@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from stackyard.host.quoting import LONG, plain
+from stackyard.core.quoting import LONG, plain
 from stackyard.yard.caches import Kind
 from stackyard.yard.contents import written
 from stackyard.yard.layout import Yard

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from stackyard.build.seal import PARTS
-from stackyard.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host import automount
 from stackyard.host.hashing import sha256_file
 from stackyard.image import squashfs

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from stackyard.errors import StackyardError
-from stackyard.findings import counted, some
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import counted, some
 from stackyard.host import at
 from stackyard.host.identity import account_name
 from stackyard.image.launcher.compare import is_recorded

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackyard.build.seal import PARTS
-from stackyard.errors import StackyardError
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import counted, some
 from stackyard.expose.published import MODULE
-from stackyard.findings import counted, some
 from stackyard.image.launcher.compare import is_recorded
 from stackyard.publish.drift import drifted
 from stackyard.publish.fsck import image

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackyard.errors import StackyardError, cause
+from stackyard.core.errors import StackyardError, cause
 from stackyard.host.hashing import sha256_file
 from stackyard.host.identity import account_name
 from stackyard.publish.fsck.fault import Fault, What

@@ -7,8 +7,8 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from stackyard.errors import StackyardError
-from stackyard.findings import counted
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import counted
 from stackyard.image import squashfs
 from stackyard.image.bases import store
 from stackyard.lock import text as lockfile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackyard.errors import InputError, Where
+from stackyard.core.errors import InputError, Where
 from stackyard.launch.plan.backends import source
 from stackyard.launch.plan.backends.base import HELPERS, Backend, BackendContext, command
 from stackyard.launch.plan.backends.horovod import Horovod

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from stackyard.findings import Finding
-from stackyard.late import dataclass
+from stackyard.core.findings import Finding
+from stackyard.core.late import dataclass
+from stackyard.core.pymodules import module_of
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.model import RankProgram
 from stackyard.launch.request.intent import Intent
-from stackyard.pymodules import module_of
 
 HELPERS = Path(__file__).parent / "helpers"
 """The directory of the programs that backends run on the nodes; containers bind it."""

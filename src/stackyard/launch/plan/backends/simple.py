@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from stackyard.findings import Finding
+from stackyard.core.findings import Finding
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.backends import source
 from stackyard.launch.plan.backends.base import UNBUFFERED, BackendContext, command, nested

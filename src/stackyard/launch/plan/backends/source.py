@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import field
 from pathlib import Path
 
-from stackyard.errors import Where, cause
-from stackyard.findings import Finding
-from stackyard.late import dataclass
+from stackyard.core.errors import Where, cause
+from stackyard.core.findings import Finding
+from stackyard.core.late import dataclass
+from stackyard.core.pymodules import module_of, program_file, program_modules
 from stackyard.launch.request.intent import Intent
-from stackyard.pymodules import module_of, program_file, program_modules
 
 
 @dataclass(frozen=True)

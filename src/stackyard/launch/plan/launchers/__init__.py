@@ -7,7 +7,7 @@ Nothing on a command line grows with the number of hosts, except a compressed ho
 
 from __future__ import annotations
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.plan.launchers.flux import Flux
 from stackyard.launch.plan.launchers.jsrun import Jsrun
 from stackyard.launch.plan.launchers.local import Local

@@ -8,7 +8,7 @@ options.
 
 from __future__ import annotations
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.plan.launchers.words import Words, equal, need_hosts, shares_cores, threads_of, uniform

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from stackyard.findings import Finding, counted
-from stackyard.late import dataclass
+from stackyard.core.findings import Finding, counted
+from stackyard.core.late import dataclass
 from stackyard.launch.layout.model import Layout, Slot
 from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.plan.launchers.words import Words, equal, need_hosts, shares_cores

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.plan.launchers.words import Words, threads_of
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest

@@ -8,7 +8,7 @@ filled one after the other; a -ppn would override their slots.
 
 from __future__ import annotations
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.plan.launchers.words import Words, common_threads, need_hosts
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 

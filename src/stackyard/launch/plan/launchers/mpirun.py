@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stackyard.errors import InputError
-from stackyard.findings import Finding
+from stackyard.core.errors import InputError
+from stackyard.core.findings import Finding
 from stackyard.launch.layout.model import Layout, Slot
 from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.plan.launchers.words import Words, shares_cores

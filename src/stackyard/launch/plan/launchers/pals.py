@@ -8,7 +8,7 @@ these; rank.sh compares each rank's place with the plan and refuses another one.
 
 from __future__ import annotations
 
-from stackyard.findings import Finding
+from stackyard.core.findings import Finding
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.plan.launchers.words import (

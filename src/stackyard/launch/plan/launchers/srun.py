@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stackyard.errors import InputError
-from stackyard.findings import Finding, counted
+from stackyard.core.errors import InputError
+from stackyard.core.findings import Finding, counted
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.launchers.words import (
     Words,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from itertools import chain
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.launch.layout.model import Layout, Slot
 from stackyard.launch.plan.model import LaunchRequest, Reason
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 from stackyard.host.command import run, which
 from stackyard.launch.plan.model import Allocation, Batch
 from stackyard.launch.plan.schedulers.flux import Flux

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Sequence, Set
 from typing import Literal
 
-from stackyard.errors import InputError
-from stackyard.findings import Finding
+from stackyard.core.errors import InputError
+from stackyard.core.findings import Finding
 from stackyard.launch.plan.model import BatchHead, BatchRequest, Reason
 
 SchedulerName = Literal["slurm", "lsf", "pbs", "flux"]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import product
 
-from stackyard.errors import InputError
+from stackyard.core.errors import InputError
 
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 _NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)

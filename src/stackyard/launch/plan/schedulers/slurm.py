@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from stackyard.errors import InputError, StackyardError
-from stackyard.findings import counted
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.findings import counted
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
 from stackyard.launch.plan.schedulers import heads
 from stackyard.launch.plan.schedulers.asking import end

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from urllib.parse import quote, unquote
 
-from stackyard.errors import InputError
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError
+from stackyard.core.late import dataclass
 
 HIDDEN = "***"
 """What stands for a secret."""

@@ -27,7 +27,7 @@ def quoted(value: object) -> str:
 
 def cut(text: str, most: int = MOST) -> str:
     """The beginning of a text: `most` characters, then dots."""
-    from stackyard.host.secrets import redacted  # late: most commands refuse nothing
+    from stackyard.core.secrets import redacted  # late: most commands refuse nothing
 
     text = redacted(text)
     return text if len(text) <= most else f"{text[:most]}..."

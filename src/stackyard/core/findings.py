@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
-from stackyard.errors import InputError, Where
-from stackyard.late import dataclass
+from stackyard.core.errors import InputError, Where
+from stackyard.core.late import dataclass
 
 Severity = Literal["refused", "warning", "note"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 
 _SHOWN = 60
 

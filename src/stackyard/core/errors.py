@@ -13,7 +13,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 
 
 @dataclass(frozen=True, order=True)

@@ -4,7 +4,7 @@ Activation is captured into it once, at build time. Modulefiles in Lua and in Tc
 scripts are renderings of the same list; nothing else in the program writes shell. The operations are few, and each
 states its *meaning*, so that a renderer can choose the construct of its module system that restores the user's value.
 
-Names have a strict grammar and values hold no null character (`stackyard.grammar`): an operation that a shell could
+Names have a strict grammar and values hold no null character (`stackyard.core.grammar`): an operation that a shell could
 read otherwise cannot be made, also not from a record on disk. The doors where names enter report them with their place.
 
 This module is pure: standard library only, no I/O, cheap to import.
@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, field, fields
 from typing import Any, ClassVar, get_args
 
-from stackyard.grammar import COMMAND, VALUE, VARIABLE
-from stackyard.late import dataclass
+from stackyard.core.grammar import COMMAND, VALUE, VARIABLE
+from stackyard.core.late import dataclass
 
 
 class _Checked:

@@ -1,14 +1,14 @@
 """An environment change as POSIX sh: what batch scripts, the shim of ranks and start-up scripts of containers share.
 
 Every value is quoted exactly once, so that quotes, newlines and ``$`` arrive unchanged. Names have a grammar
-(`stackyard.change`). Pure, and cheap to import.
+(`stackyard.core.change`). Pure, and cheap to import.
 """
 
 from __future__ import annotations
 
 import shlex
 
-from stackyard.change import (
+from stackyard.core.change import (
     Alias,
     Append,
     Default,

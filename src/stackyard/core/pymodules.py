@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from stackyard.late import dataclass
+from stackyard.core.late import dataclass
 
 MOST_FILES = 40
 """The most modules of the program's own directory that are parsed."""
