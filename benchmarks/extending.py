@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks import inputs
 from benchmarks.measure import Figure, alternate, figure_of, seconds
 from benchmarks.tools import environment, scratch, stackyard
-from stackyard.host import uv
+from stackyard.host.tools import uv
 from stackyard.spec.models import PipOptions, PipPolicy
 from stackyard.spec.pipsettings import settings
 

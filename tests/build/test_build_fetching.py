@@ -15,8 +15,8 @@ from stackyard.build import fetch
 from stackyard.build.job import Job
 from stackyard.core.errors import InputError
 from stackyard.core.progress import Silent
-from stackyard.host import http
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.net import http
 from stackyard.lock.model import PipPackage
 from stackyard.spec.models import Site, Variant
 from stackyard.yard.folders import RevisionPaths

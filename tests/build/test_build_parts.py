@@ -20,7 +20,8 @@ from stackyard.build.pyfiles import source_of
 from stackyard.build.tree import tree_hash
 from stackyard.core.errors import InputError, MissingError, StackyardError, Where
 from stackyard.core.names import brings_conda
-from stackyard.host import at, http
+from stackyard.host.files import at
+from stackyard.host.net import http
 from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.text import tomllib
 from stackyard.spec.models import (  # fmt: skip
@@ -216,7 +217,7 @@ def test_a_file_that_may_not_be_read_is_an_error_of_the_stack(tmp_path: Path, mo
         raise StackyardError(f"cannot read {path}: Permission denied")
 
     (tmp_path / "a.patch").write_text("x")
-    monkeypatch.setattr("stackyard.host.hashing.sha256_file", refuse)
+    monkeypatch.setattr("stackyard.host.files.hashing.sha256_file", refuse)
     with pytest.raises(InputError, match=r"cannot read .*a\.patch: Permission denied"):
         file_inputs(str(tmp_path / "a.patch"))
 

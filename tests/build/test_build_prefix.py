@@ -16,7 +16,7 @@ from stackyard.build import builder
 from stackyard.build.tree import tree_hash
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.core.progress import Silent
-from stackyard.host import layer
+from stackyard.host.run import layer
 from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage
 from stackyard.spec.models import Check, Environment, Permissions, Site, Variant
 from stackyard.yard import revisions

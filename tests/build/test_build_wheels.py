@@ -17,8 +17,8 @@ from buildbed import build, locked, sdist
 
 from stackyard.build import source, wheelkey, wheels
 from stackyard.core.errors import InputError, MissingError, StackyardError
-from stackyard.host import command
-from stackyard.host.view import View
+from stackyard.host.run import command
+from stackyard.host.run.view import View
 from stackyard.lock.model import LockedVariant, PipPackage
 from stackyard.lock.snapshot import sha256_tree
 from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, Variant
@@ -349,7 +349,7 @@ def _module(folder: Path) -> None:
 def test_host_modules_are_loaded_while_building(
     yard: Yard, tmp_path: Path, with_setuptools: list[PipPackage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stackyard.host.modules import module_systems
+    from stackyard.host.machine.modules import module_systems
 
     if not module_systems():
         pytest.skip("no module system found")

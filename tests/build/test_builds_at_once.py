@@ -20,7 +20,7 @@ from stackyard.build import adopt, builder, bytecode, conda, fetch, pip, unpack,
 from stackyard.build.job import Job
 from stackyard.build.pyfiles import Unit
 from stackyard.core.progress import Silent
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.spec.models import Site, Variant
 from stackyard.yard import lease

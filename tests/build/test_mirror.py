@@ -17,8 +17,8 @@ import pytest
 
 from stackyard.build.mirror.read import opened
 from stackyard.core.errors import StackyardError
-from stackyard.host.hashing import sha256_file
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.tools.pipconf import PipSettings
 from support import programs
 from support.channel import Package, make_channel
 from support.cli import STACKYARD, Done, inside

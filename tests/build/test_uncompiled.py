@@ -14,8 +14,8 @@ from stackyard.build.buildsystem import add_requires
 from stackyard.build.mirror.requires import asked_for
 from stackyard.build.wheels import _absent
 from stackyard.core.errors import StackyardError, Where
-from stackyard.host import command
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.run import command
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.model import LockedVariant, PipPackage
 from stackyard.lock.text import tomllib
 from stackyard.spec.models import BuildSpec, Environment, PackageBuild, PipOptions, PipRequirement, Variant

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.host.platforms import this_platform
+from stackyard.host.machine.platforms import this_platform
 from support.channel import Package, make_channel
 from support.cli import Done, stackyard
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.verify import verify
 from stackyard.yard import generations
 from stackyard.yard.record import Manifest, read_manifest

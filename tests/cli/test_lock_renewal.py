@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host.platforms import this_platform
+from stackyard.host.machine.platforms import this_platform
 from support.accounts import Accounts
 from support.channel import Package, make_channel
 from support.cli import stackyard

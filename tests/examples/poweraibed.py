@@ -20,7 +20,7 @@ from textwrap import dedent
 
 from image import hostmpi
 from image.basebed import config
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
 from support import images
 from support.channel import PLACEHOLDER, Link, Package
 from support.pythonpkg import SITE_PACKAGES, VERSION, python_package

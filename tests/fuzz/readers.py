@@ -114,7 +114,7 @@ def _hosts(path: Path) -> None:
 
 def _pip_config(path: Path) -> None:
     from stackyard.core.errors import StackyardError
-    from stackyard.host.pipconf import read_config
+    from stackyard.host.tools.pipconf import read_config
 
     try:
         read_config({"PIP_CONFIG_FILE": str(path), "HOME": str(path.parent)})
@@ -124,7 +124,7 @@ def _pip_config(path: Path) -> None:
 
 def _package(path: Path) -> None:
     """What a conda archive says that it installs, and what pip is told of that."""
-    from stackyard.host.hashing import sha256_file
+    from stackyard.host.files.hashing import sha256_file
     from stackyard.lock.model import CondaPackage
 
     _told(CondaPackage("x", "1", "0", 0, "linux-64", "c", path.as_uri(), sha256_file(path), depends=("python",)), path)
@@ -220,7 +220,7 @@ def _bases_in_use(path: Path) -> None:
 
 def _others_record(path: Path) -> None:
     """The record of an extension in the yard of any user."""
-    from stackyard.host.reading import read_yard
+    from stackyard.host.account.reading import read_yard
     from stackyard.publish.inuse import Watch
     from stackyard.spec.models import Site
     from stackyard.yard.layout import Yard

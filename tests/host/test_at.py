@@ -1,4 +1,4 @@
-"""What `host.at` opens, changes, removes and copies, and what it refuses; with a second account and with mounts."""
+"""What `host.files.at` opens, changes, removes and copies, and what it refuses; with a second account and with mounts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host import at, copying
+from stackyard.host.files import at, copying
 from stackyard.yard import disk
 from support import programs
 from support.accounts import Account, Accounts
@@ -109,7 +109,7 @@ def test_a_directory_on_the_way_need_not_be_readable(accounts: Accounts, common:
     user = accounts.user("user")
     (common / "drop" / "own").mkdir(parents=True)
     (common / "drop").chmod(0o1733)
-    code = "import sys; from pathlib import Path; from stackyard.host import at; top = Path(sys.argv[1])\n"
+    code = "import sys; from pathlib import Path; from stackyard.host.files import at; top = Path(sys.argv[1])\n"
     code += "with at.parent(top, top / 'drop' / 'note') as place: at.open_new(*place).close()\n"
     user.python(code, common)
     assert (common / "drop" / "note").stat().st_uid == user.uid

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host import at, copying
+from stackyard.host.files import at, copying
 from stackyard.yard import contents
 from stackyard.yard.permissions import Policy, settle
 from support.accounts import Accounts

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import MissingError, StackyardError
-from stackyard.host import command
-from stackyard.host.command import GUARDED_FROM_S, CommandError, run
+from stackyard.host.run import command
+from stackyard.host.run.command import GUARDED_FROM_S, CommandError, run
 from support.processes import wait_for
 
 
@@ -115,7 +115,7 @@ def test_a_program_that_has_ended_is_not_waited_for(limit_s: float) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_all_that_was_started_ends_with_this_process(number: int, tmp_path: Path) -> None:
     script = f"echo $$ >> {tmp_path}/pids; setsid sh -c 'echo $$ >> {tmp_path}/pids; sleep 600' & sleep 600"
-    code = f"from stackyard.host.command import run; run(['sh', '-c', {script!r}], timeout_s=240)"
+    code = f"from stackyard.host.run.command import run; run(['sh', '-c', {script!r}], timeout_s=240)"
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as process:
         wait_for(lambda: (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 2)
         pids = (tmp_path / "pids").read_text()

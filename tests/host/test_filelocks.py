@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import StackyardError
-from stackyard.host import filelocks
-from stackyard.host.filelocks import holders, secure
-from stackyard.host.identity import this_process
+from stackyard.host.files import filelocks
+from stackyard.host.files.filelocks import holders, secure
+from stackyard.host.run.identity import this_process
 from support.accounts import Accounts
 
 HOLD = """

@@ -19,8 +19,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from stackyard.core import secrets
-from stackyard.host import conda, gateway, gatewayserver, uv
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.net import gateway, gatewayserver
+from stackyard.host.tools import rattler as conda
+from stackyard.host.tools import uv
+from stackyard.host.tools.pipconf import PipSettings
 from support.channel import Package, make_channel
 from support.guardedserver import Guarded, guarded
 from support.tinywheel import wheel

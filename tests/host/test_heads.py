@@ -1,4 +1,4 @@
-"""What `host.heads` finds is what `importlib.metadata` finds, without its imports."""
+"""What `host.files.heads` finds is what `importlib.metadata` finds, without its imports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from stackyard.host.question import about_distributions
+from stackyard.host.run.question import about_distributions
 
 _BOTH = """
 import json

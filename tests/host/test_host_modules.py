@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import MissingError
-from stackyard.host import modules
-from stackyard.host.modules import (
+from stackyard.host.machine import modules
+from stackyard.host.machine.modules import (
     ModuleLoadError,
     ModuleSystem,
     ModuleSystemBroken,

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from stackyard.core.errors import StackyardError
-from stackyard.host import http
-from stackyard.host.hashing import sha256_url
-from stackyard.host.http import Trust
+from stackyard.host.files.hashing import sha256_url
+from stackyard.host.net import http
+from stackyard.host.net.http import Trust
 
 Reply = tuple[int, dict[str, str], bytes]
 OK: Reply = (200, {}, b"content")

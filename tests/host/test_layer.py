@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host import layer
-from stackyard.host.layer import Layer
+from stackyard.host.run import layer
+from stackyard.host.run.layer import Layer
 
 SCRIPT = """
 echo two >> text                       # a file that is shared

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.host.pipconf import read_config
+from stackyard.host.tools.pipconf import read_config
 from support.piphome import environ, make_home, write
 
 

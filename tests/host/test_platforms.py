@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.names import canonical
-from stackyard.host import platforms
-from stackyard.host.elf import read_elf
+from stackyard.host.files.elf import read_elf
+from stackyard.host.machine import platforms
 from stackyard.lock.tags import uv_platform
 
 

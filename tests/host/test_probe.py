@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host import probe
-from stackyard.host.platforms import this_platform
-from stackyard.host.probe import GpuDevice, machine
+from stackyard.host.machine import probe
+from stackyard.host.machine.platforms import this_platform
+from stackyard.host.machine.probe import GpuDevice, machine
 
 DRIVER = (
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\n"
@@ -109,7 +109,7 @@ def test_nvidia_smi_without_a_driver_or_that_hangs(tmp_path: Path, script: str) 
 
 
 def test_probe_is_quick_to_import() -> None:
-    code = "import sys, stackyard.host.probe, stackyard.host.modules, stackyard.verify.report; print(*sys.modules)"
+    code = "import sys, stackyard.host.machine.probe, stackyard.host.machine.modules, stackyard.verify.report; print(*sys.modules)"
     loaded = subprocess.run([*_python(), code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"pydantic", "rattler", "ruamel", "rich", "jinja2", "elftools", "click"} & set(loaded)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host import at, processes
+from stackyard.host.files import at
+from stackyard.host.run import processes
 
 DEEP = """
 import os, sys

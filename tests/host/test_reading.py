@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from stackyard.host import reading
+from stackyard.host.account import reading
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from support.accounts import Accounts
@@ -135,11 +135,14 @@ def test_a_hostile_record_takes_little_memory(tmp_path: Path) -> None:
 
 
 def test_it_imports_nothing_that_a_supervisor_has_not() -> None:
-    code = (
-        "import sys; from stackyard.host import reading; print(*(n for n in sys.modules if n.startswith('stackyard')))"
-    )
+    code = "import sys; from stackyard.host.account import reading; print(*(n for n in sys.modules if n.startswith('stackyard')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == {"stackyard", "stackyard.host", "stackyard.host.at", "stackyard.host.reading"}
+    assert set(done.stdout.split()) == {
+        "stackyard",
+        "stackyard.host",
+        "stackyard.host.files.at",
+        "stackyard.host.account.reading",
+    }
 
 
 def test_a_child_of_root_needs_nothing_that_only_root_may_read(accounts: Accounts, tmp_path: Path) -> None:

@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import ChecksFailed, StackyardError
-from stackyard.host.scratch import _remove_left, scratch
+from stackyard.host.files.scratch import _remove_left, scratch
 
-HOLD = (
-    "import sys; from stackyard.host.scratch import scratch\nwith scratch('test'): print(flush=True); sys.stdin.read()"
-)
+HOLD = "import sys; from stackyard.host.files.scratch import scratch\nwith scratch('test'): print(flush=True); sys.stdin.read()"
 
 
 @pytest.fixture
@@ -107,7 +105,7 @@ def test_that_of_another_machine_is_left_alone_for_a_day(place: Path, age_s: int
 
 
 def test_a_full_one_does_not_hide_what_was_found(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stackyard.host.space.is_used_up", lambda _: True)
+    monkeypatch.setattr("stackyard.host.files.space.is_used_up", lambda _: True)
     with pytest.raises(ChecksFailed), scratch("test"):
         raise ChecksFailed("a check failed")
     with pytest.raises(StackyardError, match="No space left") as caught, scratch("test"):

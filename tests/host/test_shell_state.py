@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host import shell_state
-from stackyard.host.shell_state import ShellState
+from stackyard.host.machine import shell_state
+from stackyard.host.machine.shell_state import ShellState
 
 
 def state_after(folder: Path, code: str) -> ShellState:

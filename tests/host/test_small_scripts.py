@@ -7,7 +7,7 @@ import py_compile
 import subprocess
 from pathlib import Path
 
-from stackyard.host import script
+from stackyard.host.run import script
 
 
 def _run(words: tuple[str, ...]) -> str:

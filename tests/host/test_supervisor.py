@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host import asaccount, at, supervisor
+from stackyard.host.account import asaccount, supervisor
+from stackyard.host.files import at
 from stackyard.yard import generations, notes, trash
 from stackyard.yard.caches import CONDA
 from stackyard.yard.layout import Yard
@@ -456,9 +457,7 @@ def test_a_child_that_its_account_stops_is_not_waited_for(accounts: Accounts, co
 
 
 def test_root_does_not_wait_for_a_file_system_that_hangs(accounts: Accounts, common: Path) -> None:
-    short = (
-        "from stackyard.host import supervisor as s; from pathlib import Path; s.LOOK_S = 1; s.supervise(Path({!r}))"
-    )
+    short = "from stackyard.host.account import supervisor as s; from pathlib import Path; s.LOOK_S = 1; s.supervise(Path({!r}))"
     with bindfs(common / "below", common / "hangs", *UNCACHED) as server:
         server.send_signal(signal.SIGSTOP)
         words = [accounts.bin / "python", "-c", short.format(str(common / "hangs" / "yard"))]

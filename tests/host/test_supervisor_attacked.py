@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host import asaccount, at, supervisor
-from stackyard.host.reading import read_yard
+from stackyard.host.account import asaccount, supervisor
+from stackyard.host.account.reading import read_yard
+from stackyard.host.files import at
 from support import programs
 from support.accounts import Accounts
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host import uv
-from stackyard.host.command import CommandError, Result
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.run.command import CommandError, Result
+from stackyard.host.tools import uv
+from stackyard.host.tools.pipconf import PipSettings
 
 
 def test_the_environment_holds_the_network_and_nothing_that_changes_a_result(monkeypatch: pytest.MonkeyPatch) -> None:

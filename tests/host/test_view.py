@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import MissingError
-from stackyard.host import command
-from stackyard.host.view import PLAIN, view_of
+from stackyard.host.run import command
+from stackyard.host.run.view import PLAIN, view_of
 from support.accounts import Accounts
 from support.confined import confined
 

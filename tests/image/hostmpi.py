@@ -8,7 +8,7 @@ import subprocess
 import zipfile
 from pathlib import Path
 
-from stackyard.host.command import run
+from stackyard.host.run.command import run
 from support import images, programs, systems
 from support.testbed import kept, wheels
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host.command import clean_environment
+from stackyard.host.run.command import clean_environment
 from support import modules
 from support.cli import stackyard
 

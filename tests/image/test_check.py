@@ -13,7 +13,7 @@ import pytest
 from image.elfbed import build, loaded_by_system
 from image.mpibed import mpi
 from stackyard.core.findings import Finding
-from stackyard.host.probe import machine
+from stackyard.host.machine.probe import machine
 from stackyard.image.bindings.check import Asked, Checked, check, drivers_of
 from stackyard.image.bindings.drivers import Driver, Toolkit, check_driver, newest, numbers, of_machine, toolkit_of
 from stackyard.image.bindings.repair import to_runpath

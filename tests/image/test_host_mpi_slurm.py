@@ -12,7 +12,7 @@ import pytest
 
 from image import hostmpi
 from stackyard.core.errors import MissingError
-from stackyard.host.command import run
+from stackyard.host.run.command import run
 from stackyard.image.bindings.written import bindings_text
 from stackyard.spec.bindings import Bind, BoundPath, BoundVariable, HostBindings, HostMpi, load_bindings
 from support import images, programs, stuckmpi

@@ -16,7 +16,7 @@ from image_bed import Revision, make
 from test_image_deploy import Bed, end_servers
 
 from stackyard.core.errors import MissingError
-from stackyard.host import automount
+from stackyard.host.files import automount
 from stackyard.image import mounts
 from stackyard.yard.payload import Image
 from support import programs
@@ -70,7 +70,7 @@ def test_an_automounter_that_does_not_answer_is_named(unanswered: Revision, monk
 def test_it_is_named_in_a_private_namespace_too(unanswered: Revision) -> None:
     """By a process that would hang there until it is killed."""
     code = (
-        "import sys; from pathlib import Path; from stackyard.host import automount; automount.ANSWER_S = 1.0\n"
+        "import sys; from pathlib import Path; from stackyard.host.files import automount; automount.ANSWER_S = 1.0\n"
         "try: automount.require_answer(Path(sys.argv[1]))\nexcept Exception as error: print(error)"
     )
     words = shlex.join([sys.executable, "-c", code, str(unanswered.paths.prefix)])

@@ -237,7 +237,7 @@ def test_a_mount_whose_server_does_not_answer_is_named_and_unmounted(bed: Bed) -
     """Each command that would read a file there ends, with what to do; so does the next one after the unmount."""
     end_servers(bed.folder)
     prefix, code = bed.paths.prefix, (
-        "import sys; from stackyard.host import automount; automount.ANSWER_S = 1.0\n"
+        "import sys; from stackyard.host.files import automount; automount.ANSWER_S = 1.0\n"
         "from stackyard.cli.main import main; sys.exit(main())"
     )  # fmt: skip
     line = f"timeout -k 1 200 {sys.executable} -c {shlex.quote(code)} --yard {bed.yard}"
@@ -272,7 +272,7 @@ def test_status_names_a_server_of_the_users_namespace_that_does_not_answer(bed: 
     (server,) = servers.of_images([bed.paths.prefix])[bed.paths.prefix]
     os.kill(server, signal.SIGSTOP)
     code = (
-        "import sys; from stackyard.host import automount; automount.ANSWER_S = 1.0\n"
+        "import sys; from stackyard.host.files import automount; automount.ANSWER_S = 1.0\n"
         "from stackyard.cli.main import main; sys.exit(main())"
     )
     words = [sys.executable, "-c", code, "--yard", bed.yard, "image", "status", "demo"]

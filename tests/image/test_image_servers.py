@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from image_bed import make
 
-from stackyard.host import automount
+from stackyard.host.files import automount
 from stackyard.image import servers
 from support import programs
 from support.processes import wait_for

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
 from stackyard.image import launcher
 from stackyard.image.launcher import compare
 from stackyard.yard import atomic, signatures

@@ -15,7 +15,7 @@ import oci_bed as bed
 import pytest
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
-from stackyard.host import zstd
+from stackyard.host.tools import zstd
 from stackyard.image.oci import check, layers, relocate
 from stackyard.image.oci.layers import Entry
 from stackyard.image.oci.layout import Reference, blob, image

@@ -67,7 +67,7 @@ def test_all_kinds(root: Path, tmp_path: Path) -> None:
 
 
 def test_without_a_mount_it_is_unpacked(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from stackyard.host import command
+    from stackyard.host.run import command
     from stackyard.image.bindings import opened as module
 
     hidden = lambda name: None if name.startswith("squashfuse") else command.which(name)  # noqa: E731
@@ -77,7 +77,7 @@ def test_without_a_mount_it_is_unpacked(root: Path, tmp_path: Path, monkeypatch:
 
 def test_what_squashfuse_said_is_kept(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that begins like an image: it is not squashfuse that is not found."""
-    from stackyard.host import command
+    from stackyard.host.run import command
     from stackyard.image.bindings import opened as module
 
     monkeypatch.setattr(module, "which", lambda name: None if name == "unsquashfs" else command.which(name))

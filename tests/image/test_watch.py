@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from image.elfbed import build
-from stackyard.host.daemons import RANKS
+from stackyard.host.machine.daemons import RANKS
 from stackyard.image.bindings import watch
 from stackyard.image.bindings.maps import _rank
 from support import programs

@@ -12,7 +12,7 @@ import pytest
 from batchbed import CSM, FLUX, LSF, PBS, POLARIS, REQUESTS, SUMMIT, TUOLUMNE, request
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
-from stackyard.host.command import CommandError
+from stackyard.host.run.command import CommandError
 from stackyard.launch.layout.model import Node
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.model import Allocation, Batch, JobState

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from batchbed import request
 
-from stackyard.host.command import CommandError
+from stackyard.host.run.command import CommandError
 from stackyard.launch.layout.model import Node, NodeDomain
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.model import JobState

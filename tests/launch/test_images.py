@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import MissingError
-from stackyard.host.command import run
+from stackyard.host.run.command import run
 from support import images, programs, torchstack
 from support.slurm import SlurmCluster
 

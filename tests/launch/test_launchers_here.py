@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from launcherbed import ready
 
-from stackyard.host.command import Result, run, which
+from stackyard.host.run.command import Result, run, which
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.launchers import get
 from stackyard.launch.plan.launchers.local import SPAWN

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from launcherbed import ready
 
-from stackyard.host.command import run
+from stackyard.host.run.command import run
 from stackyard.launch.layout.model import Node, NodeDomain
 from stackyard.launch.layout.placing import plan_layout
 from stackyard.launch.plan.launchers import get

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from launcherbed import CSM, ready
 
-from stackyard.host.command import run
+from stackyard.host.run.command import run
 from stackyard.launch.layout.model import Layout, Node, NodeDomain
 from stackyard.launch.layout.placing import plan_layout
 from stackyard.launch.plan.launchers import get

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host.command import CommandError
+from stackyard.host.run.command import CommandError
 from stackyard.launch.api import jobs
 from stackyard.launch.plan.carried import carried
 from stackyard.launch.records import arrays

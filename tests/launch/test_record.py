@@ -18,7 +18,7 @@ import pytest
 
 from stackyard.cli.main import _hear
 from stackyard.core.errors import InputError
-from stackyard.host.identity import account_name, whoami
+from stackyard.host.run.identity import account_name, whoami
 from stackyard.launch.records.find import compare, find_run, handle, known_runs
 from stackyard.launch.records.follow import follow
 from stackyard.launch.records.naming import names_folder, new_run, next_run

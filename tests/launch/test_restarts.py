@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.host import process
+from stackyard.host.run import process
 from stackyard.launch.api import jobs
 from stackyard.launch.jobs.carry_out import _plan
 from stackyard.launch.jobs.restarts import Attempts

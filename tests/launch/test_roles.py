@@ -12,7 +12,7 @@ import pytest
 from launcherbed import CPU, PERLMUTTER, SUMMIT
 
 from stackyard.core.errors import InputError
-from stackyard.host.command import run
+from stackyard.host.run.command import run
 from stackyard.launch.api import runs
 from stackyard.launch.layout.roles import place_roles, rank_in_role, together, whole_nodes
 from stackyard.launch.node.step import PlannedBlock, PlannedRole, PlannedSlot, StepFile

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host.command import run, which
+from stackyard.host.run.command import run, which
 from support.processes import wait_for
 from support.standins import FOLDER, Family, placed, standins
 

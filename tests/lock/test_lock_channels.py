@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stackyard.core.errors import InputError, Where
-from stackyard.host.platforms import this_platform
+from stackyard.host.machine.platforms import this_platform
 from stackyard.lock.channels import Resolver
 from stackyard.lock.virtual import cuda_of, declared, for_platform
 from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment, Gpu, NodeKind, Site

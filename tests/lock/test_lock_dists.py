@@ -17,7 +17,7 @@ from helpers_lock import pip, stack, variant, wheel
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Silent
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
 from stackyard.lock import archive, dists, solve, text
 from stackyard.lock.dists import Unread, described, require_read
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage

@@ -15,9 +15,9 @@ from rattler import LockFile
 from rattler.lock import PypiLockedPackage
 
 from stackyard.core.progress import Silent
-from stackyard.host import uv
-from stackyard.host.command import which
-from stackyard.host.platforms import this_platform
+from stackyard.host.machine.platforms import this_platform
+from stackyard.host.run.command import which
+from stackyard.host.tools import uv
 from stackyard.lock import solve
 from stackyard.lock.export import EXPORTS, in_order
 from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage

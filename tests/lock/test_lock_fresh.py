@@ -9,7 +9,7 @@ import pytest
 from helpers_lock import conda, pip, stack, variant, wheel
 
 from stackyard.core.progress import Silent
-from stackyard.host.platforms import this_platform
+from stackyard.host.machine.platforms import this_platform
 from stackyard.lock import solve
 from stackyard.lock.fresh import Verdict
 from stackyard.lock.model import Lock

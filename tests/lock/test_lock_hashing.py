@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.host.hashing import digest_url, sha256_url
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.files.hashing import digest_url, sha256_url
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock import pip, pylock, reach
 from stackyard.lock.given import Given, given, write_constraints
 from stackyard.lock.model import CondaPackage, PipPackage

@@ -10,7 +10,7 @@ import pytest
 from helpers_lock import pip, variant
 
 from stackyard.core.errors import InputError
-from stackyard.host.platforms import this_platform
+from stackyard.host.machine.platforms import this_platform
 from stackyard.lock import conda, export, grammar, prefer
 from stackyard.lock.fingerprint import fingerprint
 from stackyard.lock.fresh import judge

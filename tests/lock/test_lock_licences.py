@@ -12,7 +12,7 @@ from typing import ClassVar
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.licences import Policy, Stated, is_denied, of_metadata, require_allowed, spdx, stated
 from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.yard.layout import Yard

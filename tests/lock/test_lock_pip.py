@@ -15,8 +15,8 @@ import pytest
 from helpers_lock import pip, sdist, simple_index, wheel
 
 from stackyard.core.errors import InputError, StackyardError, Where
-from stackyard.host import command
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.run import command
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock import reach
 from stackyard.lock.given import Given
 from stackyard.lock.pip import PipRequest, PipSolution, solve_pip

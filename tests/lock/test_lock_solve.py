@@ -12,8 +12,8 @@ from helpers_lock import conda, pip, stack, variant, wheel
 
 from stackyard.core.errors import InputError, MissingError, Where
 from stackyard.core.progress import Silent
-from stackyard.host.hashing import sha256_file
-from stackyard.host.platforms import this_platform
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.machine.platforms import this_platform
 from stackyard.lock import interpreter, solve, text
 from stackyard.lock.fingerprint import wanted
 from stackyard.lock.model import Lock

@@ -11,7 +11,7 @@ from helpers_lock import conda, pip, stack, variant, wheel
 
 from stackyard.core.errors import InputError
 from stackyard.core.progress import Silent
-from stackyard.host.platforms import this_platform
+from stackyard.host.machine.platforms import this_platform
 from stackyard.lock import solve
 from stackyard.lock.model import Lock, LockedVariant
 from stackyard.lock.moved import moves

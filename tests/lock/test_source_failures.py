@@ -13,7 +13,7 @@ import pytest
 from helpers_lock import pip, wheel
 
 from stackyard.core.errors import StackyardError
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.pip import PipRequest, PipSolution, solve_pip
 from stackyard.lock.projectname import project_name
 from stackyard.lock.sourcefailure import explained, rules

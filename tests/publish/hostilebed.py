@@ -408,6 +408,6 @@ def _filled(word: str, known: dict[str, str]) -> str:
 
 
 def _boot() -> str:
-    from stackyard.host.identity import boot
+    from stackyard.host.run.identity import boot
 
     return str(boot())

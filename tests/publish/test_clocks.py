@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host import clock
+from stackyard.host.run import clock
 from stackyard.yard import generations, trash
 from stackyard.yard.layout import Yard
 from support import smallyard

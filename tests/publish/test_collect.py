@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.host.identity import this_process
+from stackyard.host.run.identity import this_process
 from stackyard.spec.models import Site
 from stackyard.yard import atomic, children, generations, notes, revisions, trash
 from stackyard.yard.audit import audit

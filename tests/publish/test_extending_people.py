@@ -17,7 +17,7 @@ from extendbed import bed as new_bed
 
 from stackyard.build import layer
 from stackyard.build.job import Job
-from stackyard.host.command import which
+from stackyard.host.run.command import which
 from stackyard.yard import disk
 from stackyard.yard.extending import BaseRevision
 from support import modules, programs, testbed

@@ -11,7 +11,7 @@ import pytest
 
 from stackyard.core.errors import StackyardError
 from stackyard.expose import generation as generation_of
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.publish import generation
 from stackyard.publish.generation import Step
 from stackyard.publish.rollback import only_from, publish, step_to, target

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from stackyard.build.seal import PARTS
-from stackyard.host import filelocks, processes
-from stackyard.host.hashing import sha256_text
-from stackyard.host.identity import Identity, this_process
+from stackyard.host.files import filelocks
+from stackyard.host.files.hashing import sha256_text
+from stackyard.host.run import processes
+from stackyard.host.run.identity import Identity, this_process
 from stackyard.yard import contents, revisions, uses
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import read_record

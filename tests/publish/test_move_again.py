@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host.identity import whoami
+from stackyard.host.run.identity import whoami
 from stackyard.yard import generations, trash
 from stackyard.yard.layout import Yard
 from support import programs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host.identity import this_process
+from stackyard.host.run.identity import this_process
 from stackyard.publish.inuse import Watch
 from stackyard.spec.models import Site
 from stackyard.yard import uses

@@ -22,8 +22,8 @@ from image.registry_bed import registry
 from stackyard.build.seal import PARTS
 from stackyard.build.tree import tree_hash
 from stackyard.core.errors import ChecksFailed, InputError, MissingError, StackyardError
-from stackyard.host.hashing import sha256_file, sha256_text
-from stackyard.host.probe import machine
+from stackyard.host.files.hashing import sha256_file, sha256_text
+from stackyard.host.machine.probe import machine
 from stackyard.image import artefact, launcher
 from stackyard.image.artefact import Fit
 from stackyard.image.oci.layout import MANIFEST, Reference, blob, image

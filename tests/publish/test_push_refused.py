@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.build.seal import PARTS
-from stackyard.host.hashing import sha256_text
+from stackyard.host.files.hashing import sha256_text
 from stackyard.image import artefact
 from stackyard.image.oci.layout import Reference
 from stackyard.yard import contents, disk, generations, revisions

@@ -14,7 +14,7 @@ import pytest
 from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Silent
 from stackyard.expose.published import change_of, follow_policy
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.publish import beside, repair
 from stackyard.publish.generation import Step
 from stackyard.publish.rollback import publish

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host import acl, command, supervisor
+from stackyard.host.account import supervisor
+from stackyard.host.files import acl
+from stackyard.host.run import command
 from stackyard.lock import onbase
 from stackyard.verify import expectations
 from stackyard.yard import atomic, checksum, generations, revisions, signatures

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host.identity import whoami
+from stackyard.host.run.identity import whoami
 from stackyard.yard import children, disk, generations
 from stackyard.yard.layout import Yard
 from support import programs, smallyard

@@ -22,7 +22,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import stackyard
-from stackyard.host import clock, identity, supervised, supervisor
+from stackyard.host.account import supervised, supervisor
+from stackyard.host.run import clock, identity
 from support.cli import inside
 from support.processes import wait_for
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from stackyard.core.errors import MissingError
-from stackyard.host.command import CommandError, run
+from stackyard.host.run.command import CommandError, run
 from support import programs, suites
 from support.testbed import cache_folder, kept
 

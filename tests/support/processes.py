@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
-from stackyard.host.command import run
+from stackyard.host.run.command import run
 
 KILL_S = 30
 

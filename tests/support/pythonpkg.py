@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stackyard.core.errors import MissingError
-from stackyard.host.command import run, which
+from stackyard.host.run.command import run, which
 from support.channel import PLACEHOLDER, Content, Link, Package
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Literal
 
 from stackyard.core.errors import MissingError, StackyardError
-from stackyard.host.command import Result, run
+from stackyard.host.run.command import Result, run
 from support import programs
 from support.processes import command_line, kill_all, kill_daemon, pids
 from support.slurmconf import GPUS, address, configuration, port

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stackyard.host.command import which
+from stackyard.host.run.command import which
 from stackyard.launch.node.machine import addresses, is_loopback
 from support.cli import STACKYARD, Done
 from support.standins import FOLDER, MACHINES, Family, placed, standins

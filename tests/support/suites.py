@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from stackyard.core.errors import MissingError
-from stackyard.host.command import CommandError, run
+from stackyard.host.run.command import CommandError, run
 
 SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
 UBUNTU = "http://archive.ubuntu.com/ubuntu"

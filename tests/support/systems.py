@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.core.errors import MissingError
-from stackyard.host.command import CommandError, Result, run
+from stackyard.host.run.command import CommandError, Result, run
 from support import programs, suites
 from support.testbed import kept
 from support.torchstack import HOME

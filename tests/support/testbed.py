@@ -17,7 +17,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from stackyard.core.errors import MissingError
-from stackyard.host.command import CommandError, run
+from stackyard.host.run.command import CommandError, run
 from support.channel import JANUARY_2024_MS, Package, make_channel
 from support.pythonpkg import FULL_VERSION, python_package
 from support.wheelpkg import package_from_wheel

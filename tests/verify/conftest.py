@@ -11,7 +11,7 @@ import pytest
 from uv import find_uv_bin
 from verifykit import Stack
 
-from stackyard.host.modules import ModuleSystem, find_environment_modules, find_lmod
+from stackyard.host.machine.modules import ModuleSystem, find_environment_modules, find_lmod
 from stackyard.yard.layout import Yard
 from support import modules as real
 from support import stackrecords

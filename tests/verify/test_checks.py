@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from verifykit import Stack, by_name
 
-from stackyard.host import probe
-from stackyard.host.probe import GpuDevice
+from stackyard.host.machine import probe
+from stackyard.host.machine.probe import GpuDevice
 from stackyard.spec.models import Check, Gpu, NodeKind, Site
 from stackyard.verify.commands import interpreter_of
 from stackyard.verify.own import table_of

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import StackyardError
-from stackyard.host.probe import machine
+from stackyard.host.machine.probe import machine
 from stackyard.verify.consistency import check_consistency
 from stackyard.verify.context import Context, Exceptions, Python
 from stackyard.verify.distributions import distributions

@@ -9,8 +9,8 @@ import time
 import pytest
 from verifykit import Stack, by_name
 
-from stackyard.host import probe
-from stackyard.host.probe import GpuDevice
+from stackyard.host.machine import probe
+from stackyard.host.machine.probe import GpuDevice
 from stackyard.verify import tasks
 from stackyard.verify.distributions import modules_of
 from stackyard.verify.report import CheckResult

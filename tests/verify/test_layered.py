@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from stackyard.host import command
+from stackyard.host.run import command
 from stackyard.verify.layered import Finding, find
 from stackyard.yard.payload import Prefix
 

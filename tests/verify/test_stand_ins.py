@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.expose.published import present_change, write_beside, write_change
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
 from stackyard.image.launcher import compare
 from stackyard.publish import beside as repairing
 from stackyard.spec.models import Site

@@ -294,7 +294,9 @@ def test_nothing_is_lost_if_a_process_moves_the_link_late_to_a_generation_of_ano
 
 def test_a_link_that_is_set_back_stays_even_if_a_process_was_killed(tmp_path: Path) -> None:
     yard = three(tmp_path)
-    code = "import json; from stackyard.host.identity import this_process; print(json.dumps(this_process().to_json()))"
+    code = (
+        "import json; from stackyard.host.run.identity import this_process; print(json.dumps(this_process().to_json()))"
+    )
     dead = subprocess.check_output([sys.executable, "-c", code], text=True)
     yard.generation(3).owner.write_text(dead)
     generations.base(yard)

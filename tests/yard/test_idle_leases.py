@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host.identity import this_process
+from stackyard.host.run.identity import this_process
 from stackyard.publish.writing import Held
 from stackyard.yard import idleleases, within
 from stackyard.yard import lease as lease_module

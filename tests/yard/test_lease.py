@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import StackyardError
-from stackyard.host import at
-from stackyard.host.identity import this_process
+from stackyard.host.files import at
+from stackyard.host.run.identity import this_process
 from stackyard.yard import lease as lease_module
 from stackyard.yard import within
 from stackyard.yard.claim import claim

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import pytest
 
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.yard import reserve
 from stackyard.yard.layout import Yard
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host.identity import MARK, fate_of, mark
+from stackyard.host.run.identity import MARK, fate_of, mark
 from stackyard.yard import atomic, temporaries
 from stackyard.yard.layout import Yard
 from support import smallyard
@@ -138,7 +138,7 @@ def test_a_mark_tells_what_became_of_its_process() -> None:
     import re
 
     assert re.fullmatch(MARK, mark()) and mark() != mark() and fate_of(mark()) == "running"
-    done = subprocess.run([sys.executable, "-c", "from stackyard.host.identity import mark; print(mark())"],
+    done = subprocess.run([sys.executable, "-c", "from stackyard.host.run.identity import mark; print(mark())"],
                           capture_output=True, text=True, check=True)  # fmt: skip
     assert fate_of(done.stdout.strip()) == "dead"
     for word in ("", "x", "0a0a0a-4d2-1e240-0b0b0b", f"{mark()[:7]}0-0-0b0b0b", f"{mark()[:7]}ffffffff-1-0b0b0b"):

@@ -21,8 +21,8 @@ from stackyard.build.activation_variables import before, is_build_only, operatio
 from stackyard.core.change import Alias, Append, EnvironmentChange, Function, Operation, Prepend
 from stackyard.core.errors import StackyardError
 from stackyard.core.grammar import COMMAND, LOADED, SETTABLE, VALUE, Grammar, NotAllowed
-from stackyard.host.scratch import scratch
-from stackyard.host.view import PLAIN, View
+from stackyard.host.files.scratch import scratch
+from stackyard.host.run.view import PLAIN, View
 from stackyard.yard import formats
 from stackyard.yard.record import Activation
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host import command, shell_state
-from stackyard.host.shell_state import ShellState
-from stackyard.host.view import PLAIN, View
+from stackyard.host.machine import shell_state
+from stackyard.host.machine.shell_state import ShellState
+from stackyard.host.run import command
+from stackyard.host.run.view import PLAIN, View
 from stackyard.yard.payload import Prefix
 
 

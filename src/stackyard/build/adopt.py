@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stackyard.build.job import Job
-from stackyard.host import space
+from stackyard.host.files import space
 from stackyard.yard import atomic, caches, disk, within
 from stackyard.yard.caches import Kind
 from stackyard.yard.permissions import settle

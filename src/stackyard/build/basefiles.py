@@ -16,7 +16,7 @@ from stackyard.build.claims import Claim, Owner
 from stackyard.build.job import Job
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host.command import run
+from stackyard.host.run.command import run
 from stackyard.lock import asking
 from stackyard.yard.extending import BaseRevision
 

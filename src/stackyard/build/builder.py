@@ -21,7 +21,7 @@ from stackyard.core.change import EnvironmentChange, SetRestorable
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.progress import Progress
-from stackyard.host import space
+from stackyard.host.files import space
 from stackyard.lock.model import LockedVariant
 from stackyard.yard import atomic, disk, formats, lease
 from stackyard.yard.adopted import Adopted

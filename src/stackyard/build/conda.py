@@ -21,8 +21,8 @@ from stackyard.build.placeholder import too_long
 from stackyard.build.unpack import unpack, write_note
 from stackyard.core import secrets
 from stackyard.core.errors import StackyardError
-from stackyard.host import filelocks, space
-from stackyard.host.conda import client
+from stackyard.host.files import filelocks, space
+from stackyard.host.tools.rattler import client
 from stackyard.lock.model import CondaPackage
 from stackyard.lock.onbase import locks
 from stackyard.lock.records import repodata_record

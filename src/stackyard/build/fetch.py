@@ -20,9 +20,10 @@ from stackyard.build.indexes import pip_settings
 from stackyard.build.job import Job, cores
 from stackyard.core.errors import StackyardError
 from stackyard.core.secrets import shown
-from stackyard.host import space, uv
-from stackyard.host.hashing import local_path, sha256_file, sha256_text
-from stackyard.host.trust import PLAIN, Trust
+from stackyard.host.files import space
+from stackyard.host.files.hashing import local_path, sha256_file, sha256_text
+from stackyard.host.net.trust import PLAIN, Trust
+from stackyard.host.tools import uv
 from stackyard.lock.model import CondaPackage, PipPackage
 from stackyard.lock.records import file_name
 from stackyard.yard import lease
@@ -120,7 +121,7 @@ def download(url: str, sha256: str, part: Path, target: Path, *, mode: int, trus
 
 def copy_from(url: str, stream: IO[bytes], trust: Trust = PLAIN) -> None:
     """Write what is at a URL, or at a path, to a file that can be sought in. Errors as for `http.get`; a full disk."""
-    from stackyard.host import http  # with it ssl, which what is in the cache does not need
+    from stackyard.host.net import http  # with it ssl, which what is in the cache does not need
 
     def kept(remote: IO[bytes]) -> None:
         if stream.tell():  # left by a previous attempt

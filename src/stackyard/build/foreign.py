@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stackyard.build.job import Job
 from stackyard.core.errors import StackyardError
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
 from stackyard.yard import adoptedfiles, disk
 from stackyard.yard.adopted import FOR_ADOPTED, Adopted
 from stackyard.yard.atomic import write_text

@@ -17,7 +17,7 @@ from stackyard.build.inputs import (
     pip_inputs,
     with_contents,
 )
-from stackyard.host.hashing import sha256_values
+from stackyard.host.files.hashing import sha256_values
 from stackyard.yard.folders import RevisionPaths
 
 if TYPE_CHECKING:

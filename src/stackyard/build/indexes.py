@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from stackyard.build.job import Job
-from stackyard.host import filelocks, uv
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.files import filelocks
+from stackyard.host.tools import uv
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.spec.pipsettings import settings
 
 # variables that would change what uv does, or point it to another Python

@@ -7,8 +7,8 @@ from pathlib import Path
 from stackyard.build import indexes, layer, programs
 from stackyard.build.job import Job
 from stackyard.core.errors import MissingError, StackyardError
-from stackyard.host import uv
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.tools import uv
 from stackyard.lock.interpreter import install_again
 
 # what uv writes for activating an environment by hand; here a module does that

@@ -11,8 +11,8 @@ from stackyard.build.entries import Entries
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.core.progress import Progress
-from stackyard.host import layer
-from stackyard.host.view import View, view_of
+from stackyard.host.run import layer
+from stackyard.host.run.view import View, view_of
 from stackyard.lock.model import LockedVariant
 from stackyard.spec.siteyard import policy
 from stackyard.yard.folders import RevisionPaths

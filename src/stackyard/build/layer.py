@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stackyard.build.job import Job
 from stackyard.core.names import conda_name
-from stackyard.host.command import run
+from stackyard.host.run.command import run
 from stackyard.lock import asking, onbase
 from stackyard.lock.model import LockedInterpreter
 from stackyard.yard.atomic import write_text

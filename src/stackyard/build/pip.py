@@ -20,8 +20,9 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical
 from stackyard.core.secrets import shown
-from stackyard.host import filelocks, uv
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.files import filelocks
+from stackyard.host.tools import uv
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.model import PipPackage
 from stackyard.lock.records import file_name
 from stackyard.yard import disk

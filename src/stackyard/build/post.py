@@ -1,7 +1,7 @@
 """The stack's post script: run once with bash in the activated environment; what it changes is part of the prefix.
 
 ``echo x >> file`` in it must not write into the cache and into every revision that shares the file by a hard link. So
-it runs over a layer (`host.layer`), and only the files that it changes become the prefix's own. Where no layer can be
+it runs over a layer (`host.run.layer`), and only the files that it changes become the prefix's own. Where no layer can be
 had, which needs root, a stack with a post script gets copies of all files.
 """
 
@@ -15,8 +15,8 @@ from stackyard.build import programs
 from stackyard.build.job import Job
 from stackyard.core.change import EnvironmentChange
 from stackyard.core.errors import InputError
-from stackyard.host import command
-from stackyard.host.layer import Layer
+from stackyard.host.run import command
+from stackyard.host.run.layer import Layer
 
 _TIMEOUT_S = 4 * 3600
 Stamp = tuple[int, int, int]

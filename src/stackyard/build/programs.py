@@ -9,9 +9,11 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.secrets import redacted
-from stackyard.host import command, space, uv
-from stackyard.host.trust import LOGIN_HINT
-from stackyard.host.view import PLAIN, View
+from stackyard.host.files import space
+from stackyard.host.net.trust import LOGIN_HINT
+from stackyard.host.run import command
+from stackyard.host.run.view import PLAIN, View
+from stackyard.host.tools import uv
 from stackyard.yard import disk
 
 Argv = list[str | os.PathLike[str]]

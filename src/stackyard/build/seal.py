@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from stackyard.build import nopip
 from stackyard.build.job import Job
 from stackyard.core.names import brings_conda
-from stackyard.host.hashing import sha256_text
+from stackyard.host.files.hashing import sha256_text
 from stackyard.yard import contents
 from stackyard.yard.atomic import write_text
 from stackyard.yard.contents import Tree

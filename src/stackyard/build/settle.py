@@ -27,7 +27,7 @@ from stackyard.build.pyfiles import Installed, is_python, source_of
 from stackyard.build.staging import Staging
 from stackyard.core.errors import StackyardError
 from stackyard.core.names import canonical
-from stackyard.host.hashing import sha256_file, sha256_text
+from stackyard.host.files.hashing import sha256_file, sha256_text
 from stackyard.yard import atomic, disk
 from stackyard.yard.atomic import fault_point, write_text
 from stackyard.yard.collision import Collision, sentences

@@ -15,8 +15,11 @@ from stackyard.build.fetch import copy_from, source_archive
 from stackyard.build.indexes import pip_settings
 from stackyard.build.job import Job
 from stackyard.core.errors import InputError, MissingError, StackyardError
-from stackyard.host import command, gateway, space, uv
-from stackyard.host.hashing import local_path
+from stackyard.host.files import space
+from stackyard.host.files.hashing import local_path
+from stackyard.host.net import gateway
+from stackyard.host.run import command
+from stackyard.host.tools import uv
 from stackyard.lock.model import PipPackage
 from stackyard.lock.prefer import repository
 from stackyard.lock.snapshot import sha256_files, tree_files

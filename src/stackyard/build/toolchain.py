@@ -53,7 +53,7 @@ def _searched(environ: Mapping[str, str]) -> dict[str, str]:
 
 def with_modules(modules: tuple[str, ...]) -> dict[str, str]:
     """The environment of a shell that has loaded these modules of the host, without what the module system notes."""
-    from stackyard.host.modules import environment_with, is_bookkeeping, the_module_system
+    from stackyard.host.machine.modules import environment_with, is_bookkeeping, the_module_system
 
     loaded = environment_with(the_module_system(), (), modules)
     return {name: value for name, value in loaded.items() if not is_bookkeeping(name)}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.core.names import pip_name
-from stackyard.host import command
+from stackyard.host.run import command
 
 if TYPE_CHECKING:
     from stackyard.lock.model import LockedVariant

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from stackyard.build.job import cores
-from stackyard.host.hashing import sha256_file, sha256_text
+from stackyard.host.files.hashing import sha256_file, sha256_text
 
 _DIST_INFO = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
 CONDA_ORIGINS = ("extracted_package_dir", "package_tarball_full_path", "link", "requested_spec", "requested_specs")

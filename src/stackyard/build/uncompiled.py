@@ -6,7 +6,7 @@ from stackyard.build.job import Job
 from stackyard.build.programs import FailedError
 from stackyard.core.errors import StackyardError, Where
 from stackyard.core.names import canonical
-from stackyard.host.hashing import local_path
+from stackyard.host.files.hashing import local_path
 from stackyard.lock import sourcefailure
 from stackyard.lock.model import PipPackage
 from stackyard.lock.why import chains

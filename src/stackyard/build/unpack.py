@@ -22,9 +22,11 @@ from stackyard.build.job import Job
 from stackyard.core import secrets
 from stackyard.core.errors import StackyardError
 from stackyard.core.grammar import shown
-from stackyard.host import at, http, space, uv
-from stackyard.host.hashing import local_path
-from stackyard.host.trust import LOGIN_HINT
+from stackyard.host.files import at, space
+from stackyard.host.files.hashing import local_path
+from stackyard.host.net import http
+from stackyard.host.net.trust import LOGIN_HINT
+from stackyard.host.tools import uv
 from stackyard.lock.model import CondaPackage
 from stackyard.yard import atomic, disk, formats
 from stackyard.yard.caches import NOTE_REVISION, unpacked_from

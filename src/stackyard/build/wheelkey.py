@@ -17,7 +17,7 @@ from stackyard.build.job import Job
 from stackyard.build.tools import Tool
 from stackyard.core import secrets
 from stackyard.core.errors import MissingError
-from stackyard.host.hashing import sha256_values
+from stackyard.host.files.hashing import sha256_values
 from stackyard.lock.model import PipPackage
 from stackyard.spec.buildinputs import patch_hash
 

@@ -29,9 +29,10 @@ from stackyard.build.toolchain import Toolchain
 from stackyard.core.errors import StackyardError
 from stackyard.core.names import canonical, of_purls, pip_name
 from stackyard.core.secrets import shown
-from stackyard.host import at, uv
-from stackyard.host.hashing import sha256_file, sha256_text
-from stackyard.host.view import View
+from stackyard.host.files import at
+from stackyard.host.files.hashing import sha256_file, sha256_text
+from stackyard.host.run.view import View
+from stackyard.host.tools import uv
 from stackyard.lock.model import PipPackage
 from stackyard.lock.satisfied import satisfied
 from stackyard.spec.buildinputs import package_build

@@ -99,7 +99,7 @@ def unaccepted(yard: Yard, site: Site, record: BuildRecord) -> MissingError | No
 
 def text_of(record: BuildRecord, sha256: str) -> str:
     """The text of a licence, as the revision keeps it; empty where its file names none."""
-    from stackyard.host.hashing import sha256_file
+    from stackyard.host.files.hashing import sha256_file
 
     try:
         kept = sorted(RevisionPaths.of(record.path).recipe.iterdir())

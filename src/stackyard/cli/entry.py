@@ -1,4 +1,4 @@
-"""Where the program begins: as root, whose the yard is decides which account goes on (`host.supervisor`)."""
+"""Where the program begins: as root, whose the yard is decides which account goes on (`host.account.supervisor`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def begin() -> None:
         return
     _begun.append(True)
     if "STACKYARD_SUPERVISOR" in os.environ:
-        from stackyard.host import supervised
+        from stackyard.host.account import supervised
 
         supervised.connect()
     elif os.geteuid() == 0:
@@ -34,7 +34,7 @@ def begin() -> None:
 
 
 def _begin_as_root(words: list[str]) -> None:
-    from stackyard.host import supervisor
+    from stackyard.host.account import supervisor
 
     options, rest = _options(words)
     if rest[:1] == ["image"] and rest[1:2] and rest[1] in _OF_THE_MACHINE:
@@ -72,7 +72,7 @@ def _options(words: list[str]) -> tuple[dict[str, str], list[str]]:
 def _default(site: str | None) -> None:
     """Begin anew with the yard that a site's file names for root, where it belongs to another account."""
     from stackyard.core.errors import StackyardError
-    from stackyard.host import supervisor
+    from stackyard.host.account import supervisor
     from stackyard.spec.settings import Settings
 
     try:

@@ -11,7 +11,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host.scratch import scratch
+from stackyard.host.files.scratch import scratch
 from stackyard.publish.extending import Files, changed
 from stackyard.yard import catalogue
 from stackyard.yard.layout import Yard

@@ -116,7 +116,7 @@ def _given(site: Site, base: str, before: tuple[str, ...], places: tuple[Path, .
 
 def _proof(site: Site) -> Proof:
     """The checks of a stack are judged here as in a module."""
-    from stackyard.host.probe import machine
+    from stackyard.host.machine.probe import machine
     from stackyard.image.extend import Proof
     from stackyard.verify.own import OwnCheck, judged, unmet_need
 

@@ -57,7 +57,7 @@ def push(
 
     What the registry has already is not sent again. Logins are those of `skopeo login`, podman and docker.
     """
-    from stackyard.host.scratch import scratch
+    from stackyard.host.files.scratch import scratch
     from stackyard.image.oci.build import build, name_of
     from stackyard.image.oci.layout import Reference, is_reference, reference
     from stackyard.image.oci.transfer import Registry

@@ -14,7 +14,7 @@ from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted, some
 from stackyard.core.quoting import LONG, plain
-from stackyard.host import supervised
+from stackyard.host.account import supervised
 from stackyard.yard.idleleases import DAYS
 from stackyard.yard.record import Entry
 

@@ -2,8 +2,8 @@
 
 An *address* is a URL as everything but the transfer itself sees it: files, messages, command lines, other programs. It
 has no login, a variable in it stays ``${NAME}``, and a token that was written literally is ``***``. `address` makes one
-from what a file says and remembers in this process what it took out; `reached` puts it back, for `host.http`, which
-sends it, and `host.gateway`, which looks for it in links. So text that is made of addresses contains no secret, however
+from what a file says and remembers in this process what it took out; `reached` puts it back, for `host.net.http`, which
+sends it, and `host.net.gateway`, which looks for it in links. So text that is made of addresses contains no secret, however
 short or oddly spelled the secret is.
 
 Text of other origin (the output of programs, the words of a user's file) passes `redacted` before it leaves.
@@ -67,7 +67,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 # --------------------------------------------------------------------------- what this process knows
-# Threads of `host.gateway` add to these tables: whoever iterates over one takes a copy first.
+# Threads of `host.net.gateway` add to these tables: whoever iterates over one takes a copy first.
 
 _logins: dict[str, dict[str, Login]] = {}  # by origin, then by path; may hold ${NAME}
 _tokens: dict[str, str] = {}  # the beginning of an address that ends with a token: the same with the token
@@ -250,7 +250,7 @@ def is_protected(url: str, environ: Mapping[str, str] | None = None) -> bool:
 
 
 def reached(url: str, environ: Mapping[str, str] | None = None) -> tuple[str, Login | None]:
-    """The real URL of an address, without a login, and the login. For `host.http` and `host.gateway` only.
+    """The real URL of an address, without a login, and the login. For `host.net.http` and `host.net.gateway` only.
 
     Raises:
         InputError: it contains a variable that is not set, or a token that nothing here names.
@@ -326,7 +326,7 @@ def with_names(url: str, names: Mapping[str, str]) -> str:
 
 
 def alias(url: str, environ: Mapping[str, str] | None = None) -> str:
-    """An address as another program sees it: by an http server that only `host.gateway` knows, where it is protected.
+    """An address as another program sees it: by an http server that only `host.net.gateway` knows, where it is protected.
 
     The same address has the same alias in every process, since programs keep what they fetch by its URL.
     """

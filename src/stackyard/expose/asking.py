@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from stackyard.build import onhost
 from stackyard.core.change import EnvironmentChange, Prepend
 from stackyard.expose.commands import commands_of
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
 from stackyard.image.stubs import commands
 from stackyard.spec.siteyard import in_sites_yard
 from stackyard.yard import atomic, permissions

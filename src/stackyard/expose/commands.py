@@ -80,7 +80,7 @@ def _head(record: BuildRecord, program: Path) -> bytes:
     if record.payload.is_visible:
         with program.open("rb") as file:
             return file.read(_HEAD)
-    from stackyard.host.command import run
+    from stackyard.host.run.command import run
 
     argv, environ = record.payload.command(["head", "-c", str(_HEAD), str(program)], dict(os.environ))
     return run(argv, env=environ, timeout_s=_MOUNT_S, leaves_others=True).stdout.encode()

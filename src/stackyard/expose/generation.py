@@ -20,8 +20,8 @@ from stackyard.expose.page import page
 from stackyard.expose.published import change_of, freeze
 from stackyard.expose.root import users_path
 from stackyard.expose.spider import write_cache
-from stackyard.host import at
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files import at
+from stackyard.host.files.hashing import sha256_file
 from stackyard.yard import atomic, generations, trash
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.record import BuildRecord, Entry

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.expose.lua import quote
-from stackyard.host import command, modules
+from stackyard.host.machine import modules
+from stackyard.host.run import command
 from stackyard.yard import atomic
 
 FOLDER = "__spider"

@@ -17,8 +17,8 @@ from stackyard.build.job import cores
 from stackyard.build.seal import PARTS
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import some
-from stackyard.host.hashing import sha256_file
-from stackyard.host.sshkeygen import fingerprint
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.tools.sshkeygen import fingerprint
 from stackyard.image import needs, overlay
 from stackyard.image.bases.model import ARCHITECTURES
 from stackyard.image.bases.model import Layer as Applied

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from stackyard.build.programs import PROXIES
 from stackyard.core.errors import InputError, MissingError
-from stackyard.host.command import Result, run, which
-from stackyard.host.pipconf import read_config
+from stackyard.host.run.command import Result, run, which
+from stackyard.host.tools.pipconf import read_config
 from stackyard.image import fit, sifbuild
 from stackyard.image.bases.store import Kept
 from stackyard.spec.libraryplaces import LIBRARIES

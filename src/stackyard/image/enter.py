@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from stackyard.core.errors import MissingError, StackyardError
-from stackyard.host.command import Result, run
+from stackyard.host.run.command import Result, run
 from stackyard.yard.payload import Payload
 
 CANNOT_MOUNT = 4

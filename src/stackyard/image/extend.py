@@ -16,8 +16,8 @@ from stackyard.build.programs import telling
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.names import pip_name
 from stackyard.core.secrets import redacted
-from stackyard.host.command import CommandError, ending
-from stackyard.host.scratch import scratch
+from stackyard.host.files.scratch import scratch
+from stackyard.host.run.command import CommandError, ending
 from stackyard.image import fit, onbase
 from stackyard.image.bases import store
 from stackyard.image.bases.blobs import EPOCH, TAR, Blob, Layout, manifest_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding
-from stackyard.host.command import run
+from stackyard.host.run.command import run
 from stackyard.image import needs
 from stackyard.image.bases.model import Base
 from stackyard.image.bases.store import Kept

@@ -15,7 +15,7 @@ from pathlib import Path
 from stackyard.build.seal import PARTS
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import some
-from stackyard.host.hashing import sha256_file, sha256_text
+from stackyard.host.files.hashing import sha256_file, sha256_text
 from stackyard.image import launcher, squashfs, stubs
 from stackyard.image.enter import run_within
 from stackyard.yard import contents, disk, formats, within

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.core.errors import MissingError, StackyardError, cause
-from stackyard.host import automount
-from stackyard.host.command import CommandError, run, which
-from stackyard.host.readonly import unescaped
+from stackyard.host.files import automount
+from stackyard.host.run.command import CommandError, run, which
+from stackyard.host.run.readonly import unescaped
 from stackyard.image import bykernel
 from stackyard.image.squashfs import superblock
 from stackyard.yard.folders import RevisionPaths

@@ -16,8 +16,8 @@ from stackyard.build import extensions, source, toolchain, tools, wheelkey
 from stackyard.build.job import cores
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.names import canonical, pip_name
-from stackyard.host.command import CommandError, Result
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.run.command import CommandError, Result
 from stackyard.image.bases.model import PythonEnvironment
 from stackyard.image.box import VENV, Box, Given
 from stackyard.lock.fingerprint import conda_requirements, constraints, pip_requirements

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stackyard.core.names import canonical
-from stackyard.host.command import CommandError, run
-from stackyard.host.scratch import scratch
-from stackyard.host.view import view_of
+from stackyard.host.files.scratch import scratch
+from stackyard.host.run.command import CommandError, run
+from stackyard.host.run.view import view_of
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
 

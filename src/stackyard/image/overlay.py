@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
-from stackyard.host.command import CommandError, run, which
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.run.command import CommandError, run, which
 from stackyard.image import squashfs
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord

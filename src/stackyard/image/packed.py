@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from stackyard.host import zstd
-from stackyard.host.damage import checked
+from stackyard.host.files.damage import checked
+from stackyard.host.tools import zstd
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from stackyard.host import automount
+from stackyard.host.files import automount
 
 
 def of_images(prefixes: Iterable[Path]) -> dict[Path, list[int]]:

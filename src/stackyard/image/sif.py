@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from stackyard.core.errors import InputError, StackyardError, cause
-from stackyard.host import at
+from stackyard.host.files import at
 
 ARCHITECTURES = {"amd64": b"02", "arm64": b"04", "ppc64le": b"06", "s390x": b"11", "riscv64": b"12"}
 """The names of OCI images and the numbers of SIF."""

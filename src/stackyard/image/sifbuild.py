@@ -10,8 +10,8 @@ from pathlib import Path
 from stackyard import __version__
 from stackyard.core.change import EnvironmentChange
 from stackyard.core.errors import ChecksFailed, InputError
-from stackyard.host.hashing import sha256_file
-from stackyard.host.scratch import scratch
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.files.scratch import scratch
 from stackyard.image import fit, inside, overlay, sif, squashfs
 from stackyard.image.bases.store import Kept
 from stackyard.spec.sitemodels import Site

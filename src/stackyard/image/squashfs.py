@@ -15,10 +15,10 @@ from pathlib import Path
 from stackyard.core.errors import MissingError, StackyardError, cause
 from stackyard.core.findings import some
 from stackyard.core.late import dataclass
-from stackyard.host import at, space
-from stackyard.host.command import CommandError, run, which
-from stackyard.host.hashing import sha256_file
-from stackyard.host.scratch import scratch
+from stackyard.host.files import at, space
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.files.scratch import scratch
+from stackyard.host.run.command import CommandError, run, which
 from stackyard.yard import disk
 
 _SUPERBLOCK = struct.Struct("<IIIIIHHHHHHQQ")

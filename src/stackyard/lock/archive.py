@@ -17,9 +17,9 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from stackyard.core import secrets
 from stackyard.core.errors import StackyardError
 from stackyard.core.quoting import quoted
-from stackyard.host import http
-from stackyard.host.conda import client
-from stackyard.host.hashing import local_path
+from stackyard.host.files.hashing import local_path
+from stackyard.host.net import http
+from stackyard.host.tools.rattler import client
 from stackyard.lock.filelist import LISTS, MOST_BYTES, metadata_folders, paths_of
 from stackyard.lock.model import CondaPackage
 
@@ -73,7 +73,7 @@ async def file_list(url: str, client: Client) -> list[str]:
     """The paths of an archive's files, below the prefix.
 
     Args:
-        client: of `host.conda`, for this URL's channel.
+        client: of `host.tools.rattler`, for this URL's channel.
 
     Raises:
         StackyardError: it cannot be read; the message is the cause.

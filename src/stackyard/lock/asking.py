@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host.command import clean_environment, run
-from stackyard.host.question import about_distributions
+from stackyard.host.run.command import clean_environment, run
+from stackyard.host.run.question import about_distributions
 from stackyard.yard.extending import BaseRevision
 from stackyard.yard.record import read_record
 

@@ -17,7 +17,7 @@ from stackyard.core import secrets
 from stackyard.core.errors import InputError, Where
 from stackyard.core.late import dataclass
 from stackyard.core.quoting import cut
-from stackyard.host.platforms import SUBDIRS
+from stackyard.host.machine.platforms import SUBDIRS
 from stackyard.spec.environment import channels_for
 from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment
 from stackyard.spec.paths import absolute

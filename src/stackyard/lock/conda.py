@@ -32,8 +32,8 @@ from stackyard.core import secrets
 from stackyard.core.errors import InputError, StackyardError, Where
 from stackyard.core.names import conda_name
 from stackyard.core.quoting import quoted
-from stackyard.host.conda import client
-from stackyard.host.hashing import local_path, sha256_file, sha256_url
+from stackyard.host.files.hashing import local_path, sha256_file, sha256_url
+from stackyard.host.tools.rattler import client
 from stackyard.lock import exported, pins
 from stackyard.lock.channels import Channel
 from stackyard.lock.favour import Offered, offered

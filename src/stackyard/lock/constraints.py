@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stackyard.core.errors import InputError
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.spec.models import PipRequirement
 from stackyard.spec.paths import with_home
 from stackyard.spec.requirements import RequirementsReader

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from stackyard.core.errors import InputError
 from stackyard.core.names import canonical, conda_name, pip_name
-from stackyard.host.hashing import local_path
-from stackyard.host.platforms import machine_of
-from stackyard.host.scratch import scratch
+from stackyard.host.files.hashing import local_path
+from stackyard.host.files.scratch import scratch
+from stackyard.host.machine.platforms import machine_of
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.lock.text import toml_value
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from stackyard.core.errors import Where
 from stackyard.core.late import dataclass
 from stackyard.core.secrets import shown
-from stackyard.host.hashing import local_path, sha256_file
+from stackyard.host.files.hashing import local_path, sha256_file
 from stackyard.lock.accelerator import AXES
 from stackyard.lock.channels import Resolver
 from stackyard.lock.snapshot import sha256_tree

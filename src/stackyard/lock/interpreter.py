@@ -13,10 +13,10 @@ from packaging.specifiers import SpecifierSet
 
 from stackyard.core.errors import InputError, MissingError, StackyardError, Where
 from stackyard.core.quoting import quoted
-from stackyard.host import uv
-from stackyard.host.command import CommandError, run, which
-from stackyard.host.hashing import sha256_file
-from stackyard.host.platforms import this_platform
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.machine.platforms import this_platform
+from stackyard.host.run.command import CommandError, run, which
+from stackyard.host.tools import uv
 from stackyard.lock.model import CondaPackage, LockedInterpreter
 from stackyard.spec.models import Interpreter
 from stackyard.spec.paths import with_home

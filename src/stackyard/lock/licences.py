@@ -27,10 +27,11 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.secrets import host_of
-from stackyard.host import http, uv
-from stackyard.host.hashing import local_path
-from stackyard.host.pipconf import PipSettings
-from stackyard.host.ranged import Ranged
+from stackyard.host.files.hashing import local_path
+from stackyard.host.net import http
+from stackyard.host.net.ranged import Ranged
+from stackyard.host.tools import uv
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.yard import atomic, disk
 from stackyard.yard.caches import searched

@@ -13,10 +13,10 @@ from stackyard.core import secrets
 from stackyard.core.errors import InputError, StackyardError, Where
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical, pip_name
-from stackyard.host import uv
-from stackyard.host.hashing import local_path
-from stackyard.host.pipconf import PipSettings
-from stackyard.host.scratch import scratch
+from stackyard.host.files.hashing import local_path
+from stackyard.host.files.scratch import scratch
+from stackyard.host.tools import uv
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock import pins
 from stackyard.lock.accelerator import HOME, Accelerator, requested
 from stackyard.lock.constraints import constraint_lines

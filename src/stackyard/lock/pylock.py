@@ -14,9 +14,9 @@ from stackyard.core import secrets
 from stackyard.core.errors import InputError, Where
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical
-from stackyard.host import uv
-from stackyard.host.hashing import digest_url, local_path, sha256_file, sha256_url
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.files.hashing import digest_url, local_path, sha256_file, sha256_url
+from stackyard.host.tools import uv
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.model import PipPackage
 from stackyard.lock.snapshot import sha256_tree
 from stackyard.lock.tags import best_wheel

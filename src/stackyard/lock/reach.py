@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from stackyard.core.errors import StackyardError, Where
 from stackyard.core.late import dataclass
-from stackyard.host.trust import PLAIN, Trust
+from stackyard.host.net.trust import PLAIN, Trust
 
 PATIENCE_S = 0.7
 TIMEOUT_S = 5.0
@@ -140,7 +140,7 @@ def _try(target: Target, url: str) -> tuple[str | None, bool]:
         return (None if path.exists() else f"no such file or directory: {_missing_part(path)}"), True
     from urllib.error import HTTPError
 
-    from stackyard.host import http  # late: uv asks most indexes by itself
+    from stackyard.host.net import http  # late: uv asks most indexes by itself
 
     try:
         http.retried(lambda: http.open_url(url, "HEAD", TIMEOUT_S, target.trust).close())

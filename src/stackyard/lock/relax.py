@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from stackyard.core.errors import StackyardError
-from stackyard.host import uv
-from stackyard.host.trust import LOGIN_HINT
+from stackyard.host.net.trust import LOGIN_HINT
+from stackyard.host.tools import uv
 from stackyard.lock.given import Given
 from stackyard.lock.uvcompile import Question, Unsolvable, compile_requirements
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from stackyard.core.errors import InputError
-from stackyard.host.command import run, which
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.run.command import run, which
 from stackyard.lock.model import LOCK_MARK
 from stackyard.yard.layout import is_yard
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.core.progress import Progress
-from stackyard.host.hashing import local_path
-from stackyard.host.platforms import this_platform
+from stackyard.host.files.hashing import local_path
+from stackyard.host.machine.platforms import this_platform
 from stackyard.lock import interpreter as python
 from stackyard.lock import text
 from stackyard.lock.fingerprint import Fingerprint, fingerprint

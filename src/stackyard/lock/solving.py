@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.core.progress import Progress
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock import interpreter as python
 from stackyard.lock.accelerator import HOME, Accelerator, for_variant
 from stackyard.lock.fingerprint import (

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from stackyard.core import secrets
 from stackyard.core.errors import StackyardError, Where
 from stackyard.core.names import canonical
-from stackyard.host import uv
+from stackyard.host.tools import uv
 from stackyard.lock.projectname import project_name
 from stackyard.lock.sourcefailure import explained
 from stackyard.lock.uvcompile import BuildFailed

@@ -13,10 +13,11 @@ from stackyard.core import secrets
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical
-from stackyard.host import gateway, uv
-from stackyard.host.command import Result
-from stackyard.host.pipconf import PipSettings
-from stackyard.host.scratch import scratch
+from stackyard.host.files.scratch import scratch
+from stackyard.host.net import gateway
+from stackyard.host.run.command import Result
+from stackyard.host.tools import uv
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.prefer import Preference
 from stackyard.spec.newest import end_of
 

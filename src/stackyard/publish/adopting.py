@@ -17,9 +17,10 @@ from stackyard.core import grammar
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.findings import some
 from stackyard.core.progress import Progress
-from stackyard.host import clock, filelocks, filesystem, home
-from stackyard.host.identity import account_name
-from stackyard.host.probe import machine
+from stackyard.host.files import filelocks, filesystem, home
+from stackyard.host.machine.probe import machine
+from stackyard.host.run import clock
+from stackyard.host.run.identity import account_name
 from stackyard.lock import installed
 from stackyard.lock.installed import Installed
 from stackyard.lock.model import Lock, LockedVariant

@@ -9,7 +9,7 @@ from stackyard.build import bytecode, conda, interpreter, layer, pip, seal, whee
 from stackyard.build.job import Job
 from stackyard.build.settle import Settling
 from stackyard.core.progress import Progress
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.lock import text as lockfile
 from stackyard.lock.model import LockedVariant
 from stackyard.spec.models import Site, Variant

@@ -19,9 +19,9 @@ from stackyard.core.errors import ChecksFailed, InputError, MissingError, Stacky
 from stackyard.core.findings import some
 from stackyard.core.progress import Progress
 from stackyard.expose.published import write_beside
-from stackyard.host import at
-from stackyard.host.hashing import sha256_file
-from stackyard.host.probe import glibc, machine
+from stackyard.host.files import at
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.machine.probe import glibc, machine
 from stackyard.image import artefact, launcher, needs
 from stackyard.image.artefact import Arrived, Fit, Signed
 from stackyard.image.launcher import compare

@@ -12,7 +12,7 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.expose.generation import modulefiles
 from stackyard.expose.published import is_frozen, present_change, write_beside, write_change
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.spec.models import Site
 from stackyard.verify.beside import added
 from stackyard.verify.content import own_files

@@ -12,9 +12,9 @@ from pathlib import Path
 from stackyard.build.seal import PARTS
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import some
-from stackyard.host import at, copying
-from stackyard.host.hashing import sha256_file
-from stackyard.host.identity import process_token
+from stackyard.host.files import at, copying
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.run.identity import process_token
 from stackyard.image import launcher
 from stackyard.lock import text as lockfile
 from stackyard.lock.model import Lock

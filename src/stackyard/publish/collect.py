@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
-from stackyard.host import clock
+from stackyard.host.run import clock
 from stackyard.publish import garbage, tidy
 from stackyard.publish.entries import present
 from stackyard.publish.garbage import Garbage

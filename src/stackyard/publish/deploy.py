@@ -17,7 +17,7 @@ from stackyard.core.late import dataclass
 from stackyard.core.progress import Progress
 from stackyard.expose.published import follow_policy, users_policy
 from stackyard.expose.root import make_root
-from stackyard.host.probe import machine
+from stackyard.host.machine.probe import machine
 from stackyard.lock import onbase, solve
 from stackyard.lock.prefer import NOTHING, Update, require_known
 from stackyard.publish import choices, generation, licences, pathlengths, sharedlater, signing, surroundings

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.core.names import canonical
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.yard import atomic, disk
 from stackyard.yard.extending import Layer
 from stackyard.yard.folders import RevisionPaths

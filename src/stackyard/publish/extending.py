@@ -18,7 +18,7 @@ from stackyard.core import grammar
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.core.names import pip_name
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.yard import atomic, catalogue, disk, generations, within
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, Entry

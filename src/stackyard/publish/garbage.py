@@ -15,7 +15,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
-from stackyard.host import clock, supervised
+from stackyard.host.account import supervised
+from stackyard.host.run import clock
 from stackyard.publish import unneeded
 from stackyard.spec.models import Site
 from stackyard.yard import caches, disk, generations, lease, manifestfile, notes, revisions, usage

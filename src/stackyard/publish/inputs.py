@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from stackyard.host import home
+from stackyard.host.files import home
 from stackyard.lock.text import path_for
 from stackyard.publish.memo import digests
 from stackyard.spec.models import Site, Stack, Variant

@@ -21,7 +21,8 @@ from stackyard.core import grammar
 from stackyard.core.errors import cause
 from stackyard.core.findings import counted
 from stackyard.core.quoting import LONG, plain
-from stackyard.host import clock, reading, supervised
+from stackyard.host.account import reading, supervised
+from stackyard.host.run import clock
 from stackyard.publish import unlooked
 from stackyard.spec.models import Site
 from stackyard.spec.siteyard import is_sites

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
-from stackyard.host import sshkeygen
-from stackyard.host.hashing import sha256_file
-from stackyard.host.scratch import scratch
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.files.scratch import scratch
+from stackyard.host.tools import sshkeygen
 from stackyard.image import launcher
 from stackyard.publish import signing
 from stackyard.spec.models import Site

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from stackyard.core.errors import InputError, MissingError
 from stackyard.core.late import dataclass
 from stackyard.expose.asking import asked_of_users, mark_name
-from stackyard.host import at
-from stackyard.host.identity import account_name
+from stackyard.host.files import at
+from stackyard.host.run.identity import account_name
 from stackyard.lock import onbase
 from stackyard.spec.settings import config_folder
 from stackyard.spec.siteyard import in_sites_yard, is_sites

@@ -18,8 +18,8 @@ from stackyard.core.errors import ChecksFailed, StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.progress import Progress
 from stackyard.expose.published import follow_policy, users_policy
-from stackyard.host import at
-from stackyard.host.scratch import scratch
+from stackyard.host.files import at
+from stackyard.host.files.scratch import scratch
 from stackyard.publish import carrying, deploy, generation, licences, names, remaking, signing
 from stackyard.publish.deploy import write_report
 from stackyard.publish.generation import Step

@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
-from stackyard.host import at
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files import at
+from stackyard.host.files.hashing import sha256_file
 from stackyard.yard import disk, notes
 from stackyard.yard.caches import BYTECODE, CONDA, UV, Kind, parts
 from stackyard.yard.contents import Item

@@ -14,7 +14,7 @@ from typing import Any
 
 from stackyard.build.inputs import input_hash, is_build_of
 from stackyard.core.errors import MissingError, StackyardError
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
 from stackyard.lock import onbase
 from stackyard.lock import text as lockfile
 from stackyard.lock.fingerprint import Fingerprint

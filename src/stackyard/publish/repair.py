@@ -25,9 +25,9 @@ from stackyard.build.pyfiles import source_of
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.progress import Progress
-from stackyard.host import at, copying, space
-from stackyard.host.hashing import sha256_file, sha256_stream
-from stackyard.host.identity import process_token
+from stackyard.host.files import at, copying, space
+from stackyard.host.files.hashing import sha256_file, sha256_stream
+from stackyard.host.run.identity import process_token
 from stackyard.lock import text as lockfile
 from stackyard.lock.model import Lock, LockedVariant
 from stackyard.publish import rollback

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 from stackyard.core.errors import StackyardError
-from stackyard.host import space
-from stackyard.host.identity import this_process
+from stackyard.host.files import space
+from stackyard.host.run.identity import this_process
 from stackyard.publish import garbage
 from stackyard.yard import atomic, disk, reserve, within
 from stackyard.yard.layout import Yard

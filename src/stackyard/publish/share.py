@@ -18,9 +18,9 @@ from urllib.parse import unquote
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.expose.generation import module_texts
-from stackyard.host import at
-from stackyard.host.filesystem import group_name
-from stackyard.host.identity import whoami
+from stackyard.host.files import at
+from stackyard.host.files.filesystem import group_name
+from stackyard.host.run.identity import whoami
 from stackyard.spec.models import Site
 from stackyard.yard import atomic, caches, disk, generations, revisions, trash, within
 from stackyard.yard.folders import RevisionPaths

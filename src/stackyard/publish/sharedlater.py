@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.publish.share import Group, groups, modules_of, share
 from stackyard.spec.models import Site
 from stackyard.yard import atomic, disk, generations, within

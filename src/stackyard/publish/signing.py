@@ -14,7 +14,7 @@ from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.progress import Progress, Silent
 from stackyard.expose.published import freeze
-from stackyard.host import sshkeygen
+from stackyard.host.tools import sshkeygen
 from stackyard.publish import generation, rollback
 from stackyard.spec.models import Site
 from stackyard.spec.paths import with_home

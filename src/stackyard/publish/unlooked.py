@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from stackyard.core.errors import cause
 from stackyard.core.findings import counted, some
 from stackyard.core.quoting import LONG, plain
-from stackyard.host import clock
+from stackyard.host.run import clock
 from stackyard.yard import basesinuse, childnotes
 from stackyard.yard.basesinuse import BasesInUse
 from stackyard.yard.childnotes import Note

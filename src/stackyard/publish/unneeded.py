@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
-from stackyard.host import clock
+from stackyard.host.run import clock
 from stackyard.spec.models import Site
 from stackyard.yard import caches, children, disk, revisions, trash
 from stackyard.yard.children import Children

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.host import clock
+from stackyard.host.run import clock
 from stackyard.yard import usage
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import Entry

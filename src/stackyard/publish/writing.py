@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host import space
+from stackyard.host.files import space
 from stackyard.spec.models import Site
 from stackyard.spec.siteyard import is_sites, policy
 from stackyard.yard import caches, disk, lease, uses

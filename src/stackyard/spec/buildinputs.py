@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stackyard.core.names import canonical
-from stackyard.host.hashing import sha256_once
+from stackyard.host.files.hashing import sha256_once
 from stackyard.spec.models import BuildSpec, PackageBuild, PipRequirement
 from stackyard.spec.paths import require_file
 

@@ -16,7 +16,7 @@ from typing import Any
 from stackyard.core import grammar
 from stackyard.core.errors import InputError, Where
 from stackyard.core.quoting import cut, quoted
-from stackyard.host.platforms import BUILT_FOR, PLATFORMS
+from stackyard.host.machine.platforms import BUILT_FOR, PLATFORMS
 from stackyard.spec import selectors
 from stackyard.spec.dependencies import DependencyReader
 from stackyard.spec.models import Environment

@@ -21,7 +21,7 @@ from typing import Any
 
 from stackyard.core.errors import InputError, Where
 from stackyard.core.quoting import cut, quoted
-from stackyard.host.platforms import PLATFORMS
+from stackyard.host.machine.platforms import PLATFORMS
 from stackyard.spec import selectors
 from stackyard.spec.validate import Path, did_you_mean, unknown_key
 from stackyard.spec.yamlfile import Node

@@ -23,7 +23,7 @@ from urllib.parse import unquote
 from stackyard.core.errors import InputError, Where
 from stackyard.core.late import dataclass
 from stackyard.core.quoting import cut, quoted
-from stackyard.host.platforms import SUBDIRS
+from stackyard.host.machine.platforms import SUBDIRS
 from stackyard.spec.models import CondaRequirement
 from stackyard.spec.paths import absolute
 from stackyard.spec.versionspec import VersionProblem, canonical_version, fuzzy_or_exact

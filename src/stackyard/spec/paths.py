@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError, Where, cause
 from stackyard.core.quoting import cut
-from stackyard.host import home
+from stackyard.host.files import home
 from stackyard.yard import disk
 
 
@@ -23,7 +23,7 @@ def with_home(text: str) -> Path:
     """A path with the home directory in the place of ``~``; ``~name`` of an unknown account stays as written.
 
     Raises:
-        MissingError: it is below your home, and you have none (`host.home`).
+        MissingError: it is below your home, and you have none (`host.files.home`).
     """
     try:
         return home.expanded(text)

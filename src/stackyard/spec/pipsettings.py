@@ -10,8 +10,8 @@ from stackyard.core import secrets
 from stackyard.core.errors import InputError, Where
 from stackyard.core.names import canonical
 from stackyard.core.quoting import quoted
-from stackyard.host.hashing import local_path
-from stackyard.host.pipconf import PYPI, PipSettings, read_config
+from stackyard.host.files.hashing import local_path
+from stackyard.host.tools.pipconf import PYPI, PipSettings, read_config
 from stackyard.spec.models import PipOptions, PipPolicy
 from stackyard.spec.paths import with_home
 

@@ -332,7 +332,7 @@ def _fetch(location: str, place: Where, strict: bool) -> str:
 
 
 def _download(url: str, place: Where) -> str:
-    from stackyard.host import http  # late: most files include nothing over the network
+    from stackyard.host.net import http  # late: most files include nothing over the network
 
     try:
         return http.read(url, timeout_s=DOWNLOAD_TIMEOUT_S).decode("utf-8-sig")

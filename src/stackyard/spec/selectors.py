@@ -24,7 +24,7 @@ from packaging.version import Version
 
 from stackyard.core.errors import InputError, Where
 from stackyard.core.quoting import quoted
-from stackyard.host.platforms import ARCHITECTURES, PLATFORMS
+from stackyard.host.machine.platforms import ARCHITECTURES, PLATFORMS
 
 
 def _words() -> dict[str, frozenset[str]]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from stackyard import __version__
 from stackyard.core.errors import InputError, cause
 from stackyard.core.late import dataclass
-from stackyard.host import at, home
+from stackyard.host.files import at, home
 from stackyard.spec import siteyard
 from stackyard.spec.paths import with_home
 from stackyard.yard import atomic, disk, moved
@@ -113,7 +113,7 @@ class Settings:
         """The same, wherever it was built."""
         root = self.yard_root()
         if os.geteuid() == 0:
-            from stackyard.host import supervised
+            from stackyard.host.account import supervised
 
             supervised.require_rights(root)
         parent = siteyard.expanded(self._site_paths()[0])

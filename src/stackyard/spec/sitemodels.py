@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from stackyard.host.platforms import BuiltFor
+from stackyard.host.machine.platforms import BuiltFor
 from stackyard.spec.latemodel import Field, LateModel
 from stackyard.spec.words import (
     Alias,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.core.errors import InputError
-from stackyard.host import home
+from stackyard.host.files import home
 from stackyard.yard import permissions
 from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import Policy

@@ -16,8 +16,8 @@ from stackyard.core.errors import InputError, Where
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical
 from stackyard.core.quoting import quoted
-from stackyard.host import clock
-from stackyard.host.platforms import BUILT_FOR
+from stackyard.host.machine.platforms import BUILT_FOR
+from stackyard.host.run import clock
 from stackyard.spec import joining, naming, pieces, pythons
 from stackyard.spec.joining import Piece
 from stackyard.spec.matrix import Point

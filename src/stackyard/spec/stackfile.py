@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from stackyard.core.quoting import quoted
-from stackyard.host.platforms import BuiltFor
+from stackyard.host.machine.platforms import BuiltFor
 from stackyard.spec.accepting import ShortForm, ShownAs
 from stackyard.spec.latemodel import Field, LateModel
 from stackyard.spec.models import (

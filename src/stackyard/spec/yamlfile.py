@@ -23,7 +23,7 @@ from typing import Any, Literal
 from stackyard.core.errors import InputError, ManyErrors, Where, cause
 from stackyard.core.late import dataclass
 from stackyard.core.quoting import cut, quoted
-from stackyard.host import at
+from stackyard.host.files import at
 
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _TRAILING_COMMENT = re.compile(r"[\s,:]*\s#(?P<comment>.*)$")

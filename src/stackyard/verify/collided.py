@@ -9,7 +9,7 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.quoting import LONG, plain
-from stackyard.host.hashing import sha256_file, sha256_text
+from stackyard.host.files.hashing import sha256_file, sha256_text
 from stackyard.verify.content import REMEDY, listed
 from stackyard.verify.report import CheckResult
 from stackyard.yard.collision import Collision, sentences

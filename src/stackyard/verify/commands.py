@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from stackyard.core.late import dataclass
-from stackyard.host.command import which
+from stackyard.host.run.command import which
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.distributions import Distribution
 from stackyard.verify.report import CheckResult, Status

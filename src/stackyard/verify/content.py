@@ -19,7 +19,7 @@ from stackyard.build.seal import PARTS
 from stackyard.build.tree import tree_hash
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import some
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.verify import beside
 from stackyard.verify.report import CheckResult, Status
 from stackyard.yard import contents, formats

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.core.late import dataclass
-from stackyard.host.command import Result, run
-from stackyard.host.probe import Machine
-from stackyard.host.view import PLAIN, View
+from stackyard.host.machine.probe import Machine
+from stackyard.host.run.command import Result, run
+from stackyard.host.run.view import PLAIN, View
 from stackyard.yard import formats
 from stackyard.yard.payload import Payload
 from stackyard.yard.record import BuildRecord

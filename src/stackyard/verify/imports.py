@@ -11,7 +11,7 @@ from itertools import count
 
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical
-from stackyard.host.hostlibs import missing_driver
+from stackyard.host.machine.hostlibs import missing_driver
 from stackyard.verify.commands import file_problem
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.distributions import Distribution, Script, distributions

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.core.errors import StackyardError
-from stackyard.host.command import which
+from stackyard.host.run.command import which
 from stackyard.verify.context import Context, Python
 from stackyard.verify.report import CheckResult
 from stackyard.yard.extending import BaseRevision, Layer

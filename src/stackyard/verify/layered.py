@@ -17,7 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical
-from stackyard.host import question
+from stackyard.host.run import question
 from stackyard.verify.context import Context
 
 _QUESTION = """

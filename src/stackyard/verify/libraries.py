@@ -20,10 +20,10 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import some
 from stackyard.core.late import dataclass
-from stackyard.host.command import clean_environment, run
-from stackyard.host.elf import ElfFile, read_elf
-from stackyard.host.hostlibs import driver_vendor, is_fabric, is_plugin
-from stackyard.host.platforms import of_machine
+from stackyard.host.files.elf import ElfFile, read_elf
+from stackyard.host.machine.hostlibs import driver_vendor, is_fabric, is_plugin
+from stackyard.host.machine.platforms import of_machine
+from stackyard.host.run.command import clean_environment, run
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.report import CheckResult
 from stackyard.yard.extending import BaseRevision

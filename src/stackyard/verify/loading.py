@@ -22,8 +22,8 @@ from stackyard.core.change import (
 )
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host.modules import ModuleSystem, Step, is_bookkeeping, require_loaded, session
-from stackyard.host.shell_state import ShellState
+from stackyard.host.machine.modules import ModuleSystem, Step, is_bookkeeping, require_loaded, session
+from stackyard.host.machine.shell_state import ShellState
 from stackyard.verify.report import CheckResult
 
 CONTROL = "stackyard-control/1"

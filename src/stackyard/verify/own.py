@@ -13,8 +13,8 @@ from typing import Any
 
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host.command import CommandError, Result, ending
-from stackyard.host.probe import Machine
+from stackyard.host.machine.probe import Machine
+from stackyard.host.run.command import CommandError, Result, ending
 from stackyard.verify.context import Context
 from stackyard.verify.report import CheckResult, Status
 from stackyard.yard.folders import RevisionPaths

@@ -17,8 +17,8 @@ from xml.etree import ElementTree
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import Finding, Severity, counted
 from stackyard.core.late import dataclass
-from stackyard.host import space
-from stackyard.host.probe import machine
+from stackyard.host.files import space
+from stackyard.host.machine.probe import machine
 from stackyard.yard import formats, members
 from stackyard.yard.record import Entry, now
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.core.late import dataclass
-from stackyard.host.command import CommandError, Result, ending
+from stackyard.host.run.command import CommandError, Result, ending
 from stackyard.verify.context import Context
 
 IMPORT_TIMEOUT_S = 120.0

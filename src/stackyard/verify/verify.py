@@ -20,15 +20,10 @@ from stackyard.core.progress import Progress, Silent
 from stackyard.expose.base import stack_change
 from stackyard.expose.commands import runs_beside
 from stackyard.expose.published import change_of
-from stackyard.host.modules import (
-    ModuleSystem,
-    find_environment_modules,
-    find_lmod,
-    fresh_environment,
-)
-from stackyard.host.probe import machine
-from stackyard.host.scratch import scratch
-from stackyard.host.view import view_of
+from stackyard.host.files.scratch import scratch
+from stackyard.host.machine.modules import ModuleSystem, find_environment_modules, find_lmod, fresh_environment
+from stackyard.host.machine.probe import machine
+from stackyard.host.run.view import view_of
 from stackyard.verify.adopted import adopted_folders, check_adopted
 from stackyard.verify.collided import check_collisions
 from stackyard.verify.commands import check_other_scripts

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.core.errors import StackyardError
-from stackyard.host.probe import machine
-from stackyard.host.scratch import scratch
+from stackyard.host.files.scratch import scratch
+from stackyard.host.machine.probe import machine
 from stackyard.image.enter import run_within, staying_mounted
 from stackyard.image.squashfs import superblock
 from stackyard.verify.report import CheckResult, Report

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
 from stackyard.image.enter import run_within
 from stackyard.image.squashfs import superblock
 from stackyard.image.wrap import inventory

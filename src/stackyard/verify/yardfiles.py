@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
-from stackyard.host.hashing import sha256_file
-from stackyard.host.probe import machine
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.machine.probe import machine
 from stackyard.lock import text as lockfile
 from stackyard.verify.content import listed
 from stackyard.verify.report import CheckResult, Report, read_report

@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from stackyard.host import at
-from stackyard.host.identity import mark, own_mark
+from stackyard.host.files import at
+from stackyard.host.run.identity import mark, own_mark
 from stackyard.yard import checksum, within
 from stackyard.yard.permissions import file_mode
 

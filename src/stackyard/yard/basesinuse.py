@@ -18,7 +18,8 @@ from datetime import datetime, timezone
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host import at, clock
+from stackyard.host.files import at
+from stackyard.host.run import clock
 from stackyard.yard import atomic, formats, members
 from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import file_mode

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host import at
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files import at
+from stackyard.host.files.hashing import sha256_file
 from stackyard.yard import checksum, disk, formats
 from stackyard.yard.layout import ACCOUNTS, Yard, account_beside
 

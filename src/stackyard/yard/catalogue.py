@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.yard import disk, formats, generations, moved, revisions
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard, place_of

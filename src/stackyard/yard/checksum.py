@@ -10,7 +10,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from stackyard.host import at
+from stackyard.host.files import at
 
 _JSON = re.compile(r'\{\n  "checksum": "([0-9a-f]{64})",\n')
 _TOML = re.compile(r"# checksum ([0-9a-f]{64})\n")

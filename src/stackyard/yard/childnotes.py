@@ -23,7 +23,9 @@ from typing import Any
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host import at, clock, reading
+from stackyard.host.account import reading
+from stackyard.host.files import at
+from stackyard.host.run import clock
 from stackyard.yard import atomic, disk, drops, formats, members, within
 from stackyard.yard.layout import Yard
 

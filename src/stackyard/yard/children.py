@@ -1,7 +1,7 @@
 """The yards that extend revisions of one: those that registered there (`yard.childnotes`), and those that can be found.
 
-They are looked for where the site says that users' yards are (``user_yard``), and read by `host.reading`: those that
-this process may enter by itself, closed ones by a child of root's that is their account (`host.supervised`). A yard
+They are looked for where the site says that users' yards are (``user_yard``), and read by `host.account.reading`: those that
+this process may enter by itself, closed ones by a child of root's that is their account (`host.account.supervised`). A yard
 that could not be looked into, or not completely, may extend everything.
 """
 
@@ -21,9 +21,9 @@ from stackyard.core.errors import StackyardError, cause
 from stackyard.core.findings import some
 from stackyard.core.late import dataclass
 from stackyard.core.quoting import LONG, plain
-from stackyard.host import reading, supervised
-from stackyard.host.identity import account_name, whoami
-from stackyard.host.reading import Reading
+from stackyard.host.account import reading, supervised
+from stackyard.host.account.reading import Reading
+from stackyard.host.run.identity import account_name, whoami
 from stackyard.yard import childnotes, disk, formats, trash
 from stackyard.yard.childnotes import Note, register
 from stackyard.yard.layout import Yard, is_yard
@@ -39,7 +39,7 @@ _MOST_S = 2 * reading.MOST_S
 
 @dataclass(frozen=True)
 class Child:
-    """A yard, whose it is, and what it says (`host.reading.Reading`); `closed`: to this process."""
+    """A yard, whose it is, and what it says (`host.account.reading.Reading`); `closed`: to this process."""
 
     root: Path
     uid: int

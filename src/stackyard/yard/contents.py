@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host import at
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files import at
+from stackyard.host.files.hashing import sha256_file
 from stackyard.yard import disk, formats, within
 
 FORMAT = 1

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host import at, copying, space
-from stackyard.host.identity import process_token
+from stackyard.host.files import at, copying, space
+from stackyard.host.run.identity import process_token
 from stackyard.yard import within
 
 HARDLINK, REFLINK, COPY, MIXED = "hardlink", "reflink", "copy", "mixed"

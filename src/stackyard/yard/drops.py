@@ -2,7 +2,7 @@
 
 Who may read the yard may put anything there: links, pipes, directories, a hundred thousand names. So each of these
 directories is opened behind no link, only regular files in it are looked at, so many of each account, and each is read
-up to a size (`host.at`). Everything else is named and left. What is over is unlinked, and never moved anywhere.
+up to a size (`host.files.at`). Everything else is named and left. What is over is unlinked, and never moved anywhere.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from stackyard.core.errors import cause
 from stackyard.core.late import dataclass
 from stackyard.core.quoting import LONG, plain
-from stackyard.host import at
+from stackyard.host.files import at
 
 _NAMED = 3
 _NOT_OURS = {errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENXIO}

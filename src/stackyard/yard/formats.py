@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from stackyard.core.errors import StackyardError, cause
 from stackyard.core.late import dataclass
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.yard import checksum
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]

@@ -30,9 +30,9 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host import at
-from stackyard.host.hashing import sha256_file
-from stackyard.host.identity import this_process
+from stackyard.host.files import at
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.run.identity import this_process
 from stackyard.yard import atomic, contents, disk, manifestfile, moved, within
 from stackyard.yard.claim import claim
 from stackyard.yard.folders import GenerationPaths

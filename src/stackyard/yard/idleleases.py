@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from stackyard.host import clock
+from stackyard.host.run import clock
 from stackyard.yard import atomic, disk, lease, within
 from stackyard.yard.layout import Yard
 

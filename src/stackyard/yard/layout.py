@@ -39,7 +39,7 @@ from urllib.parse import quote
 
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
-from stackyard.host import home
+from stackyard.host.files import home
 from stackyard.yard import disk
 from stackyard.yard.folders import BasePaths, GenerationPaths, RevisionPaths
 

@@ -22,8 +22,9 @@ from typing import Any
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host import at, clock
-from stackyard.host.identity import Identity, account_name, this_process
+from stackyard.host.files import at
+from stackyard.host.run import clock
+from stackyard.host.run.identity import Identity, account_name, this_process
 from stackyard.yard import disk, within
 from stackyard.yard.claim import claim
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stackyard.host import at, supervised
+from stackyard.host.account import supervised
+from stackyard.host.files import at
 from stackyard.yard import atomic, disk, within
 from stackyard.yard.folders import GenerationPaths
 

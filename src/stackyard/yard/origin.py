@@ -12,8 +12,9 @@ from pathlib import Path
 
 from stackyard import __version__
 from stackyard.core.late import dataclass
-from stackyard.host import at, supervised
-from stackyard.host.identity import hostname, whoami
+from stackyard.host.account import supervised
+from stackyard.host.files import at
+from stackyard.host.run.identity import hostname, whoami
 
 
 @dataclass(frozen=True)

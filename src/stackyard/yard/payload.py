@@ -150,7 +150,7 @@ class Image(Prefix):
         Raises:
             MissingError: what is mounted there does not answer.
         """
-        from stackyard.host import automount
+        from stackyard.host.files import automount
 
         automount.require_answer(self.root)
         return not (self.root / STUB).exists()
@@ -166,7 +166,7 @@ class Image(Prefix):
         Raises:
             MissingError: the launcher was removed, or the automounter that should mount the image does not answer.
         """
-        from stackyard.host import automount  # late: the read commands only look at records
+        from stackyard.host.files import automount  # late: the read commands only look at records
 
         if not self.launcher.exists():
             raise MissingError(

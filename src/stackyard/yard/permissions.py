@@ -17,8 +17,8 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host import at
-from stackyard.host.identity import account_name
+from stackyard.host.files import at
+from stackyard.host.run.identity import account_name
 
 GROUP_READS = 0o027
 """The umask of a new yard that is not the site's: its group may read, nobody else."""

@@ -15,7 +15,8 @@ from typing import Any, Literal
 from stackyard.core import grammar
 from stackyard.core.change import EnvironmentChange
 from stackyard.core.late import dataclass
-from stackyard.host import at, clock
+from stackyard.host.files import at
+from stackyard.host.run import clock
 from stackyard.yard import formats, manifestfile, members
 from stackyard.yard.adopted import Adopted, AdoptedPrefix
 from stackyard.yard.collision import Collision

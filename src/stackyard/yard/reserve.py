@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.yard import disk, within
 from stackyard.yard.layout import Yard
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Literal
 
 from stackyard.core.errors import StackyardError
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.yard import atomic, disk
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

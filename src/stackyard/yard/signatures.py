@@ -21,8 +21,9 @@ from typing import Literal
 
 from stackyard.core.errors import ChecksFailed, StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host import at, sshkeygen, strictmodes
-from stackyard.host.sshkeygen import Signers, Verdict
+from stackyard.host.files import at, strictmodes
+from stackyard.host.tools import sshkeygen
+from stackyard.host.tools.sshkeygen import Signers, Verdict
 from stackyard.yard import atomic, checksum, disk, formats, members, revisions, within
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

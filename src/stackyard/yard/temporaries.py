@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from stackyard.host import at, clock
-from stackyard.host.identity import MARK, fate_of
+from stackyard.host.files import at
+from stackyard.host.run import clock
+from stackyard.host.run.identity import MARK, fate_of
 from stackyard.yard import disk, revisions
 from stackyard.yard.layout import Yard
 

@@ -25,8 +25,10 @@ from typing import Any, Literal, get_args
 
 from stackyard.core.errors import StackyardError, cause
 from stackyard.core.late import dataclass
-from stackyard.host import at, clock, space, supervised
-from stackyard.host.identity import account_name, whoami
+from stackyard.host.account import supervised
+from stackyard.host.files import at, space
+from stackyard.host.run import clock
+from stackyard.host.run.identity import account_name, whoami
 from stackyard.yard import atomic, disk, formats, members
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard, place_of

@@ -24,8 +24,9 @@ from pathlib import Path
 from stackyard.core import grammar
 from stackyard.core.errors import cause
 from stackyard.core.quoting import LONG, plain
-from stackyard.host import at, clock
-from stackyard.host.identity import account_name, hostname
+from stackyard.host.files import at
+from stackyard.host.run import clock
+from stackyard.host.run.identity import account_name, hostname
 from stackyard.yard import drops
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

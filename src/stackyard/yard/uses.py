@@ -29,8 +29,9 @@ from typing import Any
 from stackyard.core.errors import MissingError
 from stackyard.core.late import dataclass
 from stackyard.core.quoting import plain
-from stackyard.host import at, clock, home
-from stackyard.host.identity import Identity, account_name, hostname, this_process
+from stackyard.host.files import at, home
+from stackyard.host.run import clock
+from stackyard.host.run.identity import Identity, account_name, hostname, this_process
 from stackyard.yard import atomic, disk, drops, formats
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

@@ -1,4 +1,4 @@
-"""Changes to what is below a trusted directory, mostly a yard's root: no link below it is followed (`host.at`).
+"""Changes to what is below a trusted directory, mostly a yard's root: no link below it is followed (`host.files.at`).
 
 Where another account may write, each of these does what `os` and `pathlib` do by path, but for what it finds exchanged:
 that raises an OSError, and nothing outside is touched. Errors have the whole path.
@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from stackyard.host import at, copying
+from stackyard.host.files import at, copying
 
 
 @contextmanager

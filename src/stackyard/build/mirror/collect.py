@@ -8,7 +8,7 @@ from pathlib import Path
 from stackyard.build.mirror.sources import Sources
 from stackyard.build.mirror.write import Contents, Made, extend, present
 from stackyard.core.progress import Progress
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.model import LockedVariant
 from stackyard.spec.models import Variant
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.core.secrets import shown
-from stackyard.host import command, gateway, uv
-from stackyard.host.command import CommandError
-from stackyard.host.pipconf import PipSettings
-from stackyard.host.scratch import scratch
+from stackyard.host.files.scratch import scratch
+from stackyard.host.net import gateway
+from stackyard.host.run import command
+from stackyard.host.run.command import CommandError
+from stackyard.host.tools import uv
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.prefer import repository
 
 _LIMIT_S = 3600

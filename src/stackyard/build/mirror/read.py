@@ -14,8 +14,9 @@ from urllib.parse import quote
 from stackyard.core import secrets
 from stackyard.core.errors import InputError, StackyardError, cause
 from stackyard.core.secrets import shown
-from stackyard.host import http, uv
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.net import http
+from stackyard.host.tools import uv
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.model import CondaPackage, PipPackage
 from stackyard.yard import formats, members
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.core.errors import StackyardError
-from stackyard.host import uv
-from stackyard.host.command import CommandError, run
-from stackyard.host.pipconf import PipSettings
+from stackyard.host.run.command import CommandError, run
+from stackyard.host.tools import uv
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.yard import disk
 from stackyard.yard.payload import Prefix
 

@@ -14,9 +14,9 @@ from stackyard.build.mirror.requires import asked_for
 from stackyard.build.wheelkey import config_settings
 from stackyard.core.errors import StackyardError, Where
 from stackyard.core.progress import Progress
-from stackyard.host.hashing import local_path
-from stackyard.host.pipconf import PipSettings
-from stackyard.host.scratch import scratch
+from stackyard.host.files.hashing import local_path
+from stackyard.host.files.scratch import scratch
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.model import LockedVariant, PipPackage
 from stackyard.lock.pip import PipRequest, solve_pip
 from stackyard.spec.buildinputs import package_build

@@ -22,10 +22,11 @@ from stackyard.build.mirror.read import FILES, INDEX, KIND, Held, held
 from stackyard.core.errors import InputError, StackyardError, cause
 from stackyard.core.progress import Progress
 from stackyard.core.secrets import host_of, shown
-from stackyard.host import space, uv
-from stackyard.host.hashing import sha256_file, sha256_text
-from stackyard.host.pipconf import PipSettings
-from stackyard.host.trust import PLAIN, Trust
+from stackyard.host.files import space
+from stackyard.host.files.hashing import sha256_file, sha256_text
+from stackyard.host.net.trust import PLAIN, Trust
+from stackyard.host.tools import uv
+from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.lock.records import file_name
 from stackyard.yard import atomic, disk, lease

@@ -239,8 +239,8 @@ def _pmi_of(launcher: str) -> str:
 
 def _asked(context: Context, file: Path | None, pmi: str) -> Asked:
     """What the site and the bindings want of an image."""
-    from stackyard.host.daemons import daemons
-    from stackyard.host.probe import machine
+    from stackyard.host.machine.daemons import daemons
+    from stackyard.host.machine.probe import machine
     from stackyard.image.bindings.check import Asked, drivers_of
     from stackyard.image.bindings.drivers import of_machine
 

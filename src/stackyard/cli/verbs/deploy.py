@@ -13,7 +13,7 @@ from stackyard.cli.intents import Duration
 from stackyard.cli.output import echo, human_bytes, show_error, show_json, show_notice
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
-from stackyard.host.scratch import scratch
+from stackyard.host.files.scratch import scratch
 from stackyard.publish import memo
 from stackyard.yard import generations
 from stackyard.yard.layout import Yard

@@ -184,7 +184,7 @@ def check(context: Context, rev: str) -> None:
     if rev.startswith("oci:"):
         imagetransfer.check(rev)
         return
-    from stackyard.host.hashing import sha256_file
+    from stackyard.host.files.hashing import sha256_file
     from stackyard.image.bases import store
     from stackyard.image.squashfs import superblock
 

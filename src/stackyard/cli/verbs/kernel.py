@@ -177,7 +177,7 @@ def _folder(prefix: Path | None) -> Path:
 
 def _program(context: Context) -> list[str]:
     """This program with its yard and site, as Jupyter calls it, which has another PATH and other variables."""
-    from stackyard.host.command import which
+    from stackyard.host.run.command import which
 
     words = [str(Path(which(sys.argv[0]) or sys.argv[0]).absolute()), "--yard", str(context.yard().root)]
     site = context.site_file()

@@ -143,7 +143,7 @@ def _label(locked: Any) -> str:
 
 def _export(locked: Any, options: dict[str, Any]) -> str:
     """The last of the variants that are asked for, in another tool's format."""
-    from stackyard.host.probe import machine
+    from stackyard.host.machine.probe import machine
     from stackyard.lock.export import EXPORTS as WRITERS
 
     platform = options["platform"] or machine().platform

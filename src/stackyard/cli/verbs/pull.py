@@ -62,7 +62,7 @@ def command(
 
 def _pulled(context: Context, source: str, registry: Registry, request: Request, module: str) -> Outcome:
     from stackyard.cli.display import display
-    from stackyard.host.scratch import scratch
+    from stackyard.host.files.scratch import scratch
     from stackyard.image.artefact import read
     from stackyard.image.oci.build import verified
     from stackyard.image.oci.layout import Reference, is_reference, reference

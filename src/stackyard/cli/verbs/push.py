@@ -93,7 +93,7 @@ class _Made:
 
 def _send(made: _Made, target: str, registry: Registry) -> tuple[str, Image]:
     """Where it is now, and its manifest."""
-    from stackyard.host.scratch import scratch
+    from stackyard.host.files.scratch import scratch
     from stackyard.image.oci.build import name_of
     from stackyard.image.oci.layout import Reference, is_reference, reference
     from stackyard.image.oci.transfer import push

@@ -43,7 +43,7 @@ def command(
     looked into, since it may have one. A shell that has loaded it unloads it cleanly for as long.
     """
     from stackyard.cli import removing
-    from stackyard.host import supervised
+    from stackyard.host.account import supervised
     from stackyard.publish.unlooked import LET_ROOT_LOOK
 
     if undo and despite:

@@ -11,7 +11,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo
 from stackyard.core.errors import InputError, MissingError
-from stackyard.host.command import which
+from stackyard.host.run.command import which
 from stackyard.yard import catalogue, signatures, usage, uses
 
 EXAMPLES = (

@@ -12,7 +12,7 @@ import click
 from stackyard.cli.help import Verb
 from stackyard.cli.verbs import deploy
 from stackyard.core.errors import InputError
-from stackyard.host.scratch import scratch
+from stackyard.host.files.scratch import scratch
 from stackyard.yard.atomic import write_text
 
 EXAMPLES = (

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from stackyard.core.grammar import LABEL
-from stackyard.host.platforms import LINUX
+from stackyard.host.machine.platforms import LINUX
 from stackyard.yard import formats, members
 
 BASE_FORMAT = 1

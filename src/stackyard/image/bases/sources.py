@@ -17,9 +17,9 @@ from typing import IO, Any, cast
 from stackyard.core.errors import InputError, MissingError, StackyardError, cause
 from stackyard.core.grammar import shown
 from stackyard.core.secrets import redacted
-from stackyard.host.command import run, which
-from stackyard.host.hashing import sha256_file
-from stackyard.host.scratch import scratch
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.files.scratch import scratch
+from stackyard.host.run.command import run, which
 from stackyard.image import sif
 from stackyard.image.bases.blobs import EPOCH, TAR, Blob, Layout, manifest_of, parsed, read_small
 from stackyard.image.bases.folder import write_layer

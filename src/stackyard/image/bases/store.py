@@ -17,10 +17,10 @@ from typing import Any
 from stackyard.core.errors import ChecksFailed, InputError, StackyardError
 from stackyard.core.findings import some
 from stackyard.core.grammar import LABEL, NotAllowed
-from stackyard.host.hashing import sha256_file
-from stackyard.host.identity import account_name, process_token
-from stackyard.host.platforms import this_platform
-from stackyard.host.scratch import scratch
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.files.scratch import scratch
+from stackyard.host.machine.platforms import this_platform
+from stackyard.host.run.identity import account_name, process_token
 from stackyard.image import squashfs
 from stackyard.image.bases import software
 from stackyard.image.bases.blobs import EPOCH, Layout, manifest_of

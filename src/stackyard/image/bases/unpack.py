@@ -19,7 +19,7 @@ from typing import IO, Any, cast
 
 from stackyard.core.errors import StackyardError, cause
 from stackyard.core.grammar import shown
-from stackyard.host import space
+from stackyard.host.files import space
 from stackyard.image.bases.model import Layer
 from stackyard.image.packed import plain
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.core.findings import Finding, some
-from stackyard.host.elf import ElfFile
+from stackyard.host.files.elf import ElfFile
 from stackyard.image.bindings.charliecloud import without_a_place
 from stackyard.image.bindings.detect import files_below
 from stackyard.image.bindings.drivers import Driver, check_driver, newest

@@ -15,8 +15,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from stackyard.core.errors import InputError, MissingError
-from stackyard.host.command import which
-from stackyard.host.daemons import daemons
+from stackyard.host.machine.daemons import daemons
+from stackyard.host.run.command import which
 from stackyard.image.bindings.families import KnownMpi, asked_version, known_mpi, mpi_sonames, parts, pmi_kinds
 from stackyard.image.bindings.loader import Closure, Loaded, Loader, is_c_library
 from stackyard.image.bindings.tree import Tree
@@ -138,7 +138,7 @@ def _candidates(loader: Loader, environ: Mapping[str, str], mpi: str) -> Iterato
 
 def _of_system(loader: Loader, environ: Mapping[str, str]) -> Iterator[str]:
     """Libraries in ld.so.cache, those of the mpiexec's family first."""
-    from stackyard.host.mpi import find_mpi
+    from stackyard.host.machine.mpi import find_mpi
 
     paths = [path for name in _sorted_sonames() for path in loader.cached(name)]
     mpiexec = find_mpi(environ)

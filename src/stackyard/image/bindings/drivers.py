@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from stackyard.core.findings import Finding
-from stackyard.host.probe import Machine
+from stackyard.host.machine.probe import Machine
 from stackyard.image.bindings.families import read_data
 
 _CUDART = re.compile(r"libcudart\.so\.(\d+(?:\.\d+)*)")

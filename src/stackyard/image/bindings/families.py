@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from stackyard.core.errors import StackyardError
-from stackyard.host.command import run
-from stackyard.host.elf import mapped
+from stackyard.host.files.elf import mapped
+from stackyard.host.run.command import run
 from stackyard.image.bindings.versions import text_of
 from stackyard.spec.bindings import Family as FamilyName
 

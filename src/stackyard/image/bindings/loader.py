@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from stackyard.host.elf import ElfFile
-from stackyard.host.elf import read_elf as _read_elf
-from stackyard.host.probe import microarchitecture
+from stackyard.host.files.elf import ElfFile
+from stackyard.host.files.elf import read_elf as _read_elf
+from stackyard.host.machine.probe import microarchitecture
 from stackyard.image.bindings.ldcache import Cached, read_cache
 from stackyard.image.bindings.tree import Found, Tree
 from stackyard.image.bindings.versions import read_versions
@@ -65,7 +65,7 @@ def _default_folders(machine: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8192)
 def read_elf(path: Path) -> ElfFile | None:
-    """`host.elf.read_elf`, each file once."""
+    """`host.files.elf.read_elf`, each file once."""
     return _read_elf(path)
 
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import Finding, counted
-from stackyard.host.command import Result, ending, run
-from stackyard.host.daemons import PALS_DIRECTORY, PMIX_DIRECTORY, RANKS, SLURM_DIRECTORIES
-from stackyard.host.runtimes import runtime_of
+from stackyard.host.machine.daemons import PALS_DIRECTORY, PMIX_DIRECTORY, RANKS, SLURM_DIRECTORIES
+from stackyard.host.machine.runtimes import runtime_of
+from stackyard.host.run.command import Result, ending, run
 from stackyard.image.bindings import watch
 from stackyard.image.bindings.charliecloud import linked
 from stackyard.image.bindings.families import mpi_sonames

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
-from stackyard.host.command import CommandError, run, which
-from stackyard.host.scratch import scratch
+from stackyard.host.files.scratch import scratch
+from stackyard.host.run.command import CommandError, run, which
 from stackyard.image.bindings.tree import Tree
 
 _SQUASHFS = b"hsqs"

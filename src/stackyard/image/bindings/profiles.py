@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stackyard.core.errors import InputError, MissingError
-from stackyard.host.probe import glibc
+from stackyard.host.machine.probe import glibc
 from stackyard.spec.bindings import BoundPath, HostBindings, Tested
 from stackyard.spec.validate import plain, validate
 from stackyard.spec.yamlfile import parse_yaml, raise_problems

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stackyard.core.errors import StackyardError
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
 from stackyard.image.bindings.opened import opened
 from stackyard.spec.bindings import Bind, HostBindings
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from stackyard.core.errors import InputError, MissingError
-from stackyard.host.command import run, which
+from stackyard.host.run.command import run, which
 from stackyard.image.bindings.detect import is_left_to_image, is_of_system
 from stackyard.image.bindings.loader import read_elf
 from stackyard.image.bindings.tree import Tree

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from stackyard.host.elf import mapped
+from stackyard.host.files.elf import mapped
 
 _WEAK = 0x2
 """VER_FLG_WEAK: the loader only warns."""

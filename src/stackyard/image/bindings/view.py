@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackyard.host.elf import ElfFile
+from stackyard.host.files.elf import ElfFile
 from stackyard.image.bindings.drivers import Toolkit, toolkit_of
 from stackyard.image.bindings.families import companion_sonames, mpi_sonames
 from stackyard.image.bindings.loader import Loaded, Loader, read_elf

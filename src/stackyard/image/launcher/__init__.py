@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stackyard.core.errors import MissingError, StackyardError
-from stackyard.host.command import run, which
-from stackyard.host.scratch import scratch
+from stackyard.host.files.scratch import scratch
+from stackyard.host.run.command import run, which
 from stackyard.yard.permissions import program_mode
 
 SOURCE = Path(__file__).with_name("launch.c")

@@ -14,7 +14,7 @@ from typing import Literal
 
 from stackyard.core.errors import cause
 from stackyard.core.late import dataclass
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.yard import disk
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord

@@ -13,8 +13,8 @@ from typing import IO
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import some
-from stackyard.host.elf import read_elf
-from stackyard.host.scratch import scratch
+from stackyard.host.files.elf import read_elf
+from stackyard.host.files.scratch import scratch
 from stackyard.image import needs
 from stackyard.image.bases import model
 from stackyard.image.bindings.versions import read_versions

@@ -17,7 +17,7 @@ from stackyard.build.job import cores
 from stackyard.core.change import EnvironmentChange
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted, some
-from stackyard.host.scratch import scratch
+from stackyard.host.files.scratch import scratch
 from stackyard.image.enter import run_within
 from stackyard.image.oci import base as bases
 from stackyard.image.oci import check, layers, settings

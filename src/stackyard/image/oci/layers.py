@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal, cast, get_args
 
-from stackyard.host import zstd
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.tools import zstd
 from stackyard.image.oci.layout import LAYER, LAYER_ZSTD, PACKAGES, TITLE, Descriptor
 
 MOST = 100

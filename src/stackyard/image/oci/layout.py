@@ -15,8 +15,8 @@ from typing import Any
 
 from stackyard.core.errors import InputError, StackyardError, cause
 from stackyard.core.findings import some
-from stackyard.host import at
-from stackyard.host.platforms import this_platform
+from stackyard.host.files import at
+from stackyard.host.machine.platforms import this_platform
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"

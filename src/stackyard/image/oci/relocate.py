@@ -27,8 +27,8 @@ from stackyard.build.pyfiles import source_of
 from stackyard.build.tree import CONDA_ORIGINS
 from stackyard.core.errors import InputError, StackyardError, cause
 from stackyard.core.findings import some
-from stackyard.host.command import run
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.run.command import run
 from stackyard.image.oci.layers import Entry, mode_of
 from stackyard.image.oci.paths import Moves, too_long
 from stackyard.yard.contents import Tree, scan

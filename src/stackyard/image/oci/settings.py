@@ -18,7 +18,7 @@ from stackyard.core.change import (
     SetRestorable,
 )
 from stackyard.core.change import Set as SetVariable
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file
 from stackyard.image.bases.blobs import EPOCH
 from stackyard.image.oci import layers
 from stackyard.image.oci.paths import Moves

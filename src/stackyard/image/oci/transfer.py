@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
-from stackyard.host import home, space
-from stackyard.host.command import CommandError, Result, run, which
-from stackyard.host.scratch import scratch
+from stackyard.host.files import home, space
+from stackyard.host.files.scratch import scratch
+from stackyard.host.run.command import CommandError, Result, run, which
 from stackyard.image.bases.blobs import parsed
 from stackyard.image.oci.build import copy_blob, verified
 from stackyard.image.oci.layout import Image, Reference, blob, image, is_reference, reference, tag

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.host import space
+from stackyard.host.files import space
 from stackyard.image.oci.layout import INDEX, NAME, Descriptor, blob, index, size_of
 from stackyard.yard.atomic import fault_point, write_text
 

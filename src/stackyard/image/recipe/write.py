@@ -17,7 +17,7 @@ from pathlib import Path
 from stackyard.core.change import EnvironmentChange
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted, some
-from stackyard.host.hashing import local_path
+from stackyard.host.files.hashing import local_path
 from stackyard.image.oci.paths import Moves
 from stackyard.image.oci.settings import COMPRESSOR, environment, labels
 from stackyard.image.recipe import install

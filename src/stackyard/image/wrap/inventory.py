@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stackyard.core.late import dataclass
-from stackyard.host.command import run
+from stackyard.host.run.command import run
 
 _MOST_LINKS = 40
 LIST_S = 600.0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from stackyard.build.seal import PARTS
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import some
-from stackyard.host.hashing import sha256_file, sha256_text
+from stackyard.host.files.hashing import sha256_file, sha256_text
 from stackyard.image import launcher
 from stackyard.image.box import variables
 from stackyard.image.enter import run_within

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.host.command import run
-from stackyard.host.hashing import sha256_file, sha256_once
-from stackyard.host.platforms import this_platform
+from stackyard.host.files.hashing import sha256_file, sha256_once
+from stackyard.host.machine.platforms import this_platform
+from stackyard.host.run.command import run
 from stackyard.image import sif, squashfs
 from stackyard.image.bases import sources, store
 from stackyard.image.bases.model import ARCHITECTURES, Defaults

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from stackyard.core.errors import StackyardError
-from stackyard.host.command import run as run_command
+from stackyard.host.run.command import run as run_command
 from stackyard.launch.jobs.job import Job
 from stackyard.launch.jobs.recording import Run
 from stackyard.launch.plan import schedulers

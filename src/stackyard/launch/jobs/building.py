@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackyard.core.errors import InputError
-from stackyard.host.identity import hostname
+from stackyard.host.run.identity import hostname
 from stackyard.launch.jobs import batch
 from stackyard.launch.jobs.job import Job, batch_job
 from stackyard.launch.jobs.workspace import Workspace

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from stackyard.core.errors import InputError, MissingError
 from stackyard.core.secrets import is_secret
-from stackyard.host.command import run as run_command
+from stackyard.host.run.command import run as run_command
 from stackyard.launch.jobs.batch import batch_script
 from stackyard.launch.jobs.job import Job
 from stackyard.launch.jobs.recording import Run, record_run

@@ -12,8 +12,8 @@ from typing import Literal
 
 from stackyard.core.errors import StackyardError, Stopped
 from stackyard.core.late import dataclass
-from stackyard.host.command import which
-from stackyard.host.identity import hostname
+from stackyard.host.run.command import which
+from stackyard.host.run.identity import hostname
 from stackyard.launch.jobs.job import Job, here
 from stackyard.launch.jobs.recorder import Recorder
 from stackyard.launch.jobs.requeue import (

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from stackyard.host import process
+from stackyard.host.run import process
 from stackyard.launch.jobs.recording import Run
 from stackyard.launch.records.private import write_private
 from stackyard.launch.records.record import read_status, write_status

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stackyard.core.late import dataclass
-from stackyard.host.identity import hostname, whoami
+from stackyard.host.run.identity import hostname, whoami
 from stackyard.launch.jobs.job import Job
 from stackyard.launch.plan.carried import carried
 from stackyard.launch.plan.command import first_rank, launch_command, program_text

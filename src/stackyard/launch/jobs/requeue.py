@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 
-from stackyard.host.command import run
+from stackyard.host.run.command import run
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.records.find import handle

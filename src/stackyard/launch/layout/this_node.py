@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from stackyard.core.late import dataclass
-from stackyard.host.probe import memory_gib
+from stackyard.host.machine.probe import memory_gib
 from stackyard.launch.layout.model import Node, NodeDomain
 
 THIS = "this machine"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stackyard.core.errors import InputError, MissingError
-from stackyard.host.mpi import Mpi, find_mpi
+from stackyard.host.machine.mpi import Mpi, find_mpi
 from stackyard.launch.plan import backends, launchers
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import LaunchLine

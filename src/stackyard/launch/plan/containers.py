@@ -21,7 +21,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding
 from stackyard.core.late import dataclass
 from stackyard.core.pymodules import script_of
-from stackyard.host.runtimes import runtime_of
+from stackyard.host.machine.runtimes import runtime_of
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.backends.base import HELPERS
 from stackyard.launch.plan.model import RankProgram, Reason, Wrapper

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from stackyard.core.errors import InputError, MissingError
 from stackyard.core.findings import counted
 from stackyard.core.late import dataclass
-from stackyard.host.command import CommandError
+from stackyard.host.run.command import CommandError
 from stackyard.launch.layout.model import Layout, Node, NodeDomain
 from stackyard.launch.layout.nodes import even_split, this_node
 from stackyard.launch.plan.model import Allocation

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
-from stackyard.host import home
+from stackyard.host.files import home
 from stackyard.launch.records.paths import RunPaths
 
 _NAME = re.compile(r"(\d{4}-\d\d-\d\d)-(\d{3,})")

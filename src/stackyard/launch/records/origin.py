@@ -9,7 +9,7 @@ from typing import Any
 
 from stackyard import __version__
 from stackyard.core.pymodules import module_of, program_file
-from stackyard.host.command import run, which
+from stackyard.host.run.command import run, which
 
 LARGEST_PROGRAM = 1 << 26
 """Bytes; a larger program file is not hashed."""

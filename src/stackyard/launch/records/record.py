@@ -19,7 +19,7 @@ from typing import Any
 
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
-from stackyard.host.identity import Identity, this_process
+from stackyard.host.run.identity import Identity, this_process
 from stackyard.launch.records.naming import state_folder
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import forget_private

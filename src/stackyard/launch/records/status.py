@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.host.identity import Identity, hostname
+from stackyard.host.run.identity import Identity, hostname
 from stackyard.launch.records import arrays
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import forget_private

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from stackyard.core.errors import StackyardError
-from stackyard.host import process
+from stackyard.host.run import process
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.outcome import State
 from stackyard.launch.records.paths import StepPaths

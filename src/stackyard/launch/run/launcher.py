@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from stackyard.host import process
+from stackyard.host.run import process
 from stackyard.launch.run.seen import Seen
 
 LAUNCHER_S = 3.0

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stackyard.host.process import Child
+from stackyard.host.run.process import Child
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.plan.schedulers.hostlist import short_host

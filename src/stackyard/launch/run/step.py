@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from stackyard.host import process
-from stackyard.host.identity import hostname
+from stackyard.host.run import process
+from stackyard.host.run.identity import hostname
 from stackyard.launch.node.machine import addresses
 from stackyard.launch.node.sockets import listen
 from stackyard.launch.plan.inherited import of_launcher

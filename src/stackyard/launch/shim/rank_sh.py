@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 
 from stackyard.core import posix
-from stackyard.host.daemons import PALS_DIRECTORY, PMIX_DIRECTORY, SLURM_DIRECTORIES
+from stackyard.host.machine.daemons import PALS_DIRECTORY, PMIX_DIRECTORY, SLURM_DIRECTORIES
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import StepPaths

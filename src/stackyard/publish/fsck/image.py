@@ -15,8 +15,8 @@ from typing import cast
 
 from stackyard.build.seal import PARTS
 from stackyard.core.errors import MissingError, StackyardError
-from stackyard.host import automount
-from stackyard.host.hashing import sha256_file
+from stackyard.host.files import automount
+from stackyard.host.files.hashing import sha256_file
 from stackyard.image import squashfs
 from stackyard.image.enter import run_within
 from stackyard.image.launcher import compare

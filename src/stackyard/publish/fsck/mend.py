@@ -8,8 +8,8 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
-from stackyard.host import at
-from stackyard.host.identity import account_name
+from stackyard.host.files import at
+from stackyard.host.run.identity import account_name
 from stackyard.image.launcher.compare import is_recorded
 from stackyard.image.stubs import text_of
 from stackyard.publish import launchers, rollback, signing

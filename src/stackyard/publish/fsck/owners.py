@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from stackyard.build.pyfiles import source_of
-from stackyard.host import at
+from stackyard.host.files import at
 from stackyard.yard import formats
 
 _INSIDE = "prefix/"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError, cause
-from stackyard.host.hashing import sha256_file
-from stackyard.host.identity import account_name
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.run.identity import account_name
 from stackyard.publish.fsck.fault import Fault, What
 from stackyard.publish.originals import first_difference
 from stackyard.yard import contents

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stackyard.core.errors import InputError
-from stackyard.host.command import run, which
+from stackyard.host.run.command import run, which
 from stackyard.launch.plan.model import Allocation, Batch
 from stackyard.launch.plan.schedulers.flux import Flux
 from stackyard.launch.plan.schedulers.lsf import Lsf

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from stackyard.core.errors import InputError, MissingError
-from stackyard.host.command import CommandError, Result, run
+from stackyard.host.run.command import CommandError, Result, run
 
 TIMEOUT_S = 60.0
 _JOB = re.compile(r"\w[\w.\[\]-]*")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackyard.host.command import CommandError
+from stackyard.host.run.command import CommandError
 from stackyard.launch.plan.model import JobPhase, JobState
 from stackyard.launch.plan.schedulers.asking import ask, signalled
 from stackyard.launch.plan.schedulers.hostlist import expand

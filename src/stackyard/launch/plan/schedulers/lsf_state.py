@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stackyard.host.command import CommandError
+from stackyard.host.run.command import CommandError
 from stackyard.launch.plan.model import JobPhase, JobState
 from stackyard.launch.plan.schedulers.asking import ask
 from stackyard.launch.plan.schedulers.slurm_state import together

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from stackyard.host.command import CommandError, Result
+from stackyard.host.run.command import CommandError, Result
 from stackyard.launch.plan.model import JobPhase, JobState
 from stackyard.launch.plan.schedulers.asking import ask, signalled
 

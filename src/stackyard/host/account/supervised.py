@@ -1,0 +1,142 @@
+"""The worker's side of `host.account.supervisor`: what only root can have done, for a process that is not root any more.
+
+Root on a yard of its own needs no supervisor: it forks the children that read users' yards itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.host.account import asaccount, supervisor
+from stackyard.host.account.reading import Reading
+from stackyard.host.run.identity import account_name
+from stackyard.host.run.processes import Found, naming, of_yard
+
+if TYPE_CHECKING:
+    import socket
+
+_MOST = 1 << 28
+_MOST_DIGITS = 9  # of the number of an account
+_asking: list[socket.socket] = []
+
+
+def connect() -> None:
+    """Take over the connection to the supervisor, so that no program that is started from here has it."""
+    import socket
+
+    number = os.environ.pop(supervisor.VARIABLE, "")
+    if number.isdecimal() and os.geteuid() != 0:
+        try:
+            found = socket.socket(fileno=int(number))
+        except OSError:
+            return
+        if _peer(found) == (os.getppid(), 0):
+            found.set_inheritable(False)
+            _asking.append(found)
+        else:
+            found.detach()  # not root's: it stays open
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """The process and the account at the other end, as the kernel knows them; a daemon of root's is not the parent."""
+    import socket
+
+    try:
+        found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid, uid, _ = struct.unpack("3i", found)
+        return int(pid), int(uid)
+    except OSError:
+        return 0, -1
+
+
+def require_rights(yard: Path) -> None:
+    """Raise InputError where root is about to work on a yard of another account.
+
+    The command line never comes here so: it goes on as that account.
+    """
+    account = supervisor.owner(yard)
+    if account not in (0, os.geteuid()) and not supervisor.FOR_THE_MACHINE:
+        name = account_name(account)
+        raise InputError(f"cannot work on {yard} as root: it belongs to {name}", hint=f"run it as {name}")
+
+
+def is_active() -> bool:
+    """Whether closed yards of users can be read: root is behind this process, or it is root."""
+    return bool(_asking) or os.geteuid() == 0
+
+
+def caller() -> str:
+    """Who started this command as another account: ``root``, ``anna`` by sudo, ``anna, as root``; else empty."""
+    by_sudo = _by_sudo()
+    if not _asking:
+        return by_sudo
+    return f"{by_sudo}, as root" if by_sudo else "root"
+
+
+def _by_sudo() -> str:
+    number = os.environ.get("SUDO_UID", "")
+    if not (number.isdecimal() and len(number) <= _MOST_DIGITS) or int(number) in (0, os.getuid()):
+        return ""
+    return account_name(int(number))
+
+
+def read(asked: Sequence[tuple[int, Path]]) -> list[Reading]:
+    """What the yards of accounts hold, each read as its account. What cannot be read has a `problem`."""
+    wanted = [(uid, str(root)) for uid, root in asked]
+    if not wanted:
+        return []
+    try:
+        answers = asaccount.read_as(wanted) if os.geteuid() == 0 else _asked("read", wanted)
+        return [Reading([tuple(map(str, item)) for item in items], str(problem)) for items, problem in answers]
+    except (OSError, ValueError, TypeError) as error:
+        return [Reading([], f"the supervisor does not answer: {error}") for _ in wanted]
+
+
+def processes(roots: Iterable[Path]) -> tuple[list[Found], int]:
+    """The processes of this host that name something of a yard, and how many could not be looked into.
+
+    Args:
+        roots: the paths by which the yard is named.
+    """
+    places = [os.fsencode(root) for root in roots]
+    if _asking:
+        try:
+            found, hidden = _asked("processes", [place.hex() for place in places])
+            return [
+                Found(pid, user, name, frozenset(map(bytes.fromhex, paths))) for pid, user, name, paths in found
+            ], hidden
+        except (OSError, ValueError, TypeError):
+            pass  # as without a supervisor: it counts those that are hidden
+    return naming(of_yard(places))
+
+
+def empty(name: str) -> None:
+    """Have a thing in the trash that belongs to another account emptied and removed by that account.
+
+    Raises:
+        StackyardError: it could not be, or no supervisor answers.
+    """
+    try:
+        why = _asked("empty", name) if _asking else "permission denied"
+    except (OSError, ValueError) as error:
+        why = f"the supervisor does not answer: {error}"
+    if why:
+        raise StackyardError(str(why))
+
+
+def _asked(verb: str, value: object) -> Any:
+    connection = _asking[0]
+    connection.sendall(json.dumps([verb, value]).encode() + b"\n")
+    data = b""
+    while not data.endswith(b"\n"):
+        more = connection.recv(1 << 16)
+        if not more or len(data) > _MOST:
+            raise OSError("connection lost")
+        data += more
+    return json.loads(data)

@@ -1,0 +1,60 @@
+"""Whether what is mounted on a directory answers: an access to what does not hangs until the process is killed.
+
+What root's automounter should mount may be out of reach in a mount namespace: the kernel asks the automounter, which
+mounts in its own namespace, and what it mounts is seen in another one only if mounts are passed on to that
+(mount_namespaces(7): shared or slave, not private, which `unshare -m` makes). And the server of a file system in user
+space may be stopped, or wait for a shared file system itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stackyard.core.errors import MissingError
+from stackyard.host.run.command import CommandError, run
+from stackyard.host.run.readonly import unescaped
+
+ANSWER_S = 30.0
+"""For the automounter to mount an image, or a server to answer: it takes some hundredths of a second."""
+_AUTOMOUNTER = (
+    "this node's automounter (autofs)",
+    "make a mount namespace of its own with `unshare --propagation slave`, not private (findmnt -o "
+    "TARGET,PROPAGATION shows which it is); outside of one ask root: systemctl status autofs",
+)
+_SERVER = (
+    "the file system server of its mount (squashfuse_ll)",
+    "see whether it is stopped (ps -C squashfuse_ll -o pid,stat,args: T) and let it go on (kill -CONT PID); else "
+    "remove the mount: stackyard image unmount",
+)
+
+
+def answers(folder: Path) -> bool:
+    """Whether what is mounted here lets a directory be looked at within `ANSWER_S`; asked in a child."""
+    try:
+        run(["stat", "--file-system", "--format=%i", f"{folder}/."], check=False, timeout_s=ANSWER_S)
+    except CommandError:
+        return False
+    return True
+
+
+def require_answer(folder: Path) -> None:
+    """Wait for the automounter or the server in user space that is in charge of a directory, where one is.
+
+    Raises:
+        MissingError: it does not answer here.
+    """
+    kind = _kind(folder)
+    if (kind != b"autofs" and not kind.startswith(b"fuse")) or answers(folder):
+        return
+    whom, hint = _AUTOMOUNTER if kind == b"autofs" else _SERVER
+    raise MissingError(f"{folder} does not answer: timed out after {ANSWER_S:g} s waiting for {whom}", hint=hint)
+
+
+def _kind(folder: Path) -> bytes:
+    """The type of the last mount at exactly this place, in this namespace. Source: proc(5)."""
+    kind = b""
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        before, _, after = line.partition(b" - ")
+        if unescaped(before.split(b" ")[4]) == bytes(folder):
+            kind = after.split(b" ")[0]
+    return kind

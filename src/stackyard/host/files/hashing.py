@@ -1,0 +1,97 @@
+"""sha256 of files, directories and downloads: everything in a lock has a hash that was computed or verified here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from stackyard.core.errors import StackyardError
+from stackyard.host.files import at
+
+if TYPE_CHECKING:
+    from stackyard.host.net.trust import Trust
+
+_BLOCK = 1 << 20
+
+
+def local_path(url: str) -> Path | None:
+    """The path of a ``file://`` URL or of a plain absolute path; None for anything remote."""
+    if url.startswith("/"):
+        return Path(url)
+    parts = urlsplit(url)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def sha256_file(path: Path) -> str:
+    """sha256 of a file's bytes. Raises StackyardError when it cannot be read."""
+    try:
+        with at.open_regular(path) as stream:
+            return sha256_stream(stream)
+    except OSError as error:
+        raise StackyardError(f"cannot read {path}: {error.strerror}") from error
+
+
+def sha256_stream(stream: BinaryIO) -> str:
+    """sha256 of what an open file holds from here on."""
+    digest = hashlib.sha256()
+    while block := stream.read(_BLOCK):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def sha256_text(text: str) -> str:
+    """sha256 of a text's UTF-8 bytes."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sha256_values(values: Mapping[str, Any]) -> str:
+    """sha256 of plain values by what they say: the order of keys does not matter."""
+    return sha256_text(json.dumps(values, sort_keys=True, separators=(",", ":")))
+
+
+def sha256_once(path: Path) -> str:
+    """sha256 of a file's bytes, which are read again only where its inode, size or time is another."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise StackyardError(f"cannot read {path}: {error.strerror}") from error
+    return _sha256_of(path, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _sha256_of(path: Path, _inode: int, _size: int, _mtime_ns: int) -> str:
+    return sha256_file(path)
+
+
+def sha256_url(url: str, trust: Trust | None = None) -> tuple[str, int]:
+    """sha256 and size in bytes of what a URL gives. Raises StackyardError, with the cause."""
+    return digest_url(url, "sha256", trust)
+
+
+def digest_url(url: str, algorithm: str, trust: Trust | None = None) -> tuple[str, int]:
+    """The digest of what a URL gives, and its size in bytes; a remote one is downloaded once for it.
+
+    Args:
+        algorithm: a name that hashlib knows: sha256, sha384, sha512.
+
+    Raises:
+        StackyardError: it cannot be read, with the cause.
+    """
+
+    from stackyard.host.net import http  # with it ssl, which the commands that only read a yard do not need
+    from stackyard.host.net.trust import PLAIN
+
+    def digested(stream: IO[bytes]) -> tuple[str, int]:
+        digest, size = hashlib.new(algorithm), 0
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+            size += len(block)
+        return digest.hexdigest(), size
+
+    path = local_path(url)
+    return http.get(url if path is None else path.as_uri(), digested, timeout_s=60, trust=trust or PLAIN)

@@ -1,0 +1,110 @@
+"""Whether only certain accounts may write to a file, by it and by every directory above it, as sshd's StrictModes does.
+
+Who may write to a directory can put another file in the place of one that is not theirs, unless the directory has the
+sticky bit, as /tmp.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from stackyard.core.late import dataclass
+from stackyard.host.files import acl
+from stackyard.host.files.filesystem import group_name
+from stackyard.host.run.identity import account_name
+
+_OVERFLOW = "/proc/sys/kernel/overflowuid"
+
+
+@dataclass(frozen=True)
+class Open:
+    """A file or a directory that another account may write to: its owner, or by its mode or an ACL `entry`."""
+
+    place: Path
+    owner: int
+    mode: int
+    is_others: bool
+    entry: str = ""
+
+    def __str__(self) -> str:
+        acl = f", ACL {self.entry}:w" if self.entry else ""
+        return f"{self.place} (owner {account_name(self.owner)}, mode {self.mode:04o}{acl})"
+
+    @property
+    def remedy(self) -> str:
+        """What to type."""
+        if self.is_others:
+            return f"chown root {self.place}"
+        return f"setfacl -x {self.entry} {self.place}" if self.entry else f"chmod go-w {self.place}"
+
+
+def writable_by_others(file: Path, owners: Collection[int]) -> Open | None:
+    """The first of a file and the directories above it that another account may write to, by its mode or its POSIX ACL.
+
+    A file and its directory may not be writable for any group; directories further up not for everybody and for no
+    account that an ACL names, so that a group may share the tree that they are in.
+
+    Args:
+        owners: the numbers of accounts that may own one of them, or be named, besides root.
+
+    Raises:
+        OSError: one cannot be looked at.
+    """
+    near = {file.parent, file.resolve(strict=True), file.resolve().parent}
+    for place in _places(file):
+        status = place.stat()
+        found = Open(place, status.st_uid, stat.S_IMODE(status.st_mode), False)
+        if status.st_uid not in (0, *owners) and not _is_unknown(status.st_uid):
+            return replace(found, is_others=True)
+        if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
+            continue  # names in it can only be changed by who owns them
+        named = acl.writers(place)
+        if entry := _entry(named, owners, is_near=place in near):
+            return replace(found, entry=entry)
+        groups = named.own_group if named else bool(status.st_mode & 0o020)
+        if status.st_mode & 0o002 or (groups and place in near):
+            return found
+    return None
+
+
+def _entry(named: acl.Writers | None, owners: Collection[int], *, is_near: bool) -> str:
+    """The first entry of an ACL that lets another account write, or near the file another group; empty: none."""
+    for uid in named.users if named else ():
+        if uid not in (0, *owners) and (is_near or not _is_unknown(uid)):
+            return f"user:{account_name(uid)}"
+    for gid in named.groups if named and is_near else ():
+        return f"group:{group_name(gid)}"
+    return ""
+
+
+def _places(file: Path) -> Iterator[Path]:
+    """What the file is, and every directory by which it is reached: by its path, and by where links lead to."""
+    real = file.resolve(strict=True)
+    yield from dict.fromkeys((real, file.absolute().parent, real.parent, *file.absolute().parents, *real.parents))
+
+
+def _is_unknown(uid: int) -> bool:
+    """Whether an owner is not shown: in a user namespace, as that of an image, root and all others have one number."""
+    return bool(uid) and not _sees_root() and str(uid) == Path(_OVERFLOW).read_text(encoding="ascii").strip()
+
+
+def _sees_root() -> bool:
+    """Whether root of the machine has its number here."""
+    try:
+        rows = [line.split() for line in Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()]
+    except OSError:
+        return True
+    return any(row[:2] == ["0", "0"] for row in rows) or not rows
+
+
+def owners_of(paths: Iterable[str]) -> tuple[int, ...]:
+    """The numbers of the owners of some files, each once; without those that cannot be looked at."""
+    found: dict[int, None] = {}
+    for path in paths:
+        with suppress(OSError):
+            found[Path(path).stat().st_uid] = None
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""What this machine has: platform, devices, libraries, MPI, module systems, container runtimes."""

@@ -1,0 +1,40 @@
+"""The programs that run images, and which of them reads an image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from stackyard.core.errors import InputError, MissingError
+from stackyard.host.run.command import which
+
+Runtime = Literal["apptainer", "singularity", "charliecloud"]
+PROGRAMS: Mapping[Runtime, str] = {"apptainer": "apptainer", "singularity": "singularity", "charliecloud": "ch-run"}
+"""Runtime: its program, searched in this order if the site names none."""
+
+
+def runtime_of(named: Runtime | Literal[""], image: str, environ: Mapping[str, str] | None = None) -> Runtime:
+    """The runtime that a site names, else the first one on PATH that reads the image.
+
+    Args:
+        environ: its PATH is searched; None: this process's.
+
+    Raises:
+        InputError: the site's runtime does not read such an image.
+        MissingError: the site names none, and none is found.
+    """
+    sif = image.endswith(".sif")
+    if named == "charliecloud" and sif:
+        raise InputError(
+            f"{image} is a SIF file, which this site's runtime, Charliecloud, does not support",
+            hint="use a directory or a SquashFS file",
+        )
+    if named:
+        return named
+    for runtime, program in PROGRAMS.items():
+        if which(program, environ) and not (sif and runtime == "charliecloud"):
+            return runtime
+    raise MissingError(
+        f"cannot run {image}: none of {', '.join(PROGRAMS.values())} found on PATH",
+        hint="set `launch.container.runtime` in site.yaml if the runtime exists only on the compute nodes",
+    )

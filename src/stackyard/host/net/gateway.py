@@ -1,0 +1,96 @@
+"""What other programs fetch with a login goes through this process, so that they never learn it.
+
+uv and git write the URLs that they are given into caches, metadata, messages and the argument lists of their helpers;
+every user of the machine can read some of these. Where an address is protected (`core.secrets`), they get its alias,
+``http://<server>-<hash>.stackyard.invalid/...``, and this process as their proxy for ``http``: a server on the loopback
+interface that adds what is missing and passes everything on through `host.net.http`. rattler gets the same server as a
+mirror of the channel. Other users cannot use it: it answers only to a password that is made at its start and that
+programs get in their environment, which only their owner can read.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from stackyard.core import secrets
+from stackyard.host.net.trust import PLAIN, Trust
+
+if TYPE_CHECKING:
+    from stackyard.host.net.gatewayserver import Gateway
+
+
+def alias(url: str, trust: Trust | None = None) -> str:
+    """What another program gets for an address: its alias, served from now on, where it is protected; else its URL."""
+    made = secrets.alias(url)
+    if _host(made):
+        _running().trust[_host(made)] = trust or PLAIN
+    return made
+
+
+def in_text(text: str) -> str:
+    """A requirement line with the alias of every URL in it."""
+    return re.sub(r"[A-Za-z+]*https?://[^\s,'\"]+?(?=;?(?:[\s,'\"]|$))", _alias_of_word, text)
+
+
+def _alias_of_word(found: re.Match[str]) -> str:
+    return alias(secrets.address(found.group()))
+
+
+def variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """What reaches the aliases from another program: an environment to be put over `environ`.
+
+    git also gets the aliases in the place of the real URLs, for submodules.
+    """
+    if _gateway is None:
+        return {}
+    proxy = _gateway.proxy
+    made = {"http_proxy": proxy, "HTTP_PROXY": proxy}
+    for name in ("NO_PROXY", "no_proxy"):  # `*` would leave out this proxy as well
+        if "*" in environ.get(name, "").split(","):
+            made |= {name: "", "HTTPS_PROXY": "", "https_proxy": "", "ALL_PROXY": "", "all_proxy": ""}
+    return {**made, **_git_variables(environ)}
+
+
+def _git_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Settings for every server that has an alias, after git's own in the environment: the alias for its URL, and this
+    process as the proxy of the alias, whatever proxy the user's git has."""
+    assert _gateway is not None
+    settings: list[tuple[str, str]] = []
+    for origin, name in secrets.aliases().items():
+        settings += [(f"url.{name}/.insteadOf", f"{origin}/"), (f"http.{name}/.proxy", _gateway.proxy)]
+    count = int(environ.get("GIT_CONFIG_COUNT") or 0)
+    made = {"GIT_CONFIG_COUNT": str(count + len(settings))}
+    for number, (key, value) in enumerate(settings, count):
+        made |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return made
+
+
+def mirror(url: str) -> str:
+    """The URL at which this process serves a protected address to a program that takes a mirror."""
+    made = alias(url)
+    assert _gateway is not None and _host(made)
+    return f"{_gateway.mirrors}/{made.removeprefix('http://')}"
+
+
+def _host(url: str) -> str:
+    """The host name of an alias; empty for any other URL."""
+    host = urlsplit(url).hostname or ""
+    return host if secrets.origin_of(host) else ""
+
+
+_gateway: Gateway | None = None
+_starting = threading.Lock()
+
+
+def _running() -> Gateway:
+    global _gateway  # noqa: PLW0603 - one for the process
+    with _starting:
+        if _gateway is None:
+            from stackyard.host.net.gatewayserver import Gateway  # late: most files name no protected address
+
+            _gateway = Gateway()
+        return _gateway

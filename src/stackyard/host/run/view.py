@@ -1,0 +1,69 @@
+"""A view of the files in which some directories are read-only, for programs that should change nothing there.
+
+Modes do not keep root out, nor an owner who changes them. In a mount namespace even root writes nothing by accident.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
+from stackyard.host.run import script
+
+_SCRIPT = Path(__file__).with_name("readonly.py")
+
+
+@dataclass(frozen=True)
+class View:
+    """Directories that are read-only, and those inside of them that are not. Without any, the files as they are."""
+
+    readonly: tuple[Path, ...] = ()
+    writable: tuple[Path, ...] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The view in the words of `host.run.readonly`; none for the files as they are."""
+        return (*map(str, self.readonly), "--", *map(str, self.writable)) if self.readonly else ()
+
+    def argv(self, words: Sequence[str]) -> tuple[str, ...]:
+        """The command line that runs another one in this view."""
+        if not self.readonly:
+            return tuple(words)
+        return (*script.words(_SCRIPT), *self.words, "--", *words)
+
+
+PLAIN = View()
+
+
+def view_of(readonly: Iterable[Path], writable: Iterable[Path] = ()) -> tuple[View, str]:
+    """The view, and why it cannot be made here (then it is the plain one). Directories that do not exist are left out.
+
+    Args:
+        writable: what stays as it is; of no effect outside of `readonly`.
+    """
+    tops = tuple(path for path in dict.fromkeys(readonly) if path.is_dir())
+    inside = tuple(path for path in dict.fromkeys(writable) if path.is_dir() and any(_is_in(path, top) for top in tops))
+    reason = _refused(tops, inside) if tops else ""
+    return (PLAIN, reason) if reason else (View(tops, inside), "")
+
+
+@lru_cache(maxsize=256)
+def _refused(readonly: tuple[Path, ...], writable: tuple[Path, ...]) -> str:
+    """Why this view cannot be made, found by making it; empty if it can."""
+    from stackyard.host.run import command  # which runs programs in views
+
+    try:
+        argv = [*script.words(_SCRIPT), *View(readonly, writable).words]
+        result = command.run(argv, cwd=Path("/"), timeout_s=30, check=False)
+    except StackyardError as error:
+        return error.message
+    if result.returncode == 0:
+        return ""
+    return (result.stderr.strip().splitlines() or ["the directory stays writable"])[-1]
+
+
+def _is_in(path: Path, top: Path) -> bool:
+    return path.resolve().is_relative_to(top.resolve())
