@@ -34,10 +34,10 @@ def measure(pairs: int = 7) -> list[Figure]:
 
 def plan(nodes: int) -> Any:
     """The layout of that many nodes of Frontier, eight ranks each, with names."""
+    from stackyard.inputs.sites.site import load_site
     from stackyard.launch.layout.nodes import pick_kind
     from stackyard.launch.layout.placing import plan_layout
     from stackyard.launch.request.intent import Intent
-    from stackyard.spec.site import load_site
 
     hosts = tuple(f"frontier{number:05d}" for number in range(1, nodes + 1))
     return plan_layout(Intent(nodes=nodes), pick_kind(_kept(load_site), Intent()), hosts)
@@ -50,9 +50,9 @@ def places(nodes: int) -> Any:
 
 def line(nodes: int, name: str) -> Any:
     """The command line and the files of one launcher."""
+    from stackyard.inputs.sites.site import load_site
     from stackyard.launch.plan.launchers import get
     from stackyard.launch.plan.model import LaunchRequest
-    from stackyard.spec.site import load_site
 
     return get(name).line(LaunchRequest(plan(nodes), _kept(load_site).scheduler))
 

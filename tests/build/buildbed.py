@@ -15,8 +15,8 @@ from typing import Any
 
 from stackyard.build import builder
 from stackyard.core.progress import Silent
+from stackyard.inputs.models import Site, Variant
 from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
-from stackyard.spec.models import Site, Variant
 from stackyard.yard import revisions
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

@@ -22,9 +22,7 @@ from stackyard.core.errors import InputError, MissingError, StackyardError, Wher
 from stackyard.core.names import brings_conda
 from stackyard.host.files import at
 from stackyard.host.net import http
-from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
-from stackyard.lock.text import tomllib
-from stackyard.spec.models import (  # fmt: skip
+from stackyard.inputs.models import (
     BuildSpec,
     ChannelPolicy,
     Check,
@@ -42,6 +40,8 @@ from stackyard.spec.models import (  # fmt: skip
     UserPaths,
     Variant,
 )
+from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
+from stackyard.lock.text import tomllib
 from stackyard.yard import contents, disk
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
@@ -492,7 +492,7 @@ def test_the_tree_hash_sees_content_modes_links_and_names(tmp_path: Path) -> Non
 
 def test_the_sites_part_of_a_module_is_kept_with_the_revision() -> None:
     from stackyard.build.builder import module_settings
-    from stackyard.spec.models import CondaRequirement, Environment, ModulePolicy, ModuleSettings, Site, Variant
+    from stackyard.inputs.models import CondaRequirement, Environment, ModulePolicy, ModuleSettings, Site, Variant
 
     site = Site(modules=ModulePolicy(family="python3", depends_on=("slurm",)))
     some = Variant(

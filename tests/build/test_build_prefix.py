@@ -17,8 +17,8 @@ from stackyard.build.tree import tree_hash
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.core.progress import Silent
 from stackyard.host.run import layer
+from stackyard.inputs.models import Check, Environment, Permissions, Site, Variant
 from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage
-from stackyard.spec.models import Check, Environment, Permissions, Site, Variant
 from stackyard.yard import revisions
 from stackyard.yard.audit import audit
 from stackyard.yard.caches import KINDS

@@ -147,7 +147,7 @@ def test_a_damaged_wheel_is_compiled_again_and_a_source_fetched_again(tmp_path: 
 
 
 def test_a_post_script_can_write_into_the_files_of_the_prefix(tmp_path: Path, small: LockedVariant) -> None:
-    from stackyard.spec.models import Variant
+    from stackyard.inputs.models import Variant
 
     yard, script = Yard(tmp_path / "yard"), tmp_path / "post.sh"
     script.write_text('test -w "$PREFIX/share/tool.txt" && echo two >> "$PREFIX/share/tool.txt"\n')

@@ -16,9 +16,9 @@ from stackyard.build.wheels import _absent
 from stackyard.core.errors import StackyardError, Where
 from stackyard.host.run import command
 from stackyard.host.tools.pipconf import PipSettings
+from stackyard.inputs.models import BuildSpec, Environment, PackageBuild, PipOptions, PipRequirement, Variant
 from stackyard.lock.model import LockedVariant, PipPackage
 from stackyard.lock.text import tomllib
-from stackyard.spec.models import BuildSpec, Environment, PackageBuild, PipOptions, PipRequirement, Variant
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from support.tinywheel import project

@@ -21,9 +21,9 @@ from sitebed import EXAMPLES
 
 from stackyard.core.errors import MissingError
 from stackyard.image.onbase import of_variant
-from stackyard.spec.bindings import load_bindings
-from stackyard.spec.load import load_stack
-from stackyard.spec.site import load_site
+from stackyard.inputs.load import load_stack
+from stackyard.inputs.sites.bindings import load_bindings
+from stackyard.inputs.sites.site import load_site
 from support import images, modules, programs, stuckmpi
 from support.cli import Done, inside
 from support.slurm import SlurmCluster, unavailable

@@ -9,7 +9,7 @@ import pytest
 
 from stackyard.core.change import Function, Set, SetRestorable
 from stackyard.expose.base import base_change
-from stackyard.spec.models import Site
+from stackyard.inputs.models import Site
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, PackageRecord
 from support import modules, stackrecords

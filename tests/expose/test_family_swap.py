@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.change import EnvironmentChange, Prepend
-from stackyard.spec.models import Site
-from stackyard.spec.sitemodels import ModulePolicy
+from stackyard.inputs.models import Site
+from stackyard.inputs.sites.sitemodels import ModulePolicy
 from stackyard.yard.layout import Yard
 from support import modules, stackrecords
 

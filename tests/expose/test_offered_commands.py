@@ -13,7 +13,7 @@ from stackyard.core.errors import InputError
 from stackyard.expose.base import full_change
 from stackyard.expose.commands import example, scripts, write_commands
 from stackyard.expose.published import freeze
-from stackyard.spec.models import ModuleSettings, Site
+from stackyard.inputs.models import ModuleSettings, Site
 from stackyard.verify import content
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

@@ -31,7 +31,7 @@ from stackyard.expose.generation import module_texts
 from stackyard.expose.limits import limits, unquotable_in
 from stackyard.expose.names import alias_modules
 from stackyard.expose.published import change_of, freeze
-from stackyard.spec.models import ChannelPolicy, CondaRc, LicencePolicy, ModulePolicy, Site, UserPaths
+from stackyard.inputs.models import ChannelPolicy, CondaRc, LicencePolicy, ModulePolicy, Site, UserPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import Activation, BuildRecord
 from support import modules, stackrecords

@@ -79,8 +79,8 @@ def _lock(path: Path) -> None:
 
 def _judge(lock: Lock) -> None:
     """Compare a lock with a file and a site that touch every rule of what makes it stale."""
+    from stackyard.inputs.models import Environment, Gpu, NodeKind, PipRequirement, Site, Stack, Variant
     from stackyard.lock import solve
-    from stackyard.spec.models import Environment, Gpu, NodeKind, PipRequirement, Site, Stack, Variant
 
     asked = Environment(pip=(PipRequirement(text="torch", line="torch", name="torch"),))
     variants = tuple(
@@ -221,8 +221,8 @@ def _bases_in_use(path: Path) -> None:
 def _others_record(path: Path) -> None:
     """The record of an extension in the yard of any user."""
     from stackyard.host.account.reading import read_yard
+    from stackyard.inputs.models import Site
     from stackyard.publish.inuse import Watch
-    from stackyard.spec.models import Site
     from stackyard.yard.layout import Yard
 
     own = path.parent / "own"

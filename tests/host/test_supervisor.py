@@ -268,9 +268,7 @@ def test_python_of_root_refuses_the_yard_of_another_account(
     accounts: Accounts, yard: tuple[Account, Yard, Path]
 ) -> None:
     service, made, _ = yard
-    code = (
-        f"from pathlib import Path; from stackyard.spec.settings import Settings; Settings(Path('{made.root}')).yard()"
-    )
+    code = f"from pathlib import Path; from stackyard.inputs.sites.settings import Settings; Settings(Path('{made.root}')).yard()"
     done = subprocess.run([accounts.bin / "python", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and f"as root: it belongs to {service.name}" in done.stderr
 

@@ -26,7 +26,7 @@ from stackyard.image.bases.sources import source_of
 from stackyard.image.bases.unpack import Unpacked
 from stackyard.image.oci import base
 from stackyard.image.oci.layout import Reference
-from stackyard.spec.models import Site
+from stackyard.inputs.models import Site
 from stackyard.yard.layout import Yard
 from support import programs
 from support.accounts import Accounts

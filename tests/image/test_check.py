@@ -19,8 +19,8 @@ from stackyard.image.bindings.drivers import Driver, Toolkit, check_driver, newe
 from stackyard.image.bindings.repair import to_runpath
 from stackyard.image.bindings.versions import read_versions
 from stackyard.image.bindings.written import bindings_text
-from stackyard.spec.bindings import Bind, BoundOption, BoundPath, HostBindings, HostMpi, load_bindings
-from stackyard.spec.sitemodels import ContainerPolicy, Gpu, NodeKind, Site
+from stackyard.inputs.sites.bindings import Bind, BoundOption, BoundPath, HostBindings, HostMpi, load_bindings
+from stackyard.inputs.sites.sitemodels import ContainerPolicy, Gpu, NodeKind, Site
 from support import programs
 from support.cli import inside, stackyard
 

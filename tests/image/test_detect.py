@@ -19,8 +19,8 @@ from stackyard.image.bindings.profiles import expanded, of_this_machine, profile
 from stackyard.image.bindings.trace import opened_paths, with_opened
 from stackyard.image.bindings.tree import Tree
 from stackyard.image.bindings.written import bindings_text
-from stackyard.spec.bindings import Bind, BoundPath, BoundVariable, Family, HostBindings, load_bindings
-from stackyard.spec.sitemodels import ContainerPolicy
+from stackyard.inputs.sites.bindings import Bind, BoundPath, BoundVariable, Family, HostBindings, load_bindings
+from stackyard.inputs.sites.sitemodels import ContainerPolicy
 from support import programs
 from support.cli import inside, stackyard
 
@@ -218,7 +218,7 @@ def test_verbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown["mpi"]["family"] == "openmpi" and shown["missing"] == []
     site = inside("bindings", "show", "--as", "site").out
     (tmp_path / "site.yaml").write_text(site)
-    from stackyard.spec.site import load_site
+    from stackyard.inputs.sites.site import load_site
 
     assert load_site(tmp_path / "site.yaml").launch.container == load_bindings(tmp_path / "bindings.yaml").applied(
         ContainerPolicy()

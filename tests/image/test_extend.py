@@ -20,9 +20,9 @@ from stackyard.image.bases.sources import source_of
 from stackyard.image.box import Box, Given
 from stackyard.image.extend import Proof
 from stackyard.image.onbase import Packages
-from stackyard.spec.load import load_stack
-from stackyard.spec.models import BuildSpec, Check
-from stackyard.spec.sitemodels import Site
+from stackyard.inputs.load import load_stack
+from stackyard.inputs.models import BuildSpec, Check
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.yard.layout import Yard
 from support import images, programs, testbed
 from support.cli import inside, stackyard

@@ -21,7 +21,7 @@ from stackyard.image import fit, inside, sif, sifbuild, squashfs
 from stackyard.image.bases import store
 from stackyard.image.bases.model import PythonEnvironment
 from stackyard.image.bases.sources import source_of
-from stackyard.spec.models import Site
+from stackyard.inputs.models import Site
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.payload import Form

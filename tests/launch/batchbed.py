@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stackyard.inputs.models import Scheduler
 from stackyard.launch.layout.model import Node, NodeDomain
 from stackyard.launch.layout.placing import plan_layout
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.model import BatchHead, BatchRequest
 from stackyard.launch.request.intent import BatchOptions, Intent
-from stackyard.spec.models import Scheduler
 
 GOLDEN = Path(__file__).parent / "golden" / "batch"
 

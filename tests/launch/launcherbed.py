@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 from stackyard.core.errors import InputError
+from stackyard.inputs.models import Scheduler
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.layout.roles import place_roles, together
 from stackyard.launch.plan.launchers import TABLE
 from stackyard.launch.plan.launchers.local import SPAWN
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.models import Scheduler
 
 GOLDEN = Path(__file__).parent / "golden" / "launchers"
 

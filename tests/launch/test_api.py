@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, MissingError
+from stackyard.inputs.sites.sitemodels import NodeKind, Scheduler, Site
 from stackyard.launch.api import builds, explaining, jobs, runs
-from stackyard.spec.sitemodels import NodeKind, Scheduler, Site
 from stackyard.yard.layout import Yard
 from support.watched import Heard
 

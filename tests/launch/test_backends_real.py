@@ -12,6 +12,7 @@ import pytest
 
 from stackyard.core.change import EnvironmentChange, Prepend
 from stackyard.core.errors import MissingError
+from stackyard.inputs.models import ContainerPolicy, LaunchPolicy, Site
 from stackyard.launch.plan import containers
 from stackyard.launch.plan.backends import BackendContext, choose, get
 from stackyard.launch.plan.model import LaunchLine, Plan
@@ -20,7 +21,6 @@ from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.request.intent import Intent
 from stackyard.launch.run.start import WatchOptions
 from stackyard.launch.run.step import run_step
-from stackyard.spec.models import ContainerPolicy, LaunchPolicy, Site
 from support import images, programs, torchstack, venvs, watched
 from support.slurm import SlurmCluster
 

@@ -13,11 +13,11 @@ from batchbed import CSM, FLUX, LSF, PBS, POLARIS, REQUESTS, SUMMIT, TUOLUMNE, r
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.host.run.command import CommandError
+from stackyard.inputs.models import Scheduler
 from stackyard.launch.layout.model import Node
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.model import Allocation, Batch, JobState
 from stackyard.launch.plan.schedulers.pbs_state import ended
-from stackyard.spec.models import Scheduler
 from support.standins import Family, standins
 
 CASES: dict[str, tuple[Family, Node, Scheduler, dict[str, Any]]] = {

@@ -11,11 +11,11 @@ import pytest
 from batchbed import request
 
 from stackyard.host.run.command import CommandError
+from stackyard.inputs.models import Scheduler
 from stackyard.launch.layout.model import Node, NodeDomain
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.model import JobState
 from stackyard.launch.plan.schedulers.slurm_state import state_of, together
-from stackyard.spec.models import Scheduler
 from support.slurm import SlurmCluster
 
 NODE = Node("test", (NodeDomain(0, tuple(range(16)), (0, 1)), NodeDomain(1, tuple(range(16, 32)), (2, 3))), 32)

@@ -10,13 +10,13 @@ import pytest
 
 from stackyard.core.change import EnvironmentChange
 from stackyard.core.errors import InputError, ManyErrors
+from stackyard.inputs.sites.bindings import load_bindings
+from stackyard.inputs.sites.site import load_site
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.containers import wrap
 from stackyard.launch.request.intent import Intent
 from stackyard.launch.shim import shell
-from stackyard.spec.bindings import load_bindings
-from stackyard.spec.site import load_site
-from stackyard.spec.sitemodels import Site
 
 LAYOUT = Layout(Node("n", (NodeDomain(0, (0,), ()),), 1), (Block(0, 1, (Slot(0, (0,), ()),)),))
 BINDINGS = """\

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import MissingError
+from stackyard.inputs.sites.sitemodels import Scheduler, Site
 from stackyard.launch.plan.choosing import launcher_name
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Allocation
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.sitemodels import Scheduler, Site
 
 VERSIONS = {"mpirun": "mpiexec (OpenRTE) 4.1.4", "mpich": "HYDRA build details:\n Version: 4.0", "pals": "mpiexec 1.4"}
 WORDS = {"mpirun": "mpirun", "mpich": "mpiexec.hydra", "pals": "mpiexec"}

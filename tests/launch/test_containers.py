@@ -11,13 +11,13 @@ import pytest
 from stackyard.core.change import EnvironmentChange, Prepend, Set
 from stackyard.core.errors import InputError, MissingError
 from stackyard.image.bindings.families import families
+from stackyard.inputs.models import ContainerPolicy, LaunchPolicy, Site
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.containers import APART, wrap
 from stackyard.launch.plan.model import RankProgram, Wrapper
 from stackyard.launch.request.intent import Intent
 from stackyard.launch.shim import shell
 from stackyard.launch.shim.programs import wrapped
-from stackyard.spec.models import ContainerPolicy, LaunchPolicy, Site
 from support import programs
 
 STACK = EnvironmentChange((Prepend("PATH", "/yard/base/bin"), Set("X", "1"), Prepend("PATH", "/yard/stack/bin")))

@@ -19,7 +19,7 @@ from unittest import mock
 
 import pytest
 
-from stackyard.spec.site import load_site
+from stackyard.inputs.sites.site import load_site
 from support.cli import STACKYARD, inside
 from support.slurm import SlurmCluster
 from support.standins import MACHINES, Family, standins

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.spec.site import load_site
+from stackyard.inputs.sites.site import load_site
 from support.cli import Done, inside, stackyard
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

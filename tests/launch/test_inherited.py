@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.inputs.sites.site import load_site
+from stackyard.inputs.sites.sitemodels import NodeKind
 from stackyard.launch.layout.nodes import node_of
 from stackyard.launch.plan.allocated import as_allocated
 from stackyard.launch.plan.context import PlanContext
@@ -17,8 +19,6 @@ from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Allocation
 from stackyard.launch.plan.slurm_nodes import Offer
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.site import load_site
-from stackyard.spec.sitemodels import NodeKind
 from support.cli import STACKYARD
 from support.slurmcli import SHAPE, Work
 

@@ -9,13 +9,13 @@ import pytest
 from launcherbed import shown, text_of
 
 from stackyard.core.findings import refuse
+from stackyard.inputs.models import Site
+from stackyard.inputs.sites.site import load_site
 from stackyard.launch.layout.nodes import pick_kind
 from stackyard.launch.layout.placing import plan_layout
 from stackyard.launch.plan.launchers import default_name, get
 from stackyard.launch.plan.model import LaunchRequest
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.models import Site
-from stackyard.spec.site import load_site
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SITES = sorted(path.parent.name for path in EXAMPLES.glob("*/site.yaml"))

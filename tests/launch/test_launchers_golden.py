@@ -8,10 +8,10 @@ import re
 import pytest
 from launcherbed import CSM, FRONTIER, GOLDEN, LAYOUTS, LUMI_G, PERLMUTTER, SLURM, SUMMIT, packed, text_of
 
+from stackyard.inputs.models import Scheduler
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.launchers import TABLE, default_name, get
 from stackyard.launch.plan.model import LaunchRequest
-from stackyard.spec.models import Scheduler
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

@@ -13,11 +13,11 @@ import pytest
 from launcherbed import ready
 
 from stackyard.host.run.command import Result, run, which
+from stackyard.inputs.models import Scheduler
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.launchers import get
 from stackyard.launch.plan.launchers.local import SPAWN
 from stackyard.launch.plan.model import LaunchRequest
-from stackyard.spec.models import Scheduler
 from support.processes import wait_for
 
 CPUS = sorted(os.sched_getaffinity(0))

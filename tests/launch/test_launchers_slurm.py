@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from launcherbed import placed, ready, span
 
+from stackyard.inputs.models import Scheduler
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain
 from stackyard.launch.layout.placing import plan_layout
 from stackyard.launch.plan.launchers import get
 from stackyard.launch.plan.model import LaunchRequest
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.models import Scheduler
 from support import programs
 from support.slurm import SlurmCluster
 

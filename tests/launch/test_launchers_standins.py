@@ -12,12 +12,12 @@ import pytest
 from launcherbed import CSM, ready
 
 from stackyard.host.run.command import run
+from stackyard.inputs.models import Scheduler
 from stackyard.launch.layout.model import Layout, Node, NodeDomain
 from stackyard.launch.layout.placing import plan_layout
 from stackyard.launch.plan.launchers import get
 from stackyard.launch.plan.model import LaunchRequest
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.models import Scheduler
 from support.standins import MACHINES, USUAL, Family, placed, standins
 
 FAMILIES: dict[Family, tuple[str, Scheduler]] = {

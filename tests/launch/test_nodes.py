@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackyard.core.errors import InputError
+from stackyard.inputs.models import NodeKind, Site
 from stackyard.launch.layout.model import Node, NodeDomain
 from stackyard.launch.layout.nodes import core_list, node_of, pick_kind, this_node
 from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.layout.this_node import THIS
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.models import NodeKind, Site
 
 SUMMIT: dict[str, Any] = {
     "cores": 42, "all_cores": 44, "sockets": 2, "smt": 4, "smt_numbering": "adjacent",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stackyard.core.errors import InputError
+from stackyard.inputs.models import Reference
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.preflight import trial
 from stackyard.launch.preflight.judge import floor, judge
@@ -17,7 +18,6 @@ from stackyard.launch.preflight.node.compare import compare
 from stackyard.launch.preflight.node.groups import rounds
 from stackyard.launch.preflight.node.rank import device_of
 from stackyard.launch.records.outcome import Failure, StepResult
-from stackyard.spec.models import Reference
 
 NODE = {"cpu": "EPYC", "cores": 64, "memory_gib": 503.2, "gpus": ["H100 81559 MiB"] * 4, "driver": "550.54.15",
         "kernel": "5.14.0", "glibc": "glibc 2.34", "hugepages": 0, "clock_s": 0.0, "gpu_errors": []}  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stackyard.core.errors import ChecksFailed, MissingError, StackyardError
+from stackyard.inputs.models import Reference
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.model import LaunchLine, Plan, RankProgram
 from stackyard.launch.preflight import PreflightOptions, PreflightReport, run_preflight
@@ -18,7 +19,6 @@ from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.launch.run.start import WatchOptions
 from stackyard.launch.run.step import run_step
-from stackyard.spec.models import Reference
 from support import torchstack
 from support.slurm import SlurmCluster, unavailable
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.host.run.command import CommandError
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.api import jobs
 from stackyard.launch.plan.carried import carried
 from stackyard.launch.records import arrays
@@ -16,7 +17,6 @@ from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import read_private, write_private
 from stackyard.launch.records.record import RunStatus, read_run, write_status
 from stackyard.launch.records.status import cancel
-from stackyard.spec.sitemodels import Site
 from stackyard.yard.layout import Yard
 from support.accounts import Accounts
 from support.processes import wait_for

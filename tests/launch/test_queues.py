@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sitesubmit import EXAMPLES, submit
 
-from stackyard.spec.site import load_site
+from stackyard.inputs.sites.site import load_site
 
 
 @pytest.fixture(autouse=True)

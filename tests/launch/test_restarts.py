@@ -13,6 +13,7 @@ import pytest
 
 from stackyard.core.errors import InputError
 from stackyard.host.run import process
+from stackyard.inputs.sites.sitemodels import NodeKind, Scheduler, Site
 from stackyard.launch.api import jobs
 from stackyard.launch.jobs.carry_out import _plan
 from stackyard.launch.jobs.restarts import Attempts
@@ -25,7 +26,6 @@ from stackyard.launch.request.intent import Intent, made
 from stackyard.launch.run.reports import Reports
 from stackyard.launch.run.seen import Seen
 from stackyard.launch.run.stage import Staging
-from stackyard.spec.sitemodels import NodeKind, Scheduler, Site
 from stackyard.yard.layout import Yard
 from support.cli import stackyard
 from support.processes import wait_for

@@ -13,6 +13,7 @@ from launcherbed import CPU, PERLMUTTER, SUMMIT
 
 from stackyard.core.errors import InputError
 from stackyard.host.run.command import run
+from stackyard.inputs.models import Site
 from stackyard.launch.api import runs
 from stackyard.launch.layout.roles import place_roles, rank_in_role, together, whole_nodes
 from stackyard.launch.node.step import PlannedBlock, PlannedRole, PlannedSlot, StepFile
@@ -24,7 +25,6 @@ from stackyard.launch.request.intent import Intent, made
 from stackyard.launch.request.job_file import job_text, load_job
 from stackyard.launch.run.start import _roles
 from stackyard.launch.run.usage import ranks_usage
-from stackyard.spec.models import Site
 from support import programs
 from support.cli import stackyard
 

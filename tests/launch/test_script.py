@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from stackyard.inputs.sites.sitemodels import LaunchPolicy, Scheduler, Site
 from stackyard.launch.api import jobs
 from stackyard.launch.jobs.batch import batch_script
-from stackyard.spec.sitemodels import LaunchPolicy, Scheduler, Site
 from stackyard.yard.layout import Yard
 
 

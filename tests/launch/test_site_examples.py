@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from stackyard.inputs.models import ContainerPolicy, Domain, LaunchPolicy, NodeKind, Reference, Scheduler, Site
+from stackyard.inputs.sites.site import load_site
 from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.layout.nodes import node_of, pick_kind
 from stackyard.launch.layout.picture import draw
 from stackyard.launch.layout.placing import masks, plan_layout
 from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.models import ContainerPolicy, Domain, LaunchPolicy, NodeKind, Reference, Scheduler, Site
-from stackyard.spec.site import load_site
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

@@ -12,10 +12,10 @@ import pytest
 
 import stackyard as api
 from stackyard.core.errors import InputError, MissingError
+from stackyard.inputs.sites.sitemodels import NodeKind
 from stackyard.launch.plan.context import PlanContext, StackInUse
 from stackyard.launch.plan.staging import check_stage, plan_stage
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.sitemodels import NodeKind
 from support import images
 from support.accounts import Accounts
 from support.cli import Done, stackyard

@@ -12,10 +12,10 @@ import pytest
 from composing import TAGS, Truth, composed
 
 from stackyard.core.errors import InputError
+from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Scheduler, Site
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.lint import lint_text, to_intent
-from stackyard.spec.sitemodels import Gpu, NodeKind, Scheduler, Site
 
 SITES = {
     kind: Site(

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.findings import Finding
+from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Site
 from stackyard.lint import lint_file, lint_text
 from stackyard.lint.rules.base import Case
 from stackyard.lint.script import parse_script
-from stackyard.spec.sitemodels import Gpu, NodeKind, Site
 
 HEAD = "#!/bin/bash\n#SBATCH --time=10 --nodes=2 --ntasks-per-node=4 -c 8 --gpus-per-node=4\n"
 

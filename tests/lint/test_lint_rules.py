@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.inputs.models import Gpu, NodeKind, Scheduler, Site
 from stackyard.lint import lint_file, lint_text
 from stackyard.lint.reference import reference_text
 from stackyard.lint.rules import TABLE
-from stackyard.spec.models import Gpu, NodeKind, Scheduler, Site
 
 HEAD = "#!/bin/bash\n#SBATCH --time=10\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n#SBATCH --cpus-per-task=8\n"
 SRUN = HEAD + "srun ./solver\n"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Scheduler, Site
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Plan
@@ -21,7 +22,6 @@ from stackyard.lint.rules.base import Case
 from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script
 from stackyard.lint.words import shown
-from stackyard.spec.sitemodels import Gpu, NodeKind, Scheduler, Site
 
 FOLDER = Path(__file__).parent.parent / "data" / "lint"
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "batch"

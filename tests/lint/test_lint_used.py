@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.inputs.sites.sitemodels import ContainerPolicy, Gpu, LaunchPolicy, NodeKind, Scheduler, Site
 from stackyard.lint import lint_file, lint_text
-from stackyard.spec.sitemodels import ContainerPolicy, Gpu, LaunchPolicy, NodeKind, Scheduler, Site
 
 ONE = "#!/bin/bash\n#SBATCH --time=10 --nodes=1 --gpus-per-node=4 {}\n"
 

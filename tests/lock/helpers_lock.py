@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.core.names import conda_name, pip_name
-from stackyard.spec.models import CondaRequirement, Environment, PipRequirement, Stack, Variant
+from stackyard.inputs.models import CondaRequirement, Environment, PipRequirement, Stack, Variant
 from support.tinywheel import wheel
 
 __all__ = ["conda", "pip", "sdist", "simple_index", "stack", "variant", "wheel"]

@@ -6,9 +6,9 @@ import pytest
 
 from stackyard.core.errors import InputError, Where
 from stackyard.host.machine.platforms import this_platform
+from stackyard.inputs.models import ChannelPolicy, CondaRequirement, Environment, Gpu, NodeKind, Site
 from stackyard.lock.channels import Resolver
 from stackyard.lock.virtual import cuda_of, declared, for_platform
-from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment, Gpu, NodeKind, Site
 
 WHERE = Where("/stacks/env.yml", 3)
 

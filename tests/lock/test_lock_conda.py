@@ -12,9 +12,9 @@ from helpers_lock import conda, stack, variant
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.progress import Silent
+from stackyard.inputs.models import ChannelPolicy, Environment, Gpu, NodeKind, Site
 from stackyard.lock import solve
 from stackyard.lock.model import Lock, LockedVariant
-from stackyard.spec.models import ChannelPolicy, Environment, Gpu, NodeKind, Site
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel, set_record
 from support.webserver import served

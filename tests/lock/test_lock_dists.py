@@ -18,10 +18,10 @@ from helpers_lock import pip, stack, variant, wheel
 from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Silent
 from stackyard.host.files.hashing import sha256_file
+from stackyard.inputs.models import ChannelPolicy, Environment, PipPolicy, Site
 from stackyard.lock import archive, dists, solve, text
 from stackyard.lock.dists import Unread, described, require_read
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
-from stackyard.spec.models import ChannelPolicy, Environment, PipPolicy, Site
 from stackyard.yard.caches import NOTE_REVISION
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel

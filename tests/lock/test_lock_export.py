@@ -18,12 +18,12 @@ from stackyard.core.progress import Silent
 from stackyard.host.machine.platforms import this_platform
 from stackyard.host.run.command import which
 from stackyard.host.tools import uv
+from stackyard.inputs.load import load_environment
+from stackyard.inputs.models import ChannelPolicy, Environment, Interpreter, PipOptions, PipPolicy, Site
 from stackyard.lock import solve
 from stackyard.lock.export import EXPORTS, in_order
 from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.text import tomllib
-from stackyard.spec.load import load_environment
-from stackyard.spec.models import ChannelPolicy, Environment, Interpreter, PipOptions, PipPolicy, Site
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 
@@ -124,7 +124,7 @@ def test_pylock_of_every_kind_of_source_is_valid() -> None:
 
 
 def test_environment_is_read_by_this_program(locked: LockedVariant, tmp_path: Path) -> None:
-    load = pytest.importorskip("stackyard.spec.load")
+    load = pytest.importorskip("stackyard.inputs.load")
     path = tmp_path / "environment.yml"
     path.write_text(EXPORTS["environment"](locked))
     read = load.load_environment(path)

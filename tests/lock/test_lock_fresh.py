@@ -10,10 +10,19 @@ from helpers_lock import conda, pip, stack, variant, wheel
 
 from stackyard.core.progress import Silent
 from stackyard.host.machine.platforms import this_platform
+from stackyard.inputs.models import (
+    ChannelPolicy,
+    Environment,
+    Interpreter,
+    NodeKind,
+    PipOptions,
+    PipPolicy,
+    Site,
+    Stack,
+)
 from stackyard.lock import solve
 from stackyard.lock.fresh import Verdict
 from stackyard.lock.model import Lock
-from stackyard.spec.models import ChannelPolicy, Environment, Interpreter, NodeKind, PipOptions, PipPolicy, Site, Stack
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 

@@ -11,13 +11,13 @@ from helpers_lock import pip, variant
 
 from stackyard.core.errors import InputError
 from stackyard.host.machine.platforms import this_platform
+from stackyard.inputs.models import ChannelPolicy, Environment, PipPolicy, Site
+from stackyard.inputs.stacks.newest import end_of
 from stackyard.lock import conda, export, grammar, prefer
 from stackyard.lock.fingerprint import fingerprint
 from stackyard.lock.fresh import judge
 from stackyard.lock.model import CondaPackage, Lock, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.satisfied import conda_satisfies
-from stackyard.spec.models import ChannelPolicy, Environment, PipPolicy, Site
-from stackyard.spec.newest import end_of
 
 HERE = this_platform()
 

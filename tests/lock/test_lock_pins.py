@@ -11,10 +11,10 @@ from helpers_lock import conda, pip, stack, variant, wheel
 from stackyard.core.errors import InputError
 from stackyard.core.progress import Silent
 from stackyard.host.machine.platforms import this_platform
+from stackyard.inputs.models import Environment, PipOptions, PipRequirement, Site
+from stackyard.inputs.sites.site import load_site
 from stackyard.lock import moved, pins, solve
 from stackyard.lock.model import Lock, LockedVariant
-from stackyard.spec.models import Environment, PipOptions, PipRequirement, Site
-from stackyard.spec.site import load_site
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 

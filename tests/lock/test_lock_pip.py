@@ -17,13 +17,13 @@ from helpers_lock import pip, sdist, simple_index, wheel
 from stackyard.core.errors import InputError, StackyardError, Where
 from stackyard.host.run import command
 from stackyard.host.tools.pipconf import PipSettings
+from stackyard.inputs.models import BuildSpec, HostTool, PackageBuild, PipOptions, PipPolicy, PipRequirement
+from stackyard.inputs.pip.requirements import read_requirements
+from stackyard.inputs.pip.settings import settings as pip_settings
 from stackyard.lock import reach
 from stackyard.lock.given import Given
 from stackyard.lock.pip import PipRequest, PipSolution, solve_pip
 from stackyard.lock.uvcompile import Question, _flags
-from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, PipOptions, PipPolicy, PipRequirement
-from stackyard.spec.pipsettings import settings as pip_settings
-from stackyard.spec.requirements import read_requirements
 from support.guardedserver import guarded
 from support.webserver import served
 

@@ -14,10 +14,7 @@ from stackyard.core.errors import InputError, MissingError, Where
 from stackyard.core.progress import Silent
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.machine.platforms import this_platform
-from stackyard.lock import interpreter, solve, text
-from stackyard.lock.fingerprint import wanted
-from stackyard.lock.model import Lock
-from stackyard.spec.models import (
+from stackyard.inputs.models import (
     BuildSpec,
     ChannelPolicy,
     Environment,
@@ -29,6 +26,9 @@ from stackyard.spec.models import (
     Site,
     Stack,
 )
+from stackyard.lock import interpreter, solve, text
+from stackyard.lock.fingerprint import wanted
+from stackyard.lock.model import Lock
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 

@@ -12,11 +12,11 @@ from helpers_lock import conda, pip, stack, variant, wheel
 from stackyard.core.errors import InputError
 from stackyard.core.progress import Silent
 from stackyard.host.machine.platforms import this_platform
+from stackyard.inputs.models import ChannelPolicy, Environment, PipOptions, PipPolicy, Site, Stack
 from stackyard.lock import solve
 from stackyard.lock.model import Lock, LockedVariant
 from stackyard.lock.moved import moves
 from stackyard.lock.prefer import Update, require_known
-from stackyard.spec.models import ChannelPolicy, Environment, PipOptions, PipPolicy, Site, Stack
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from stackyard.host.run.identity import this_process
-from stackyard.spec.models import Site
+from stackyard.inputs.models import Site
 from stackyard.yard import atomic, children, generations, notes, revisions, trash
 from stackyard.yard.audit import audit
 from stackyard.yard.caches import CONDA

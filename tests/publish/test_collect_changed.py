@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.inputs.sites.sitemodels import RemovalPolicy
 from stackyard.publish import collect
 from stackyard.publish.inuse import Watch
 from stackyard.publish.remove import Outcome
-from stackyard.spec.sitemodels import RemovalPolicy
 from stackyard.yard import generations, trash
 from stackyard.yard.layout import Yard
 from stackyard.yard.origin import origin

@@ -15,14 +15,14 @@ from fsckbed import OWN, SHARED, Bed, flip, in_open_folder, without_channel
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Silent
+from stackyard.inputs.models import Site
+from stackyard.inputs.sites.sitemodels import ModulePolicy
 from stackyard.publish import repair
 from stackyard.publish.fsck import check, image
 from stackyard.publish.fsck.image import launcher_fault
 from stackyard.publish.fsck.owners import Owners
 from stackyard.publish.fsck.reading import Reader
 from stackyard.publish.originals import first_difference
-from stackyard.spec.models import Site
-from stackyard.spec.sitemodels import ModulePolicy
 from stackyard.yard import trash
 from stackyard.yard.contents import Item
 from stackyard.yard.folders import RevisionPaths

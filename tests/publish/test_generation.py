@@ -12,11 +12,11 @@ import pytest
 from stackyard.core.errors import StackyardError
 from stackyard.expose import generation as generation_of
 from stackyard.host.files import at
+from stackyard.inputs.models import Site
+from stackyard.inputs.sites.sitemodels import ModulePolicy
 from stackyard.publish import generation
 from stackyard.publish.generation import Step
 from stackyard.publish.rollback import only_from, publish, step_to, target
-from stackyard.spec.models import Site
-from stackyard.spec.sitemodels import ModulePolicy
 from stackyard.yard import generations, revisions
 from stackyard.yard.disk import DiskFull
 from stackyard.yard.folders import RevisionPaths

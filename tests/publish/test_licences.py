@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import MissingError, StackyardError
+from stackyard.inputs.models import Licence, Site
 from stackyard.publish import licences
-from stackyard.spec.models import Licence, Site
 from stackyard.yard import atomic
 from stackyard.yard.layout import Yard
 from stackyard.yard.lease import Lease

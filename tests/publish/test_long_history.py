@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.inputs.models import Site
 from stackyard.publish import entries
-from stackyard.spec.models import Site
 from stackyard.yard import generations, trash
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.host.run.identity import this_process
+from stackyard.inputs.models import Site
 from stackyard.publish.inuse import Watch
-from stackyard.spec.models import Site
 from stackyard.yard import uses
 from stackyard.yard.layout import Yard
 from support import smallyard

@@ -28,9 +28,9 @@ from stackyard.image import artefact, launcher
 from stackyard.image.artefact import Fit
 from stackyard.image.oci.layout import MANIFEST, Reference, blob, image
 from stackyard.image.oci.writer import writer
+from stackyard.inputs.models import Site
 from stackyard.publish import arrival, licences
 from stackyard.publish.arrival import require_fit
-from stackyard.spec.models import Site
 from stackyard.yard import contents, disk
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

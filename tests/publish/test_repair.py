@@ -15,11 +15,11 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Silent
 from stackyard.expose.published import change_of, follow_policy
 from stackyard.host.files import at
+from stackyard.inputs.models import Site
+from stackyard.inputs.sites.sitemodels import ModulePolicy, UserPaths
 from stackyard.publish import beside, repair
 from stackyard.publish.generation import Step
 from stackyard.publish.rollback import publish
-from stackyard.spec.models import Site
-from stackyard.spec.sitemodels import ModulePolicy, UserPaths
 from stackyard.verify.content import look, own_files
 from stackyard.yard import atomic, contents, generations, revisions
 from stackyard.yard.folders import RevisionPaths

@@ -13,14 +13,14 @@ from stackyard.core import grammar
 from stackyard.core.change import EnvironmentChange, Function, OnUnload, Set, UserPath
 from stackyard.core.errors import InputError, ManyErrors, StackyardError
 from stackyard.expose.published import MODULE
+from stackyard.inputs.load import load_stack
+from stackyard.inputs.models import Site
+from stackyard.inputs.sites.site import load_site
+from stackyard.inputs.stacks.naming import safe
 from stackyard.launch.plan.model import Allocation
 from stackyard.launch.plan.schedulers import TABLE
 from stackyard.launch.request.intent import Intent, made, recorded_intent
 from stackyard.launch.request.job_file import load_job
-from stackyard.spec.load import load_stack
-from stackyard.spec.models import Site
-from stackyard.spec.naming import safe
-from stackyard.spec.site import load_site
 from stackyard.yard import formats
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import MANIFEST, RECORD

@@ -10,8 +10,8 @@ from rattler import MatchSpec
 from ruamel.yaml import YAML
 
 from stackyard.core.errors import InputError, ManyErrors
-from stackyard.spec.load import kind_of, load_environment
-from stackyard.spec.parsed import parsed_json
+from stackyard.inputs.load import kind_of, load_environment
+from stackyard.inputs.parsed import parsed_json
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "env"
 DATA = Path(__file__).parents[1] / "data" / "env"

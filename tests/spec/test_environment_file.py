@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, ManyErrors
-from stackyard.spec.environment import channels_for, parse_environment
-from stackyard.spec.load import kind_of, load_environment
-from stackyard.spec.models import Environment
-from stackyard.spec.parsed import parsed_json
-from stackyard.spec.yamlfile import parse_yaml
+from stackyard.inputs.conda.environment import channels_for, parse_environment
+from stackyard.inputs.load import kind_of, load_environment
+from stackyard.inputs.models import Environment
+from stackyard.inputs.parsed import parsed_json
+from stackyard.inputs.reading.yamlfile import parse_yaml
 
 DATA = Path(__file__).parents[1] / "data" / "env"
 

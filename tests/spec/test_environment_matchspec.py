@@ -8,8 +8,8 @@ import pytest
 from rattler import BuildString, MatchSpec, PackageRecord
 
 from stackyard.core.errors import InputError, Where
-from stackyard.spec.matchspec import parse_matchspec
-from stackyard.spec.models import CondaRequirement
+from stackyard.inputs.conda.matchspec import parse_matchspec
+from stackyard.inputs.models import CondaRequirement
 
 PLACE = Where(file="environment.yml", line=7, column=5)
 

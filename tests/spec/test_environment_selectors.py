@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.spec.selectors import both, check, holds, in_comment, in_key, is_selector, looks_like_selector, selected
+from stackyard.inputs.conda.selectors import (
+    both,
+    check,
+    holds,
+    in_comment,
+    in_key,
+    is_selector,
+    looks_like_selector,
+    selected,
+)
 
 AXES = {"python": "3.10", "accelerator": "cuda", "mpi_type": "openmpi", "mkl": "no"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, ManyErrors, Where
-from stackyard.spec.yamlfile import parse_yaml, raise_problems, read_text
+from stackyard.inputs.reading.yamlfile import parse_yaml, raise_problems, read_text
 
 TEXT = """\
 python: 3.10   # newest

@@ -1,4 +1,4 @@
-"""`spec.latemodel`: what is accepted without pydantic is what pydantic makes of it, in the same class."""
+"""`inputs.reading.latemodel`: what is accepted without pydantic is what pydantic makes of it, in the same class."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stackyard.inputs import models
+from stackyard.inputs.reading.acceptance import Refused
+from stackyard.inputs.reading.latemodel import LateModel
+from stackyard.inputs.sites import sitemodels
+from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Site
+from stackyard.inputs.stacks import stackfile
 from stackyard.launch.request import intent, roles
 from stackyard.launch.request.intent import BatchOptions, Intent
-from stackyard.spec import models, sitemodels, stackfile
-from stackyard.spec.accepting import Refused
-from stackyard.spec.latemodel import LateModel
-from stackyard.spec.sitemodels import Gpu, NodeKind, Site
 
 MODELS = sorted(
     {each for module in (sitemodels, models, stackfile, intent, roles) for each in vars(module).values()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.spec.load import kind_of, load_environment
+from stackyard.inputs.load import kind_of, load_environment
 
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 120\n"
 LMOD = 'help(\n[[\nPyTorch\n]])\n\nlocal base = "/sw"\nprepend_path("PATH", pathJoin(base, "bin"))\nload("gcc")\n'

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.host.tools.pipconf import PYPI, PipSettings, read_config
-from stackyard.spec.models import PipOptions, PipPolicy
-from stackyard.spec.pipsettings import compiling, settings
+from stackyard.inputs.models import PipOptions, PipPolicy
+from stackyard.inputs.pip.settings import compiling, settings
 from support.piphome import environ, make_home, write
 
 

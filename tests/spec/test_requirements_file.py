@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, ManyErrors, Where
-from stackyard.spec.load import load_environment
-from stackyard.spec.models import Environment, PipRequirement
-from stackyard.spec.requirements import read_requirements
+from stackyard.inputs.load import load_environment
+from stackyard.inputs.models import Environment, PipRequirement
+from stackyard.inputs.pip.requirements import read_requirements
 from support.webserver import served
 
 SHA = "a" * 64

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from stackyard.spec.models import Site
-from stackyard.spec.schema import DIALECT, schema
-from stackyard.spec.stackfile import StackFile
+from stackyard.inputs.models import Site
+from stackyard.inputs.schema import DIALECT, schema
+from stackyard.inputs.stacks.stackfile import StackFile
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"

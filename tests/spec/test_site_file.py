@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, ManyErrors
-from stackyard.spec.models import Site
-from stackyard.spec.settings import Settings
-from stackyard.spec.site import load_site, merged
-from stackyard.spec.stack import stack_from_file
-from stackyard.spec.validate import plain
-from stackyard.spec.yamlfile import parse_yaml
+from stackyard.inputs.models import Site
+from stackyard.inputs.reading.validate import plain
+from stackyard.inputs.reading.yamlfile import parse_yaml
+from stackyard.inputs.sites.settings import Settings
+from stackyard.inputs.sites.site import load_site, merged
+from stackyard.inputs.stacks.stack import stack_from_file
 
 
 def write(folder: Path, text: str, name: str = "site.yaml") -> Path:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.spec.load import load_stack
-from stackyard.spec.models import Overrides, Site
+from stackyard.inputs.load import load_stack
+from stackyard.inputs.models import Overrides, Site
 
 TODAY = date.today().strftime("%Y.%m.%d")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.spec.load import load_stack
-from stackyard.spec.models import Site, Stack
-from stackyard.spec.naming import module_version
-from stackyard.spec.site import load_site
+from stackyard.inputs.load import load_stack
+from stackyard.inputs.models import Site, Stack
+from stackyard.inputs.sites.site import load_site
+from stackyard.inputs.stacks.naming import module_version
 from support import programs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, ManyErrors
-from stackyard.spec import matrix
-from stackyard.spec.models import Site, Stack
-from stackyard.spec.stack import stack_from_file
+from stackyard.inputs.models import Site, Stack
+from stackyard.inputs.stacks import matrix
+from stackyard.inputs.stacks.stack import stack_from_file
 
 
 @pytest.fixture

@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.spec.models import ModulePolicy, Site, Variant
-from stackyard.spec.naming import aliases, check_claims, check_template, module_version, safe, short, variant_name
+from stackyard.inputs.models import ModulePolicy, Site, Variant
+from stackyard.inputs.stacks.naming import (
+    aliases,
+    check_claims,
+    check_template,
+    module_version,
+    safe,
+    short,
+    variant_name,
+)
 
 
 def site(naming: str, first: int = 1) -> Site:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackyard.core.change import EnvironmentChange, Prepend, Set
+from stackyard.inputs.models import Site
+from stackyard.inputs.sites.sitemodels import ModulePolicy
 from stackyard.publish import generation, names
 from stackyard.publish.generation import Step
-from stackyard.spec.models import Site
-from stackyard.spec.sitemodels import ModulePolicy
 from stackyard.yard import disk, revisions
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

@@ -8,7 +8,7 @@ from typing import Any
 
 from stackyard.core.change import EnvironmentChange
 from stackyard.expose.generation import write_modules
-from stackyard.spec.models import Site
+from stackyard.inputs.models import Site
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import Activation, BuildRecord, Entry, PackageRecord
 

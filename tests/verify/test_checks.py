@@ -14,7 +14,7 @@ from verifykit import Stack, by_name
 
 from stackyard.host.machine import probe
 from stackyard.host.machine.probe import GpuDevice
-from stackyard.spec.models import Check, Gpu, NodeKind, Site
+from stackyard.inputs.models import Check, Gpu, NodeKind, Site
 from stackyard.verify.commands import interpreter_of
 from stackyard.verify.own import table_of
 from support import programs

@@ -13,8 +13,8 @@ import pytest
 from stackyard.expose.published import present_change, write_beside, write_change
 from stackyard.host.files.hashing import sha256_file
 from stackyard.image.launcher import compare
+from stackyard.inputs.models import Site
 from stackyard.publish import beside as repairing
-from stackyard.spec.models import Site
 from stackyard.verify import beside, expectations
 from stackyard.verify.expectations import Expectations
 from stackyard.yard import generations, revisions

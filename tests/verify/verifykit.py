@@ -12,7 +12,7 @@ from typing import Any
 
 from uv import find_uv_bin
 
-from stackyard.spec.models import Site
+from stackyard.inputs.models import Site
 from stackyard.verify.report import CheckResult, Report
 from stackyard.verify.verify import verify
 from stackyard.yard.layout import Yard

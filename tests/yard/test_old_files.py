@@ -19,9 +19,9 @@ from stackyard.core.change import Append, EnvironmentChange, Join, OnUnload, Sav
 from stackyard.core.errors import StackyardError
 from stackyard.expose.published import MODULE, change_of
 from stackyard.image.bases.model import BASE, Base
+from stackyard.inputs.models import Site
 from stackyard.lock import text
 from stackyard.publish.licences import LEDGER, MARK, Acceptance
-from stackyard.spec.models import Site
 from stackyard.verify.expectations import CHECKS
 from stackyard.verify.report import REPORT, Report, read_report
 from stackyard.yard import atomic, basesinuse, childnotes, formats, signatures, trash

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.spec.models import Permissions, Site
-from stackyard.spec.site import load_site
-from stackyard.spec.siteyard import expanded, is_sites, policy, unused
+from stackyard.inputs.models import Permissions, Site
+from stackyard.inputs.sites.site import load_site
+from stackyard.inputs.sites.siteyard import expanded, is_sites, policy, unused
 from stackyard.yard import permissions
 from stackyard.yard.atomic import write_text
 from stackyard.yard.layout import Yard
@@ -75,7 +75,7 @@ def test_a_group_writes_to_a_yard_whatever_the_umasks_of_its_members(accounts: A
     yard.chmod(0o2775)
     code = (
         "import sys; from pathlib import Path; from stackyard.publish.writing import writing;"
-        "from stackyard.spec.models import Site; from stackyard.yard.layout import Yard\n"
+        "from stackyard.inputs.models import Site; from stackyard.yard.layout import Yard\n"
         "yard = Yard(Path(sys.argv[1]))\n"
         "with writing(yard, Site()): (yard.stacks / 'x').mkdir(parents=True, exist_ok=True);"
         "(yard.stacks / 'x' / sys.argv[2]).touch()"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stackyard.build.pip import Wheel
     from stackyard.build.tools import Tool
     from stackyard.build.wheels import Compiled
-    from stackyard.spec.models import Check, Site, Variant
+    from stackyard.inputs.models import Check, Site, Variant
 
 __all__ = ["build", "input_hash", "is_build_of"]
 
@@ -329,7 +329,7 @@ def captured(job: Job, root: Path | None = None) -> Activation:
         root: where the prefix is, if it is not the job's own.
     """
     from stackyard.build.activation import capture
-    from stackyard.spec.environment import variables_for
+    from stackyard.inputs.conda.environment import variables_for
 
     root = root or job.prefix
     prefix = os.fspath(root)

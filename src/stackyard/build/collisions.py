@@ -23,12 +23,12 @@ from stackyard.core.findings import some
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical, conda_name
 from stackyard.core.quoting import quoted
+from stackyard.inputs.reading.validate import did_you_mean
 from stackyard.lock.model import CondaPackage
-from stackyard.spec.validate import did_you_mean
 from stackyard.yard.collision import Collision, Kind
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Variant
+    from stackyard.inputs.models import Variant
 
 OF_THE_BASE = " (base)"
 _PAPERS = re.compile(

@@ -21,8 +21,8 @@ from stackyard.host.files.hashing import sha256_values
 from stackyard.yard.folders import RevisionPaths
 
 if TYPE_CHECKING:
+    from stackyard.inputs.models import Site, Variant
     from stackyard.lock.model import LockedVariant
-    from stackyard.spec.models import Site, Variant
     from stackyard.yard.record import BuildRecord
 
 _ALL = "__all__"
@@ -53,7 +53,7 @@ _SITE: dict[str, Any] = {
 
 def former_hash(variant: Variant, locked: LockedVariant, site: Site, record: BuildRecord) -> str:
     """The former hash of these inputs, with the checks and exceptions that a record has."""
-    from stackyard.spec.environment import variables_for
+    from stackyard.inputs.conda.environment import variables_for
 
     value = with_contents(variant.model_dump(mode="json", include=_VARIANT))
     exceptions = {key: value for key, value in record.exceptions.items() if key in _EXCEPTIONS}

@@ -8,7 +8,7 @@ from stackyard.build.job import Job
 from stackyard.host.files import filelocks
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
-from stackyard.spec.pipsettings import settings
+from stackyard.inputs.pip.settings import settings
 
 # variables that would change what uv does, or point it to another Python
 _FOREIGN = ("PIP_", "PYTHON", "CONDA_", "_CONDA_", "VIRTUAL_ENV", "MAMBA_", "PIXI_")

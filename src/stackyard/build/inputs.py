@@ -22,7 +22,7 @@ from stackyard.host.files.hashing import sha256_once, sha256_values
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Site, Variant
+    from stackyard.inputs.models import Site, Variant
     from stackyard.yard.record import BuildRecord
 
 BUILD_FORMAT = 2
@@ -66,7 +66,7 @@ def input_hash(variant: Variant, locked: LockedVariant, site: Site) -> str:
 
 def described(variant: Variant, locked: LockedVariant, site: Site) -> dict[str, Any]:
     """The same inputs as plain values."""
-    from stackyard.spec.environment import variables_for
+    from stackyard.inputs.conda.environment import variables_for
 
     packages = sorted([*map(conda_inputs, locked.conda), *map(pip_inputs, locked.pip)])
     pinned = brings_conda(variant.modules.conda_base, (p.name for p in locked.conda))

@@ -13,8 +13,8 @@ from stackyard.core.late import dataclass
 from stackyard.core.progress import Progress
 from stackyard.host.run import layer
 from stackyard.host.run.view import View, view_of
+from stackyard.inputs.sites.siteyard import policy
 from stackyard.lock.model import LockedVariant
-from stackyard.spec.siteyard import policy
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.payload import Prefix
@@ -22,7 +22,7 @@ from stackyard.yard.permissions import Policy
 
 if TYPE_CHECKING:
     from stackyard.build.mirror.read import Mirror
-    from stackyard.spec.models import Site, Variant
+    from stackyard.inputs.models import Site, Variant
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from stackyard.yard.atomic import write_text
 from stackyard.yard.contents import Tree
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Site
+    from stackyard.inputs.models import Site
 
 
 PARTS = ("prefix/", "lock/", "recipe/")

@@ -13,8 +13,8 @@ from stackyard.core.names import pip_name
 from stackyard.host.run import command
 
 if TYPE_CHECKING:
+    from stackyard.inputs.models import HostTool, Variant
     from stackyard.lock.model import LockedVariant
-    from stackyard.spec.models import HostTool, Variant
 
 
 @dataclass(frozen=True)

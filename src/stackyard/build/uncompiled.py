@@ -7,10 +7,10 @@ from stackyard.build.programs import FailedError
 from stackyard.core.errors import StackyardError, Where
 from stackyard.core.names import canonical
 from stackyard.host.files.hashing import local_path
+from stackyard.inputs.models import PipRequirement
 from stackyard.lock import sourcefailure
 from stackyard.lock.model import PipPackage
 from stackyard.lock.why import chains
-from stackyard.spec.models import PipRequirement
 
 
 def explained(job: Job, package: PipPackage, error: FailedError) -> StackyardError:

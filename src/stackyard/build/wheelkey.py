@@ -18,11 +18,11 @@ from stackyard.build.tools import Tool
 from stackyard.core import secrets
 from stackyard.core.errors import MissingError
 from stackyard.host.files.hashing import sha256_values
+from stackyard.inputs.stacks.buildinputs import patch_hash
 from stackyard.lock.model import PipPackage
-from stackyard.spec.buildinputs import patch_hash
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import PackageBuild
+    from stackyard.inputs.models import PackageBuild
 
 KEY_FORMAT = 1
 _WORD = re.compile(r"\{(prefix|python|ncores|env:([A-Za-z_][A-Za-z0-9_]*))\}")

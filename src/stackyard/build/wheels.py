@@ -33,9 +33,9 @@ from stackyard.host.files import at
 from stackyard.host.files.hashing import sha256_file, sha256_text
 from stackyard.host.run.view import View
 from stackyard.host.tools import uv
+from stackyard.inputs.stacks.buildinputs import package_build
 from stackyard.lock.model import PipPackage
 from stackyard.lock.satisfied import satisfied
-from stackyard.spec.buildinputs import package_build
 from stackyard.yard import atomic, checksum, disk, formats, lease
 from stackyard.yard.atomic import fault_point, write_json
 from stackyard.yard.caches import may_look_into, searched
@@ -43,7 +43,7 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.payload import Prefix
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import PackageBuild
+    from stackyard.inputs.models import PackageBuild
 
 
 _TIMEOUT_S = 6 * 3600

@@ -17,9 +17,9 @@ from stackyard.core.quoting import harmless
 from stackyard.yard.folders import RevisionPaths
 
 if TYPE_CHECKING:
+    from stackyard.inputs.models import Site
     from stackyard.launch.api.jobs import Job
     from stackyard.publish.licences import Needed
-    from stackyard.spec.models import Site
     from stackyard.yard.layout import Yard
     from stackyard.yard.record import BuildRecord
 

@@ -1,4 +1,4 @@
-"""The global options of a command line: which yard and which site a command works with (`stackyard.spec.settings`)."""
+"""The global options of a command line: which yard and which site a command works with (`stackyard.inputs.sites.settings`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from stackyard.cli.output import show_notice
 from stackyard.core.late import dataclass
-from stackyard.spec.paths import with_home
-from stackyard.spec.settings import Settings
+from stackyard.inputs.reading.paths import with_home
+from stackyard.inputs.sites.settings import Settings
 
 if TYPE_CHECKING:
     from stackyard.launch.api.jobs import Workspace

@@ -54,8 +54,8 @@ def _check_files(context: Context, files: Sequence[Path], variants: Sequence[str
         if not file.exists():
             raise InputError(f"no such file: {file}", hint="name a stack.yaml, environment.yml or requirements.txt")
     if variants:
-        from stackyard.spec.choose import choose
-        from stackyard.spec.load import load_stack
+        from stackyard.inputs.load import load_stack
+        from stackyard.inputs.stacks.selection import choose
 
         for file in files:
             choose(load_stack(file, context.site()), variants)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stackyard.image.box import Given
     from stackyard.image.extend import Proof
     from stackyard.image.onbase import Packages
-    from stackyard.spec.sitemodels import Site
+    from stackyard.inputs.sites.sitemodels import Site
 
 
 @click.command("extend", cls=Verb, short_help="install packages on top of a base's own Python", examples=(
@@ -98,7 +98,7 @@ def _packages(
 
 def _of_file(file: Path, site: Site, platform: str) -> Packages:
     from stackyard.image.onbase import of_variant
-    from stackyard.spec.load import load_stack
+    from stackyard.inputs.load import load_stack
 
     variants = load_stack(file, site).variants
     if len(variants) != 1:

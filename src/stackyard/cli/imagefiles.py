@@ -18,7 +18,7 @@ from stackyard.core.findings import counted
 if TYPE_CHECKING:
     from stackyard.image.bases.sources import Source
     from stackyard.image.bases.store import Kept
-    from stackyard.spec.sitemodels import BaseImage, BaseLicence, Site
+    from stackyard.inputs.sites.sitemodels import BaseImage, BaseLicence, Site
     from stackyard.yard.layout import Yard
 
 Function = Callable[..., None]
@@ -145,8 +145,8 @@ def _accepted(
         InputError: the image has no such text.
         MissingError: one is not accepted; nothing is kept.
     """
+    from stackyard.inputs.models import Licence
     from stackyard.publish.licences import accepted, require
-    from stackyard.spec.models import Licence
 
     said = set(accepting)
     wanted = {each: Licence(name=each.name, text=_text_of(each, root, name)) for each in declared}

@@ -16,7 +16,7 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {}, False, ())
 
 
 def show_parsed(value: Mapping[str, Any]) -> None:
-    """Print the result of `spec.parsed.parsed_json`, without empty values."""
+    """Print the result of `inputs.parsed.parsed_json`, without empty values."""
     for line in lines(value):
         echo(redacted(line))
 

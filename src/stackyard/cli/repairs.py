@@ -14,7 +14,7 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.record import Entry, read_record
 
 if TYPE_CHECKING:
-    from stackyard.spec.sitemodels import Site
+    from stackyard.inputs.sites.sitemodels import Site
 
 _SHOWN = 5
 

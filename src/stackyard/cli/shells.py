@@ -10,7 +10,7 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:
-    from stackyard.spec.sitemodels import Site
+    from stackyard.inputs.sites.sitemodels import Site
 
 _NAMED = 5
 
@@ -41,6 +41,6 @@ def shell_notes(record: BuildRecord) -> list[str]:
 
 def _defaults() -> Site:
     """The built-in site, for a revision whose operations are not frozen; imported late, so that `show` starts fast."""
-    from stackyard.spec.sitemodels import Site
+    from stackyard.inputs.sites.sitemodels import Site
 
     return Site()

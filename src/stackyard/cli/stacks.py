@@ -10,7 +10,7 @@ from stackyard.core.errors import InputError, ManyErrors, StackyardError
 
 if TYPE_CHECKING:
     from stackyard.core.progress import Progress
-    from stackyard.spec.models import Site, Stack
+    from stackyard.inputs.models import Site, Stack
     from stackyard.yard.layout import Yard
 
 
@@ -27,10 +27,10 @@ def load_stacks(
         InputError: no module can have this name or version; a file is invalid or lacks a variant, or two files define
             the same version of the same stack; `ManyErrors` for several problems.
     """
+    from stackyard.inputs.load import load_stack
+    from stackyard.inputs.stacks import naming
+    from stackyard.inputs.stacks.selection import choose
     from stackyard.lock.onbase import looked_up
-    from stackyard.spec import naming
-    from stackyard.spec.choose import choose
-    from stackyard.spec.load import load_stack
 
     for option, text in (("--name", name), ("--version", version)):
         if text is not None:

@@ -20,7 +20,7 @@ from stackyard.yard.collision import sentences
 from stackyard.yard.folders import RevisionPaths
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Stack
+    from stackyard.inputs.models import Stack
     from stackyard.verify.report import Report
 
 MARKS = {

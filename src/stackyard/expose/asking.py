@@ -20,13 +20,13 @@ from stackyard.core.change import EnvironmentChange, Prepend
 from stackyard.expose.commands import commands_of
 from stackyard.host.files.hashing import sha256_file
 from stackyard.image.stubs import commands
-from stackyard.spec.siteyard import in_sites_yard
+from stackyard.inputs.sites.siteyard import in_sites_yard
 from stackyard.yard import atomic, permissions
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Site
+    from stackyard.inputs.models import Site
 
 _SCRIPT = Path(__file__).with_suffix(".sh")
 NAME = ".ask"

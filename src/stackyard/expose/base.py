@@ -34,7 +34,7 @@ from stackyard.yard.payload import IMAGES
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Site
+    from stackyard.inputs.models import Site
 
 
 def holds_conda(record: BuildRecord) -> bool:

@@ -29,7 +29,7 @@ from stackyard.yard.signatures import refusals
 
 if TYPE_CHECKING:
     from stackyard.core.change import EnvironmentChange
-    from stackyard.spec.models import Site
+    from stackyard.inputs.models import Site
 
 
 Texts = dict[tuple[Entry, str], dict[str, str]]

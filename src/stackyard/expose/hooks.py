@@ -15,7 +15,7 @@ from stackyard.expose.root import users_path
 from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Site
+    from stackyard.inputs.models import Site
 
 System = Literal["lmod", "modules"]
 SYSTEMS: tuple[System, ...] = get_args(System)

@@ -35,7 +35,7 @@ from stackyard.expose.rendering import messages, missing, one_line, ordered, ref
 from stackyard.yard.record import BuildRecord, Entry
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Site
+    from stackyard.inputs.models import Site
 
 _HELPERS: dict[str, str] = {
     # man without MANPATH searches the system's pages, with it only what it names; an empty entry is the system's. Lmod

@@ -19,7 +19,7 @@ from stackyard.expose import lua, tcl
 from stackyard.yard.record import BuildRecord, Entry
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Site
+    from stackyard.inputs.models import Site
 
 
 @dataclass

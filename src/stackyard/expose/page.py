@@ -16,7 +16,7 @@ from stackyard.expose.published import change_of
 from stackyard.yard.record import BuildRecord, Entry, PackageRecord
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Site
+    from stackyard.inputs.models import Site
 
 _LISTED = 40
 _CONSTANT = "This revision never changes."

@@ -20,7 +20,7 @@ from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord, read_record
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Site
+    from stackyard.inputs.models import Site
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.core.errors import InputError
-from stackyard.spec.siteyard import expanded, is_sites
+from stackyard.inputs.sites.siteyard import expanded, is_sites
 from stackyard.yard import atomic
 from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Site
+    from stackyard.inputs.models import Site
 
 
 def users_path(yard: Yard, site: Site) -> Path:

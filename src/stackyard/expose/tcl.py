@@ -33,7 +33,7 @@ from stackyard.expose.rendering import messages, missing, one_line, ordered, ref
 from stackyard.yard.record import BuildRecord, Entry
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Site
+    from stackyard.inputs.models import Site
 
 _MODES = "set loading [module-info mode load]\nset unloading [module-info mode remove]"
 """Queried once: each query costs as much as setting a variable."""

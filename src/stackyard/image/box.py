@@ -14,7 +14,7 @@ from stackyard.host.run.command import Result, run, which
 from stackyard.host.tools.pipconf import read_config
 from stackyard.image import fit, sifbuild
 from stackyard.image.bases.store import Kept
-from stackyard.spec.libraryplaces import LIBRARIES
+from stackyard.inputs.sites.library_directories import LIBRARIES
 
 VENV = "/opt/stackyard/venv"
 BUILD_S = 6 * 3600.0

@@ -28,7 +28,7 @@ from stackyard.image.bases.store import Kept, Wanted
 from stackyard.image.box import VENV, Box, runtime
 from stackyard.image.oci.settings import PATH
 from stackyard.image.onbase import Building, Judge, Packages
-from stackyard.spec.models import Check
+from stackyard.inputs.models import Check
 from stackyard.yard.layout import Yard
 from stackyard.yard.payload import Prefix
 

@@ -16,7 +16,7 @@ from stackyard.image.bases.store import Kept
 from stackyard.image.bindings.check import drivers_of
 from stackyard.image.bindings.drivers import Toolkit, check_driver, numbers
 from stackyard.image.overlay import interpreter
-from stackyard.spec.sitemodels import Site
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.yard.record import BuildRecord
 
 _HOST = ("/home", "/tmp", "/var/tmp", "/root", "/proc", "/sys", "/dev")

@@ -20,8 +20,8 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.command import CommandError, Result
 from stackyard.image.bases.model import PythonEnvironment
 from stackyard.image.box import VENV, Box, Given
+from stackyard.inputs.models import BuildSpec, Check, PackageBuild, PipOptions, Variant
 from stackyard.lock.fingerprint import conda_requirements, constraints, pip_requirements
-from stackyard.spec.models import BuildSpec, Check, PackageBuild, PipOptions, Variant
 
 Judge = Callable[[Check, Result], str | None]
 """What is wrong with what a check printed, or None."""

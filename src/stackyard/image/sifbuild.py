@@ -14,7 +14,7 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.host.files.scratch import scratch
 from stackyard.image import fit, inside, overlay, sif, squashfs
 from stackyard.image.bases.store import Kept
-from stackyard.spec.sitemodels import Site
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.yard.atomic import fault_point
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.payload import IMAGES

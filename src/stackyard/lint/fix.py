@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from stackyard.core.secrets import HIDDEN
+from stackyard.inputs.reading.validate import said
 from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.lint.closing import close
 from stackyard.lint.fixhead import head
@@ -26,7 +27,6 @@ from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script, parse_script
 from stackyard.lint.smallcommands import is_no_program
 from stackyard.lint.words import CLOSE, OPEN, command_name, is_known, shown
-from stackyard.spec.validate import said
 
 M = TypeVar("M", bound=BaseModel)
 _LONGEST_NAME = 200

@@ -9,12 +9,12 @@ from typing import Any
 
 from stackyard.core.errors import Where
 from stackyard.core.findings import Finding
+from stackyard.inputs.reading.yamlfile import read_text, too_large
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.lint.launches import Launch
 from stackyard.lint.rules import TABLE, Case
 from stackyard.lint.script import Script, parse_script
 from stackyard.lint.words import shown
-from stackyard.spec.sitemodels import Site
-from stackyard.spec.yamlfile import read_text, too_large
 
 _RANK = {"refused": 0, "warning": 1, "note": 2}
 _SCHEDULERS = {

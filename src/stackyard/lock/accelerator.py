@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical, pip_name
+from stackyard.inputs.models import PipRequirement, Site, Variant
+from stackyard.inputs.sites.sitemodels import TORCH_BACKEND
 from stackyard.lock.virtual import NO_GPU, Virtual
-from stackyard.spec.models import PipRequirement, Site, Variant
-from stackyard.spec.sitemodels import TORCH_BACKEND
 
 HOME = "https://download.pytorch.org/whl"
 PLATFORMS = ("linux-64", "linux-aarch64")

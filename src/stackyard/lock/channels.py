@@ -18,10 +18,10 @@ from stackyard.core.errors import InputError, Where
 from stackyard.core.late import dataclass
 from stackyard.core.quoting import cut
 from stackyard.host.machine.platforms import SUBDIRS
-from stackyard.spec.environment import channels_for
-from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment
-from stackyard.spec.paths import absolute
-from stackyard.spec.selectors import holds
+from stackyard.inputs.conda.environment import channels_for
+from stackyard.inputs.conda.selectors import holds
+from stackyard.inputs.models import ChannelPolicy, CondaRequirement, Environment
+from stackyard.inputs.reading.paths import absolute
 
 ANACONDA = "https://conda.anaconda.org"
 _DEFAULTS_HOME = "https://repo.anaconda.com/pkgs"

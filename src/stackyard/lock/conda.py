@@ -34,6 +34,7 @@ from stackyard.core.names import conda_name
 from stackyard.core.quoting import quoted
 from stackyard.host.files.hashing import local_path, sha256_file, sha256_url
 from stackyard.host.tools.rattler import client
+from stackyard.inputs.stacks.newest import end_of
 from stackyard.lock import exported, pins
 from stackyard.lock.channels import Channel
 from stackyard.lock.favour import Offered, offered
@@ -43,7 +44,6 @@ from stackyard.lock.reach import Target, check
 from stackyard.lock.records import repodata_record
 from stackyard.lock.relax import PINNED
 from stackyard.lock.satisfied import fits
-from stackyard.spec.newest import end_of
 
 RELAX_BUDGET_S = 5.0
 _INDEXES = ("repodata.json", "repodata.json.zst", "repodata_shards.msgpack.zst")

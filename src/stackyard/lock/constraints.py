@@ -7,10 +7,10 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError
 from stackyard.host.tools.pipconf import PipSettings
-from stackyard.spec.models import PipRequirement
-from stackyard.spec.paths import with_home
-from stackyard.spec.requirements import RequirementsReader
-from stackyard.spec.yamlfile import raise_problems
+from stackyard.inputs.models import PipRequirement
+from stackyard.inputs.pip.requirements import RequirementsReader
+from stackyard.inputs.reading.paths import with_home
+from stackyard.inputs.reading.yamlfile import raise_problems
 
 
 def constraint_lines(own: Iterable[PipRequirement], settings: PipSettings) -> list[str]:

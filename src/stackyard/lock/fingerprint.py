@@ -14,13 +14,13 @@ from stackyard.core.errors import Where
 from stackyard.core.late import dataclass
 from stackyard.core.secrets import shown
 from stackyard.host.files.hashing import local_path, sha256_file
+from stackyard.inputs.conda.selectors import holds
+from stackyard.inputs.models import CondaRequirement, Interpreter, PipRequirement, Site, Variant
+from stackyard.inputs.stacks.buildinputs import build_inputs
 from stackyard.lock.accelerator import AXES
 from stackyard.lock.channels import Resolver
 from stackyard.lock.snapshot import sha256_tree
 from stackyard.lock.virtual import declared, uses_gpu
-from stackyard.spec.buildinputs import build_inputs
-from stackyard.spec.models import CondaRequirement, Interpreter, PipRequirement, Site, Variant
-from stackyard.spec.selectors import holds
 
 _VERSION = "1"
 

@@ -14,6 +14,9 @@ from urllib.parse import unquote
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.core.names import conda_name
+from stackyard.inputs.models import Environment, Site, Variant
+from stackyard.inputs.reading.paths import with_home
+from stackyard.inputs.stacks.newest import end_of
 from stackyard.lock import interpreter as python
 from stackyard.lock import pins
 from stackyard.lock.accelerator import for_variant
@@ -23,9 +26,6 @@ from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.lock.satisfied import conda_satisfies, virtual_satisfies
 from stackyard.lock.tags import best_wheel, wheel_tags
 from stackyard.lock.virtual import for_platform
-from stackyard.spec.models import Environment, Site, Variant
-from stackyard.spec.newest import end_of
-from stackyard.spec.paths import with_home
 
 
 @dataclass(frozen=True)

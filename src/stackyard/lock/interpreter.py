@@ -17,9 +17,9 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.host.machine.platforms import this_platform
 from stackyard.host.run.command import CommandError, run, which
 from stackyard.host.tools import uv
+from stackyard.inputs.models import Interpreter
+from stackyard.inputs.reading.paths import with_home
 from stackyard.lock.model import CondaPackage, LockedInterpreter
-from stackyard.spec.models import Interpreter
-from stackyard.spec.paths import with_home
 
 Source = Literal["conda", "uv", "host"]
 _ASK = (

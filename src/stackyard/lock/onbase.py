@@ -28,7 +28,7 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, read_record
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Stack, Variant
+    from stackyard.inputs.models import Stack, Variant
 
 
 def looked_up(stack: Stack, yard: Yard) -> Stack:

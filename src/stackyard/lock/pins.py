@@ -52,8 +52,8 @@ def for_pip(texts: Iterable[str]) -> list[Pin]:
 
 @lru_cache(maxsize=256)
 def _pin(text: str) -> Pin | None:
-    from stackyard.spec.matchspec import parse_matchspec
-    from stackyard.spec.versionspec import canonical_version
+    from stackyard.inputs.conda.matchspec import parse_matchspec
+    from stackyard.inputs.conda.versionspec import canonical_version
 
     spec = parse_matchspec(text, Where(), base_dir=Path("/"))
     if spec.url or spec.name in OTHERS_ON_PYPI:
@@ -115,6 +115,6 @@ def violated(texts: Iterable[str], package: PipPackage) -> str:
 
 def shown(texts: Iterable[str], file: str) -> str:
     """Pins with their places in the site's file, for a message."""
-    from stackyard.spec.site import place_of_pin
+    from stackyard.inputs.sites.site import place_of_pin
 
     return " or ".join(f"`{text}` ({place_of_pin(file, text).in_short})" if file else f"`{text}`" for text in texts)

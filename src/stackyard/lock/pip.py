@@ -17,6 +17,11 @@ from stackyard.host.files.hashing import local_path
 from stackyard.host.files.scratch import scratch
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
+from stackyard.inputs.models import BuildSpec, PipRequirement
+from stackyard.inputs.pip.requirement import lacks_project
+from stackyard.inputs.pip.settings import compiling, unset
+from stackyard.inputs.reading.yamlfile import raise_problems
+from stackyard.inputs.stacks.buildinputs import build_inputs, package_build
 from stackyard.lock import pins
 from stackyard.lock.accelerator import HOME, Accelerator, requested
 from stackyard.lock.constraints import constraint_lines
@@ -33,11 +38,6 @@ from stackyard.lock.tags import uv_platform, wheel_tags
 from stackyard.lock.torchindex import Resolve, fitting, for_accelerator
 from stackyard.lock.unbuilt import placed
 from stackyard.lock.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version
-from stackyard.spec.buildinputs import build_inputs, package_build
-from stackyard.spec.models import BuildSpec, PipRequirement
-from stackyard.spec.piprequirement import lacks_project
-from stackyard.spec.pipsettings import compiling, unset
-from stackyard.spec.yamlfile import raise_problems
 
 _PRERELEASE = re.compile(r"\d(a|b|rc|\.?dev)\d*", re.IGNORECASE)
 

@@ -13,8 +13,8 @@ from stackyard.core import secrets
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical, conda_name
+from stackyard.inputs.models import PipRequirement
 from stackyard.lock.model import CondaPackage, Lock, LockedVariant, PipPackage
-from stackyard.spec.models import PipRequirement
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from stackyard.core.findings import counted
 from stackyard.core.progress import Progress
 from stackyard.host.files.hashing import local_path
 from stackyard.host.machine.platforms import this_platform
+from stackyard.inputs.models import Site, Stack, Variant
 from stackyard.lock import interpreter as python
 from stackyard.lock import text
 from stackyard.lock.fingerprint import Fingerprint, fingerprint
@@ -18,7 +19,6 @@ from stackyard.lock.fresh import Verdict, judge
 from stackyard.lock.model import Lock, LockedVariant
 from stackyard.lock.prefer import NOTHING, Update, former
 from stackyard.lock.solving import Solving
-from stackyard.spec.models import Site, Stack, Variant
 from stackyard.yard import atomic, checksum
 from stackyard.yard.layout import Yard
 

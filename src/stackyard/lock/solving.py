@@ -12,6 +12,8 @@ from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.core.progress import Progress
 from stackyard.host.tools.pipconf import PipSettings
+from stackyard.inputs.models import Interpreter, PipRequirement, Site, Variant
+from stackyard.inputs.pip import settings as pipsettings
 from stackyard.lock import interpreter as python
 from stackyard.lock.accelerator import HOME, Accelerator, for_variant
 from stackyard.lock.fingerprint import (
@@ -27,8 +29,6 @@ from stackyard.lock.fingerprint import (
 from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.prefer import Preferred, Update
 from stackyard.lock.virtual import Virtual, for_platform
-from stackyard.spec import pipsettings
-from stackyard.spec.models import Interpreter, PipRequirement, Site, Variant
 from stackyard.yard.extending import BaseRevision
 from stackyard.yard.layout import Yard
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical, pip_name
-from stackyard.spec.buildinputs import package_build
-from stackyard.spec.models import BuildSpec
+from stackyard.inputs.models import BuildSpec
+from stackyard.inputs.stacks.buildinputs import package_build
 
 _LAST_LINES = 25
 """Of the output, in which the exception that ended a build stands."""

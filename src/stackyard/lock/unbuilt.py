@@ -11,10 +11,10 @@ from stackyard.core import secrets
 from stackyard.core.errors import StackyardError, Where
 from stackyard.core.names import canonical
 from stackyard.host.tools import uv
+from stackyard.inputs.models import BuildSpec, PipRequirement
 from stackyard.lock.projectname import project_name
 from stackyard.lock.sourcefailure import explained
 from stackyard.lock.uvcompile import BuildFailed
-from stackyard.spec.models import BuildSpec, PipRequirement
 
 
 def placed(

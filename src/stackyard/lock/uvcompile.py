@@ -18,8 +18,8 @@ from stackyard.host.net import gateway
 from stackyard.host.run.command import Result
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
+from stackyard.inputs.stacks.newest import end_of
 from stackyard.lock.prefer import Preference
-from stackyard.spec.newest import end_of
 
 if sys.version_info >= (3, 11):
     import tomllib

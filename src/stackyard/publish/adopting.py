@@ -21,6 +21,8 @@ from stackyard.host.files import filelocks, filesystem, home
 from stackyard.host.machine.probe import machine
 from stackyard.host.run import clock
 from stackyard.host.run.identity import account_name
+from stackyard.inputs.models import CheckExceptions, Site, Stack, Variant
+from stackyard.inputs.stacks import naming
 from stackyard.lock import installed
 from stackyard.lock.installed import Installed
 from stackyard.lock.model import Lock, LockedVariant
@@ -28,8 +30,6 @@ from stackyard.publish import deploy, surroundings
 from stackyard.publish.deploy import Request, Result
 from stackyard.publish.plan import Planner, Task
 from stackyard.publish.writing import Held
-from stackyard.spec import naming
-from stackyard.spec.models import CheckExceptions, Site, Stack, Variant
 from stackyard.verify.expectations import in_force
 from stackyard.yard import adoptedfiles, disk, revisions
 from stackyard.yard.adopted import Adopted, Kind

@@ -10,9 +10,9 @@ from stackyard.build.job import Job
 from stackyard.build.settle import Settling
 from stackyard.core.progress import Progress
 from stackyard.host.files import at
+from stackyard.inputs.models import Site, Variant
 from stackyard.lock import text as lockfile
 from stackyard.lock.model import LockedVariant
-from stackyard.spec.models import Site, Variant
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord

@@ -25,13 +25,13 @@ from stackyard.host.machine.probe import glibc, machine
 from stackyard.image import artefact, launcher, needs
 from stackyard.image.artefact import Arrived, Fit, Signed
 from stackyard.image.launcher import compare
+from stackyard.inputs.models import Site
+from stackyard.inputs.sites.siteyard import policy
 from stackyard.publish import generation, licences, names, sharedlater, signing
 from stackyard.publish.deploy import USABLE, Outcome, register, write_report
 from stackyard.publish.entries import present
 from stackyard.publish.generation import Step
 from stackyard.publish.writing import Held
-from stackyard.spec.models import Site
-from stackyard.spec.siteyard import policy
 from stackyard.verify import verify
 from stackyard.verify.content import noted_contents
 from stackyard.yard import atomic, caches, contents, disk, generations, reserve, revisions, signatures, within

@@ -13,7 +13,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.expose.generation import modulefiles
 from stackyard.expose.published import is_frozen, present_change, write_beside, write_change
 from stackyard.host.files import at
-from stackyard.spec.models import Site
+from stackyard.inputs.models import Site
 from stackyard.verify.beside import added
 from stackyard.verify.content import own_files
 from stackyard.yard import atomic, disk, generations

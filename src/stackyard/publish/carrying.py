@@ -16,14 +16,14 @@ from stackyard.host.files import at, copying
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.identity import process_token
 from stackyard.image import launcher
+from stackyard.inputs.models import Site
+from stackyard.inputs.sites.siteyard import policy
 from stackyard.lock import text as lockfile
 from stackyard.lock.model import Lock
 from stackyard.publish.extending import LOCK
 from stackyard.publish.plan import Task
 from stackyard.publish.remaking import Kept, Ways
 from stackyard.publish.share import Group, share
-from stackyard.spec.models import Site
-from stackyard.spec.siteyard import policy
 from stackyard.verify.content import noted_contents
 from stackyard.yard import (
     atomic,

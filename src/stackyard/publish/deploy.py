@@ -18,6 +18,8 @@ from stackyard.core.progress import Progress
 from stackyard.expose.published import follow_policy, users_policy
 from stackyard.expose.root import make_root
 from stackyard.host.machine.probe import machine
+from stackyard.inputs.models import Site, Stack
+from stackyard.inputs.sites import siteyard
 from stackyard.lock import onbase, solve
 from stackyard.lock.prefer import NOTHING, Update, require_known
 from stackyard.publish import choices, generation, licences, pathlengths, sharedlater, signing, surroundings
@@ -31,8 +33,6 @@ from stackyard.publish.outlook import looked_at
 from stackyard.publish.plan import Planner, Task, take_back
 from stackyard.publish.wraps import pinned
 from stackyard.publish.writing import Held
-from stackyard.spec import siteyard
-from stackyard.spec.models import Site, Stack
 from stackyard.verify import verify
 from stackyard.verify.expectations import asked, in_force, keep
 from stackyard.verify.report import Report

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from stackyard.inputs.models import Site, Stack
 from stackyard.publish import names
 from stackyard.publish.labels import labels
 from stackyard.publish.plan import Task
-from stackyard.spec.models import Site, Stack
 from stackyard.yard import disk, revisions, trash
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard, place_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stackyard.core.progress import Progress
+from stackyard.inputs.models import Site
 from stackyard.publish.plan import Task
-from stackyard.spec.models import Site
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
+from stackyard.inputs.load import kind_of
 from stackyard.lock.model import Lock
 from stackyard.lock.text import dump, read
 from stackyard.publish.extending import LOCK, STACK, Asked, Files, with_more
-from stackyard.spec.load import kind_of
 from stackyard.yard import catalogue, disk, signatures
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

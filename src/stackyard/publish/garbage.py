@@ -17,8 +17,8 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.host.account import supervised
 from stackyard.host.run import clock
+from stackyard.inputs.models import Site
 from stackyard.publish import unneeded
-from stackyard.spec.models import Site
 from stackyard.yard import caches, disk, generations, lease, manifestfile, notes, revisions, usage
 from stackyard.yard.caches import CONDA, KINDS, PYTHONS, Kind
 from stackyard.yard.children import Children

@@ -13,8 +13,8 @@ from stackyard.core.late import dataclass
 from stackyard.expose import spider
 from stackyard.expose.generation import Texts, module_texts, write_modules
 from stackyard.expose.root import check_root, make_root
+from stackyard.inputs.models import Site
 from stackyard.publish import share
-from stackyard.spec.models import Site
 from stackyard.yard import atomic, disk, generations, revisions, trash
 from stackyard.yard.folders import GenerationPaths, RevisionPaths
 from stackyard.yard.generations import Base

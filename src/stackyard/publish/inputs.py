@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from stackyard.host.files import home
+from stackyard.inputs.models import Site, Stack, Variant
 from stackyard.lock.text import path_for
 from stackyard.publish.memo import digests
-from stackyard.spec.models import Site, Stack, Variant
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 

@@ -23,9 +23,9 @@ from stackyard.core.findings import counted
 from stackyard.core.quoting import LONG, plain
 from stackyard.host.account import reading, supervised
 from stackyard.host.run import clock
+from stackyard.inputs.models import Site
+from stackyard.inputs.sites.siteyard import is_sites
 from stackyard.publish import unlooked
-from stackyard.spec.models import Site
-from stackyard.spec.siteyard import is_sites
 from stackyard.yard import basesinuse, children, disk, generations, trash, uses
 from stackyard.yard.children import Blind, Child, Children
 from stackyard.yard.folders import RevisionPaths

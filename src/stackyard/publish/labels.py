@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Variant
+    from stackyard.inputs.models import Variant
 
 LABELS = ("deprecated", "hidden", "notice", "help")
 

@@ -15,8 +15,8 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.host.files.scratch import scratch
 from stackyard.host.tools import sshkeygen
 from stackyard.image import launcher
+from stackyard.inputs.models import Site
 from stackyard.publish import signing
-from stackyard.spec.models import Site
 from stackyard.yard import atomic, disk, revisions, signatures, within
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

@@ -21,16 +21,16 @@ from stackyard.core.late import dataclass
 from stackyard.expose.asking import asked_of_users, mark_name
 from stackyard.host.files import at
 from stackyard.host.run.identity import account_name
+from stackyard.inputs.sites.settings import config_folder
+from stackyard.inputs.sites.siteyard import in_sites_yard, is_sites
 from stackyard.lock import onbase
-from stackyard.spec.settings import config_folder
-from stackyard.spec.siteyard import in_sites_yard, is_sites
 from stackyard.yard import atomic, disk, formats, members
 from stackyard.yard.layout import Yard
 from stackyard.yard.lease import lease
 from stackyard.yard.record import BuildRecord, now
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Licence, Site, Variant
+    from stackyard.inputs.models import Licence, Site, Variant
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.quoting import LONG, plain
+from stackyard.inputs.models import Site
+from stackyard.inputs.sites.siteyard import site_root
 from stackyard.publish import signing, surroundings
 from stackyard.publish.drift import drifted
 from stackyard.publish.pathlengths import require_short_prefix
 from stackyard.publish.remaking import Kept, Ways
-from stackyard.spec.models import Site
-from stackyard.spec.siteyard import site_root
 from stackyard.yard import children, disk, generations, moved, revisions
 from stackyard.yard.caches import own_part
 from stackyard.yard.folders import RevisionPaths

@@ -12,10 +12,10 @@ from stackyard.build import builder
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.core.progress import Progress
+from stackyard.inputs.models import Site, Stack, Variant
+from stackyard.inputs.stacks import naming
 from stackyard.lock.model import Lock, LockedVariant
 from stackyard.publish.labels import without_labels
-from stackyard.spec import naming
-from stackyard.spec.models import Site, Stack, Variant
 from stackyard.verify.expectations import Expectations, asked, in_force
 from stackyard.yard import disk, generations, lease, moved, revisions, trash
 from stackyard.yard.folders import RevisionPaths

@@ -15,14 +15,14 @@ from typing import Any
 from stackyard.build.inputs import input_hash, is_build_of
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host.files.hashing import sha256_file
+from stackyard.inputs.load import load_stack
+from stackyard.inputs.models import CheckExceptions, Site, Stack, Variant
 from stackyard.lock import onbase
 from stackyard.lock import text as lockfile
 from stackyard.lock.fingerprint import Fingerprint
 from stackyard.lock.model import LockedVariant
 from stackyard.publish.labels import without_labels
 from stackyard.publish.plan import Task
-from stackyard.spec.load import load_stack
-from stackyard.spec.models import CheckExceptions, Site, Stack, Variant
 from stackyard.yard import disk, generations, within
 from stackyard.yard.extending import BaseRevision
 from stackyard.yard.folders import RevisionPaths

@@ -28,13 +28,13 @@ from stackyard.core.progress import Progress
 from stackyard.host.files import at, copying, space
 from stackyard.host.files.hashing import sha256_file, sha256_stream
 from stackyard.host.run.identity import process_token
+from stackyard.inputs.models import Site
 from stackyard.lock import text as lockfile
 from stackyard.lock.model import Lock, LockedVariant
 from stackyard.publish import rollback
 from stackyard.publish.again import built_again
 from stackyard.publish.entries import identity
 from stackyard.publish.originals import Originals
-from stackyard.spec.models import Site
 from stackyard.verify.content import look, noted_contents, seen, seen_of
 from stackyard.verify.yardfiles import modulefiles
 from stackyard.yard import atomic, contents, disk, generations, revisions, within

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from stackyard.core.errors import InputError, StackyardError
+from stackyard.inputs.models import Site
 from stackyard.publish import generation, names
 from stackyard.publish.entries import present
 from stackyard.publish.generation import Step
-from stackyard.spec.models import Site
 from stackyard.yard import generations
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.generations import Base

@@ -21,7 +21,7 @@ from stackyard.expose.generation import module_texts
 from stackyard.host.files import at
 from stackyard.host.files.filesystem import group_name
 from stackyard.host.run.identity import whoami
-from stackyard.spec.models import Site
+from stackyard.inputs.models import Site
 from stackyard.yard import atomic, caches, disk, generations, revisions, trash, within
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard, place_of

@@ -15,8 +15,8 @@ from contextlib import suppress
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.host.files import at
+from stackyard.inputs.models import Site
 from stackyard.publish.share import Group, groups, modules_of, share
-from stackyard.spec.models import Site
 from stackyard.yard import atomic, disk, generations, within
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import Entry, now

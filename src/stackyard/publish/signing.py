@@ -15,10 +15,10 @@ from stackyard.core.findings import counted
 from stackyard.core.progress import Progress, Silent
 from stackyard.expose.published import freeze
 from stackyard.host.tools import sshkeygen
+from stackyard.inputs.models import Site
+from stackyard.inputs.reading.paths import with_home
+from stackyard.inputs.sites.siteyard import is_sites
 from stackyard.publish import generation, rollback
-from stackyard.spec.models import Site
-from stackyard.spec.paths import with_home
-from stackyard.spec.siteyard import is_sites
 from stackyard.yard import atomic, disk, generations, revisions, signatures
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

@@ -8,7 +8,7 @@ from pathlib import Path
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.grammar import YARD, NotAllowed
 from stackyard.expose.root import check_root, users_path
-from stackyard.spec.models import Site
+from stackyard.inputs.models import Site
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 

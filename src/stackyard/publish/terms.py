@@ -10,14 +10,14 @@ from pathlib import Path
 from stackyard.build.mirror.read import opened
 from stackyard.core.names import canonical
 from stackyard.core.progress import Progress
+from stackyard.inputs.models import Site, Variant
+from stackyard.inputs.pip.settings import settings
 from stackyard.lock import licences
 from stackyard.lock.installed import site_packages
 from stackyard.lock.licences import Policy, Stated, of_metadata
 from stackyard.lock.model import LockedVariant
 from stackyard.lock.text import read
 from stackyard.publish.locking import Locked
-from stackyard.spec.models import Site, Variant
-from stackyard.spec.pipsettings import settings
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord
@@ -29,7 +29,7 @@ def of_variant(locked: LockedVariant, variant: Variant | None, site: Site, yard:
     Args:
         variant: how its pip packages were found; None where its file is not known.
     """
-    from stackyard.spec.models import PipOptions
+    from stackyard.inputs.models import PipOptions
 
     options = variant.environment.pip_options if variant else PipOptions()
     found = settings(site.pip, options, os.environ)[0]

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from stackyard.host.run import clock
-from stackyard.spec.models import Site
+from stackyard.inputs.models import Site
 from stackyard.yard import caches, children, disk, revisions, trash
 from stackyard.yard.children import Children
 from stackyard.yard.folders import RevisionPaths

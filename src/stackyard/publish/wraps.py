@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stackyard.core.errors import InputError
-from stackyard.spec.libraryplaces import WRAPPED
-from stackyard.spec.models import Bind, Site, Stack, Variant, Wrap
+from stackyard.inputs.models import Bind, Site, Stack, Variant, Wrap
+from stackyard.inputs.sites.library_directories import WRAPPED
 from stackyard.yard.layout import Yard
 
 
@@ -53,7 +53,7 @@ def _with_site(wrap: Wrap, site: Site) -> Wrap:
         return wrap
     policy = site.launch.container
     if policy.bindings:
-        from stackyard.spec.bindings import load_bindings
+        from stackyard.inputs.sites.bindings import load_bindings
 
         policy = load_bindings(Path(policy.bindings)).applied(policy, WRAPPED)
     variables = {**policy.variables, **wrap.environment}

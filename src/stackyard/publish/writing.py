@@ -15,8 +15,8 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.files import space
-from stackyard.spec.models import Site
-from stackyard.spec.siteyard import is_sites, policy
+from stackyard.inputs.models import Site
+from stackyard.inputs.sites.siteyard import is_sites, policy
 from stackyard.yard import caches, disk, lease, uses
 from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import applied, narrow

@@ -17,7 +17,7 @@ from stackyard.yard.payload import Payload
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Site
+    from stackyard.inputs.models import Site
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from stackyard.yard.permissions import file_mode, program_mode
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Variant
+    from stackyard.inputs.models import Variant
 
 
 @dataclass(frozen=True)

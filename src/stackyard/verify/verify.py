@@ -46,7 +46,7 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, now
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Site
+    from stackyard.inputs.models import Site
 
 _FORMATS = {"lmod": ("lua", "tcl"), "environment-modules": ("tcl",)}
 _FINDERS: tuple[Callable[[], ModuleSystem | None], ...] = (find_lmod, find_environment_modules)

@@ -1,6 +1,6 @@
 """Who may read and write what is in a yard: one policy per yard, and the modes and groups that follow from it.
 
-`stackyard.spec.siteyard.policy` says which policy a yard has. While it is `applied`, everything that this process and
+`stackyard.inputs.sites.siteyard.policy` says which policy a yard has. While it is `applied`, everything that this process and
 its children create follows it; `settle` gives it to what other programs created with modes of their own.
 """
 

@@ -80,8 +80,8 @@ class BuildRecord:
         interpreter: where Python came from: ``source`` (conda, uv, host), ``path``, ``version``, ``sha256``.
         tools: host programs used while building, each with path and version.
         settings: the module settings (family, conflict, depends_on, aliases ...) as the spec gave them.
-        checks: the stack's own checks, as `spec.models.Check` dumps them.
-        exceptions: declared exceptions for verification, as `spec.models.CheckExceptions` dumps them.
+        checks: the stack's own checks, as `inputs.models.Check` dumps them.
+        exceptions: declared exceptions for verification, as `inputs.models.CheckExceptions` dumps them.
         form: how its files are kept.
         container: of a wrapped image: its `source` and `digest`, `labels`, `mode`, `commands` by name, its `shell`.
         files_sha256: sha256 of the revision's ``files.json``; empty in a revision of an earlier version.

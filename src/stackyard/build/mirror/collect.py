@@ -9,8 +9,8 @@ from stackyard.build.mirror.sources import Sources
 from stackyard.build.mirror.write import Contents, Made, extend, present
 from stackyard.core.progress import Progress
 from stackyard.host.tools.pipconf import PipSettings
+from stackyard.inputs.models import Variant
 from stackyard.lock.model import LockedVariant
-from stackyard.spec.models import Variant
 
 
 @dataclass

@@ -17,11 +17,11 @@ from stackyard.core.progress import Progress
 from stackyard.host.files.hashing import local_path
 from stackyard.host.files.scratch import scratch
 from stackyard.host.tools.pipconf import PipSettings
+from stackyard.inputs.models import PipRequirement, Variant
+from stackyard.inputs.pip.requirement import Context, parse_requirement
+from stackyard.inputs.stacks.buildinputs import package_build
 from stackyard.lock.model import LockedVariant, PipPackage
 from stackyard.lock.pip import PipRequest, solve_pip
-from stackyard.spec.buildinputs import package_build
-from stackyard.spec.models import PipRequirement, Variant
-from stackyard.spec.piprequirement import Context, parse_requirement
 
 
 @dataclass(frozen=True)

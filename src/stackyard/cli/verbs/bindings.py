@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stackyard.core.findings import Finding
     from stackyard.image.bindings.check import Asked, Checked
     from stackyard.image.bindings.maps import Rank
-    from stackyard.spec.bindings import HostBindings
+    from stackyard.inputs.sites.bindings import HostBindings
 
 FILE = "bindings.yaml"
 KINDS = ("bindings", "site", "lua", "tcl", "stack")
@@ -150,7 +150,7 @@ def show(context: Context, file: Path | None, kind: str, runtime: str, profiles:
 def _text(bindings: HostBindings, kind: str, runtime: str) -> str:
     from stackyard.image.bindings.profiles import expanded
     from stackyard.image.bindings.written import bindings_text, container_text, stack_text
-    from stackyard.spec.sitemodels import ContainerPolicy
+    from stackyard.inputs.sites.sitemodels import ContainerPolicy
 
     if kind == "bindings":
         return bindings_text(bindings)
@@ -176,7 +176,7 @@ def _module(bindings: HostBindings, kind: str, runtime: str) -> str:
 
 
 def _bindings(context: Context, file: Path | None) -> HostBindings:
-    from stackyard.spec.bindings import load_bindings
+    from stackyard.inputs.sites.bindings import load_bindings
 
     return load_bindings(_file(context, file))
 

@@ -17,8 +17,8 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.record import Entry
 
 if TYPE_CHECKING:
+    from stackyard.inputs.sites.sitemodels import Site
     from stackyard.publish.fsck.fault import Report
-    from stackyard.spec.sitemodels import Site
 
 EXAMPLES = (
     ("every night: sizes, times and modes of all files, the bytes of a few", "stackyard fsck"),

@@ -16,7 +16,7 @@ from stackyard.cli.output import echo, emit, show_json
 from stackyard.cli.typed import as_typed
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
-from stackyard.spec.settings import scratch_yard
+from stackyard.inputs.sites.settings import scratch_yard
 from stackyard.yard.layout import Yard
 
 EXPORTS = ("pixi", "pylock", "explicit", "environment")

@@ -70,11 +70,11 @@ def _wanted(context: Context, files: tuple[Path, ...], named: dict[str, Any], dr
     """The locked variants of the files' locks, which are made where there are none."""
     from stackyard.build.mirror.collect import Collection
     from stackyard.cli.stacks import load_stacks, tell
+    from stackyard.inputs.pip.settings import settings
+    from stackyard.inputs.sites.settings import scratch_yard
     from stackyard.publish import deploy
     from stackyard.publish.locking import write_lock
     from stackyard.publish.writing import solving
-    from stackyard.spec.pipsettings import settings
-    from stackyard.spec.settings import scratch_yard
 
     site = context.site()
     stacks = load_stacks(files, site, context.yard(), named["name"], named["version"])

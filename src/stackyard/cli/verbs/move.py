@@ -106,7 +106,7 @@ def _show(done: Done, request: Request, as_json: bool) -> None:
 
 def _next(request: Request) -> list[str]:
     """What is left to whoever moves a yard: nothing outside of it was changed."""
-    from stackyard.spec.siteyard import site_root
+    from stackyard.inputs.sites.siteyard import site_root
 
     site, old, new = request.site, request.yard.root, request.root
     is_sites = site_root(site) is not None

@@ -186,7 +186,7 @@ def _origin(package: Any) -> str:
 
 
 def _show_parsed(context: Context, path: Path, as_json: bool) -> None:
-    from stackyard.spec.parsed import parsed_json
+    from stackyard.inputs.parsed import parsed_json
 
     value = parsed_json(path, context.site())
     if as_json:

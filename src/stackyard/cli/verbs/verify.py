@@ -23,7 +23,7 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.record import Entry, State, read_record
 
 if TYPE_CHECKING:
-    from stackyard.spec.sitemodels import Site
+    from stackyard.inputs.sites.sitemodels import Site
     from stackyard.verify.report import Report
 
 EXAMPLES = (

@@ -53,7 +53,7 @@ def command(image: str, name: str | None, output: Path | None, dry_run: bool, as
     IMAGE is a SIF file, oci:DIR[:TAG], docker-archive:FILE[:TAG], or a base of the yard (`stackyard image list`). It is
     copied into the revision. A stack's file with `wrap:` is written, and deployed; the same again publishes nothing.
     """
-    from stackyard.spec import naming
+    from stackyard.inputs.stacks import naming
 
     name = _name_of(image) if name is None else naming.given("--name", name)
     if options["version"] is not None:

@@ -28,8 +28,8 @@ from stackyard.image.bases.folder import write_layer
 from stackyard.image.bases.model import ARCHITECTURES, BASE, Base, Defaults, Layer, Root
 from stackyard.image.bases.sources import Fetched, Source, fetch
 from stackyard.image.bases.unpack import MOST_BYTES, Unpacked
-from stackyard.spec.sitemodels import Site
-from stackyard.spec.siteyard import in_sites_yard
+from stackyard.inputs.sites.sitemodels import Site
+from stackyard.inputs.sites.siteyard import in_sites_yard
 from stackyard.yard import atomic, disk, formats
 from stackyard.yard.claim import claim
 from stackyard.yard.folders import BasePaths

@@ -24,9 +24,9 @@ from stackyard.image.bindings.profiles import missing_here
 from stackyard.image.bindings.symbols import version_findings
 from stackyard.image.bindings.tree import Tree
 from stackyard.image.bindings.view import Contents, User, View, contents, view
-from stackyard.spec.bindings import HostBindings
-from stackyard.spec.libraryplaces import LIBRARIES
-from stackyard.spec.sitemodels import ContainerPolicy, Gpu, Site
+from stackyard.inputs.sites.bindings import HostBindings
+from stackyard.inputs.sites.library_directories import LIBRARIES
+from stackyard.inputs.sites.sitemodels import ContainerPolicy, Gpu, Site
 
 _SHOWN = 4
 _OF_AN_MPI = (

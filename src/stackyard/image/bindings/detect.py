@@ -20,7 +20,7 @@ from stackyard.host.run.command import which
 from stackyard.image.bindings.families import KnownMpi, asked_version, known_mpi, mpi_sonames, parts, pmi_kinds
 from stackyard.image.bindings.loader import Closure, Loaded, Loader, is_c_library
 from stackyard.image.bindings.tree import Tree
-from stackyard.spec.bindings import Bind, BoundPath, BoundVariable, HostBindings, HostMpi
+from stackyard.inputs.sites.bindings import Bind, BoundPath, BoundVariable, HostBindings, HostMpi
 
 RUN_TIMES = (
     "libgcc_s.so.*",

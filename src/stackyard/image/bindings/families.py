@@ -17,7 +17,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.host.files.elf import mapped
 from stackyard.host.run.command import run
 from stackyard.image.bindings.versions import text_of
-from stackyard.spec.bindings import Family as FamilyName
+from stackyard.inputs.sites.bindings import Family as FamilyName
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class KnownMpi:
 
 def read_data(name: str) -> Any:
     """A YAML file of this package."""
-    from stackyard.spec.yamlfile import parse_yaml
+    from stackyard.inputs.reading.yamlfile import parse_yaml
 
     text = resources.files("stackyard.image.bindings").joinpath(name).read_text(encoding="utf-8")
     return parse_yaml(text, name).value

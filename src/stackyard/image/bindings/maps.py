@@ -25,9 +25,9 @@ from stackyard.image.bindings import watch
 from stackyard.image.bindings.charliecloud import linked
 from stackyard.image.bindings.families import mpi_sonames
 from stackyard.image.bindings.profiles import files_of
-from stackyard.spec.bindings import HostBindings
-from stackyard.spec.libraryplaces import CHARLIECLOUD
-from stackyard.spec.sitemodels import ContainerPolicy
+from stackyard.inputs.sites.bindings import HostBindings
+from stackyard.inputs.sites.library_directories import CHARLIECLOUD
+from stackyard.inputs.sites.sitemodels import ContainerPolicy
 
 RUN_S = 1800
 

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from stackyard.core.errors import InputError, MissingError
 from stackyard.host.machine.probe import glibc
-from stackyard.spec.bindings import BoundPath, HostBindings, Tested
-from stackyard.spec.validate import plain, validate
-from stackyard.spec.yamlfile import parse_yaml, raise_problems
+from stackyard.inputs.reading.validate import plain, validate
+from stackyard.inputs.reading.yamlfile import parse_yaml, raise_problems
+from stackyard.inputs.sites.bindings import BoundPath, HostBindings, Tested
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 B = TypeVar("B", bound=BoundPath)

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from stackyard.core.errors import StackyardError
 from stackyard.host.files.hashing import sha256_file
 from stackyard.image.bindings.opened import opened
-from stackyard.spec.bindings import Bind, HostBindings
+from stackyard.inputs.sites.bindings import Bind, HostBindings
 
 _RPATH, _RUNPATH = 15, 29
 

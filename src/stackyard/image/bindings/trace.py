@@ -17,7 +17,7 @@ from stackyard.host.run.command import run, which
 from stackyard.image.bindings.detect import is_left_to_image, is_of_system
 from stackyard.image.bindings.loader import read_elf
 from stackyard.image.bindings.tree import Tree
-from stackyard.spec.bindings import Bind, BoundPath, HostBindings
+from stackyard.inputs.sites.bindings import Bind, BoundPath, HostBindings
 
 _OPENED = re.compile(r'openat\([^"]*"(/[^"]+)"[^)]*\)\s*=\s*\d+')
 _CONNECTED = re.compile(r'connect\(\d+, \{sa_family=AF_UNIX, sun_path="(/[^"]+)"\}.*=\s*0')

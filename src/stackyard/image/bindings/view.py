@@ -15,8 +15,8 @@ from stackyard.image.bindings.families import companion_sonames, mpi_sonames
 from stackyard.image.bindings.loader import Loaded, Loader, read_elf
 from stackyard.image.bindings.profiles import files_of
 from stackyard.image.bindings.tree import Tree
-from stackyard.spec.libraryplaces import LIBRARIES
-from stackyard.spec.sitemodels import ContainerPolicy
+from stackyard.inputs.sites.library_directories import LIBRARIES
+from stackyard.inputs.sites.sitemodels import ContainerPolicy
 
 _UNSEEN = frozenset({"/proc", "/sys", "/dev", "/tmp", "/run"})
 _BASE = "/.singularity.d/env/99-base.sh"

@@ -30,8 +30,8 @@ from stackyard.yard.permissions import file_mode
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Wrap
-    from stackyard.spec.sitemodels import Site
+    from stackyard.inputs.models import Wrap
+    from stackyard.inputs.sites.sitemodels import Site
 
 PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """That of an image that says nothing of it. Source: the default of Docker and of Apptainer."""

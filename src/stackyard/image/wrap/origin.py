@@ -22,8 +22,8 @@ from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Wrap
-    from stackyard.spec.sitemodels import Site
+    from stackyard.inputs.models import Wrap
+    from stackyard.inputs.sites.sitemodels import Site
 
 _BLOCK = 4 << 20
 UNPACK_S = 4 * 3600.0

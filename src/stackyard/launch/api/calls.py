@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
+from stackyard.inputs.sites.settings import Settings
 from stackyard.launch.api import jobs
 from stackyard.launch.api.failures import hints_shown
 from stackyard.launch.api.handles import Run
@@ -26,7 +27,6 @@ from stackyard.launch.jobs.recording import Run as Recorded
 from stackyard.launch.records.find import find_run as find_paths
 from stackyard.launch.records.find import known_runs
 from stackyard.launch.records.follow import follow
-from stackyard.spec.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError
 from stackyard.host.run.identity import hostname
+from stackyard.inputs.sites.sitemodels import Site
+from stackyard.inputs.stacks.naming import safe
 from stackyard.launch.jobs import batch
 from stackyard.launch.jobs.job import Job, batch_job
 from stackyard.launch.jobs.workspace import Workspace
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import add_event, read_status, write_status
 from stackyard.launch.request.intent import BatchOptions, Intent
-from stackyard.spec.naming import safe
-from stackyard.spec.sitemodels import Site
 
 OWN_DISK = """\
 TMPDIR=$(mktemp -d "{disk}/stackyard-XXXXXXXX") || exit 1

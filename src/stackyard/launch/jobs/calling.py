@@ -17,13 +17,13 @@ from typing import Any, Literal
 from stackyard.core.errors import InputError, MissingError
 from stackyard.core.secrets import is_secret
 from stackyard.host.run.command import run as run_command
+from stackyard.inputs.stacks.naming import safe
 from stackyard.launch.jobs.batch import batch_script
 from stackyard.launch.jobs.job import Job
 from stackyard.launch.jobs.recording import Run, record_run
 from stackyard.launch.node import call as rank_call
 from stackyard.launch.records.naming import new_run, next_run
 from stackyard.launch.records.paths import RunPaths
-from stackyard.spec.naming import safe
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments of one call."""

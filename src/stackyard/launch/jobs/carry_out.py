@@ -14,6 +14,7 @@ from stackyard.core.errors import StackyardError, Stopped
 from stackyard.core.late import dataclass
 from stackyard.host.run.command import which
 from stackyard.host.run.identity import hostname
+from stackyard.inputs.sites.sitemodels import NodeKind
 from stackyard.launch.jobs.job import Job, here
 from stackyard.launch.jobs.recorder import Recorder
 from stackyard.launch.jobs.requeue import (
@@ -37,7 +38,6 @@ from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.launch.records.record import RunStatus, read_status
 from stackyard.launch.run.start import WatchOptions
 from stackyard.launch.run.step import run_step
-from stackyard.spec.sitemodels import NodeKind
 from stackyard.yard import atomic, usage, uses
 
 Stream = Literal["first", "all", "none"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding, counted
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.jobs.job import stack_in_use
 from stackyard.launch.jobs.workspace import Workspace
 from stackyard.launch.layout import placing
@@ -21,7 +22,6 @@ from stackyard.launch.plan.make import make_plan, node_of
 from stackyard.launch.plan.model import Allocation, BatchHead, Plan, PlannedRole, Reason
 from stackyard.launch.records.naming import next_run
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.sitemodels import Site
 
 IDENTITY = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 ALONE = ("NODE_RANK", "MASTER_ADDR", "MASTER_PORT")

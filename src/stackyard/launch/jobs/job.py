@@ -10,6 +10,7 @@ from pathlib import Path
 from stackyard.core.errors import InputError
 from stackyard.core.findings import refuse
 from stackyard.core.late import dataclass
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.jobs.repeat import Repeat
 from stackyard.launch.jobs.requeue import array_index
 from stackyard.launch.jobs.workspace import Workspace
@@ -22,7 +23,6 @@ from stackyard.launch.records.arrays import begin_task
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import read_private
 from stackyard.launch.request.intent import Intent, recorded_intent
-from stackyard.spec.sitemodels import Site
 from stackyard.yard.adopted import require
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

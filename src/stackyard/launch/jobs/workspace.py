@@ -13,7 +13,7 @@ from stackyard.core.secrets import is_secret
 from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:
-    from stackyard.spec.sitemodels import Site
+    from stackyard.inputs.sites.sitemodels import Site
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import re
 from collections.abc import Sequence
 
 from stackyard.core.errors import InputError
+from stackyard.inputs.sites.sitemodels import NodeKind, Site
 from stackyard.launch.layout.model import Node, NodeDomain
 from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.layout.this_node import this_node
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.sitemodels import NodeKind, Site
 
 __all__ = ["core_list", "even_split", "node_of", "pick_kind", "this_node"]
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from stackyard.core.errors import InputError, MissingError
 from stackyard.host.machine.mpi import Mpi, find_mpi
+from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.plan import backends, launchers
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import LaunchLine
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.sitemodels import Scheduler
 
 
 def launcher_name(intent: Intent, scheduler: Scheduler, context: PlanContext) -> str:

@@ -22,16 +22,16 @@ from stackyard.core.findings import Finding
 from stackyard.core.late import dataclass
 from stackyard.core.pymodules import script_of
 from stackyard.host.machine.runtimes import runtime_of
+from stackyard.inputs.sites.library_directories import APPTAINER, CHARLIECLOUD
+from stackyard.inputs.sites.sitemodels import ContainerPolicy, Site
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.backends.base import HELPERS
 from stackyard.launch.plan.model import RankProgram, Reason, Wrapper
 from stackyard.launch.plan.staging import VARIABLE, image_path, staged_image
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.libraryplaces import APPTAINER, CHARLIECLOUD
-from stackyard.spec.sitemodels import ContainerPolicy, Site
 
 if TYPE_CHECKING:
-    from stackyard.spec.bindings import HostBindings
+    from stackyard.inputs.sites.bindings import HostBindings
 
 WIRED = ("${STACKYARD_WIRED}",)
 WIRE_UP = ("${STACKYARD_STEP}", "${STACKYARD_WIRE_1}", "${STACKYARD_WIRE_2}")
@@ -131,7 +131,7 @@ def _of_bindings(site: Site) -> tuple[Reason, ...]:
 
 def _bindings(site: Site) -> HostBindings:
     """What the site's file of bindings says; none without one."""
-    from stackyard.spec.bindings import HostBindings, load_bindings  # late: pydantic, for jobs in an image only
+    from stackyard.inputs.sites.bindings import HostBindings, load_bindings  # late: pydantic, for jobs in an image only
 
     file = site.launch.container.bindings
     return load_bindings(Path(file)) if file else HostBindings()

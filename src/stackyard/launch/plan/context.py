@@ -9,11 +9,11 @@ from dataclasses import field, replace
 from stackyard.core.change import EnvironmentChange
 from stackyard.core.errors import InputError, MissingError
 from stackyard.core.late import dataclass
+from stackyard.inputs.sites.sitemodels import NodeKind, Site
 from stackyard.launch.layout import nodes
 from stackyard.launch.plan import schedulers, slurm_nodes
 from stackyard.launch.plan.model import Allocation
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.sitemodels import NodeKind, Site
 
 
 @dataclass(frozen=True)

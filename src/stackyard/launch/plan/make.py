@@ -11,6 +11,8 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import refuse
 from stackyard.core.pymodules import module_of
 from stackyard.core.secrets import is_secret
+from stackyard.inputs.sites.sitemodels import NodeKind, Site
+from stackyard.inputs.stacks.naming import safe
 from stackyard.launch.layout import nodes, placing
 from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.plan import (
@@ -40,8 +42,6 @@ from stackyard.launch.plan.model import (
 from stackyard.launch.plan.queues import queue_findings
 from stackyard.launch.plan.staging import check_stage, plan_stage, stack_variables
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.naming import safe
-from stackyard.spec.sitemodels import NodeKind, Site
 
 SHARED_BY_SRUN = frozenset(
     ("--time", "--account", "--partition", "--qos", "--constraint", "--reservation", "--dependency", "--job-name",

@@ -11,9 +11,9 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding
 from stackyard.core.late import dataclass
 from stackyard.core.secrets import HIDDEN
+from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.request.intent import BatchOptions
-from stackyard.spec.sitemodels import Scheduler
 
 Family = Literal["slurm", "openmpi", "jsrun", "pals", "cray", "hydra", "mvapich", "flux", "torchrun", "stackyard"]
 

@@ -6,9 +6,9 @@ A job that no queue takes may be rejected late, or silently: a routing queue of 
 from __future__ import annotations
 
 from stackyard.core.findings import Finding, counted
+from stackyard.inputs.sites.sitemodels import QueueLimit
 from stackyard.launch.plan.model import BatchRequest
 from stackyard.launch.plan.schedulers import heads
-from stackyard.spec.sitemodels import QueueLimit
 
 
 def queue_findings(request: BatchRequest) -> tuple[Finding, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError
 from stackyard.core.findings import refuse
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.layout.roles import PlacedRole, place_roles, rank_in_role, together, whole_nodes
 from stackyard.launch.plan import launchers, make, removing, slurm_nodes, terminals
@@ -19,7 +20,6 @@ from stackyard.launch.plan.choosing import launcher_name, with_mpi
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import LaunchLine, Plan, PlannedRole, RankProgram
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.sitemodels import Site
 
 
 @dataclass(frozen=True)

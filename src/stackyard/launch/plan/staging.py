@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 from stackyard.core.errors import InputError
+from stackyard.inputs.sites.sitemodels import NodeKind
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import Reason, Stage
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.sitemodels import NodeKind
 
 STACK = "stack"
 """The word for the image that the ranks run in; a file of that name is ./stack."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from statistics import median
 
 from stackyard.core.errors import InputError
+from stackyard.inputs.sites.sitemodels import Reference
 from stackyard.launch.preflight.model import Measurement, Verdict
-from stackyard.spec.sitemodels import Reference
 
 RELATIVE = {"cpu": 0.5, "memory": 0.4, "gpu": 0.7, "allreduce_node": 0.5, "allreduce_pair": 0.33, "tcp": 0.33}
 """Without a reference: a measurement below this fraction of the median (of at least three of its kind) is slow. Wide

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from stackyard.core.errors import ChecksFailed, InputError, StackyardError
 from stackyard.core.findings import counted
+from stackyard.inputs.sites.sitemodels import Reference
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.preflight import trial
 from stackyard.launch.preflight.bisect import Found, Group, find_bad, suspects
@@ -19,7 +20,6 @@ from stackyard.launch.preflight.model import Measurement, PreflightReport, Stage
 from stackyard.launch.preflight.trial import PreflightOptions, Trial
 from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
-from stackyard.spec.sitemodels import Reference
 from stackyard.yard.atomic import write_json, write_text
 
 MakePlan = Callable[[tuple[str, ...], tuple[str, ...]], Plan]

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stackyard.inputs.sites.sitemodels import Reference
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.schedulers.hostlist import same_host, short_host
 from stackyard.launch.preflight.judge import judge
 from stackyard.launch.preflight.model import WORST, Measurement, Outcome, Stage, Verdict
 from stackyard.launch.records.outcome import StepResult
-from stackyard.spec.sitemodels import Reference
 from stackyard.yard.atomic import write_json, write_text
 
 START = """import os

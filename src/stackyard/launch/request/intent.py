@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from stackyard.core.errors import InputError
-from stackyard.launch.request.roles import MOST_NODES, OWN, Backend, Count, Role, nodes_of, problem, without_secrets
-from stackyard.spec.latemodel import Field, LateModel
-from stackyard.spec.words import (
+from stackyard.inputs.reading.latemodel import Field, LateModel
+from stackyard.inputs.reading.words import (
     ArrayIndices,
     JobName,
     OptionalPath,
@@ -19,6 +18,7 @@ from stackyard.spec.words import (
     Variables,
     Word,
 )
+from stackyard.launch.request.roles import MOST_NODES, OWN, Backend, Count, Role, nodes_of, problem, without_secrets
 
 LauncherName = Literal["", "srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
 M = TypeVar("M", bound=LateModel)
@@ -165,7 +165,7 @@ def made(model: type[M], values: Mapping[str, Any], named: Callable[[str], str] 
     except ValueError as error:
         from pydantic import ValidationError  # late, as the words for it, which bring the reader of YAML
 
-        from stackyard.spec.validate import said
+        from stackyard.inputs.reading.validate import said
 
         if not isinstance(error, ValidationError):
             raise

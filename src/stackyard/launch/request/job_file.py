@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from stackyard.inputs.reading.latemodel import LateModel
 from stackyard.launch.request.intent import Intent
-from stackyard.spec.latemodel import LateModel
 
 FORMAT = 1
 UNWRAPPED = 1 << 20
@@ -30,7 +30,7 @@ def load_job(path: Path) -> Intent:
         InputError: the file cannot be read, is not YAML, or has unknown keys or wrong values: all problems at once,
             each with line and column, and for an unknown key the nearest known one.
     """
-    from stackyard.spec.versioned import load_versioned
+    from stackyard.inputs.reading.versioned import load_versioned
 
     return load_versioned(path, Intent, FORMAT, "a job file", "write `key: value` lines")
 

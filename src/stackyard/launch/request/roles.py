@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from stackyard.core.secrets import is_secret
-from stackyard.spec.latemodel import Field, LateModel
-from stackyard.spec.words import OptionalPath, RoleName, VariableName, Variables
+from stackyard.inputs.reading.latemodel import Field, LateModel
+from stackyard.inputs.reading.words import OptionalPath, RoleName, VariableName, Variables
 
 Backend = Literal["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "any"]
 Count = Annotated[int, Field(ge=1, le=10_000)]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Progress
+from stackyard.inputs.models import Site
+from stackyard.inputs.sites.siteyard import policy
 from stackyard.publish.fsck import caching, yardwide
 from stackyard.publish.fsck.fault import Fault, Report
 from stackyard.publish.fsck.reading import Reader
@@ -17,8 +19,6 @@ from stackyard.publish.fsck.revision import Task
 from stackyard.publish.fsck.revision import faults_of as faults_of_revision
 from stackyard.publish.fsck.sharing import holders
 from stackyard.publish.fsck.trees import Rights
-from stackyard.spec.models import Site
-from stackyard.spec.siteyard import policy
 from stackyard.yard import disk, generations, revisions, trash
 from stackyard.yard.caches import parts
 from stackyard.yard.folders import RevisionPaths

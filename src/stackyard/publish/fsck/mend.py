@@ -12,11 +12,11 @@ from stackyard.host.files import at
 from stackyard.host.run.identity import account_name
 from stackyard.image.launcher.compare import is_recorded
 from stackyard.image.stubs import text_of
+from stackyard.inputs.models import Site
 from stackyard.publish import launchers, rollback, signing
 from stackyard.publish.fsck.fault import Fault, Report
 from stackyard.publish.fsck.image import launcher_fault, links
 from stackyard.publish.repair import file_of, require_in_place
-from stackyard.spec.models import Site
 from stackyard.verify.content import is_packed, noted_contents
 from stackyard.yard import atomic, caches, disk, generations, notes, revisions, trash, within
 from stackyard.yard.folders import RevisionPaths

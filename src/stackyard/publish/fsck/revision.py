@@ -13,6 +13,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
 from stackyard.expose.published import MODULE
 from stackyard.image.launcher.compare import is_recorded
+from stackyard.inputs.models import Site
 from stackyard.publish.drift import drifted
 from stackyard.publish.fsck import image
 from stackyard.publish.fsck.fault import Fault, Report
@@ -20,7 +21,6 @@ from stackyard.publish.fsck.owners import Owners
 from stackyard.publish.fsck.reading import Reader
 from stackyard.publish.fsck.trees import Rights, differences, known, once
 from stackyard.publish.originals import Originals
-from stackyard.spec.models import Site
 from stackyard.verify.adopted import check_adopted
 from stackyard.verify.content import always_read, is_packed, noted_contents, own_files, seen, seen_of
 from stackyard.verify.report import read_report

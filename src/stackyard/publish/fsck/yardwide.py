@@ -11,6 +11,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
 from stackyard.image import squashfs
 from stackyard.image.bases import store
+from stackyard.inputs.models import Site
 from stackyard.lock import text as lockfile
 from stackyard.publish import garbage
 from stackyard.publish.fsck.fault import Fault
@@ -18,7 +19,6 @@ from stackyard.publish.fsck.reading import Reader
 from stackyard.publish.fsck.trees import Rights
 from stackyard.publish.generation import is_as_the_site_wants
 from stackyard.publish.licences import LEDGER
-from stackyard.spec.models import Site
 from stackyard.verify.yardfiles import modules_of, unreadable
 from stackyard.yard import contents, disk, formats, generations, manifestfile, signatures, temporaries, trash
 from stackyard.yard.layout import Yard

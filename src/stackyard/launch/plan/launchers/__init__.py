@@ -8,6 +8,7 @@ Nothing on a command line grows with the number of hosts, except a compressed ho
 from __future__ import annotations
 
 from stackyard.core.errors import InputError
+from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.plan.launchers.flux import Flux
 from stackyard.launch.plan.launchers.jsrun import Jsrun
 from stackyard.launch.plan.launchers.local import Local
@@ -16,7 +17,6 @@ from stackyard.launch.plan.launchers.mpirun import Mpirun
 from stackyard.launch.plan.launchers.pals import Pals
 from stackyard.launch.plan.launchers.srun import Srun
 from stackyard.launch.plan.model import Launcher
-from stackyard.spec.sitemodels import Scheduler
 
 TABLE: dict[str, Launcher] = {
     launcher.name: launcher for launcher in (Srun(), Jsrun(), Mpirun(), Mpich(), Pals(), Flux(), Local())

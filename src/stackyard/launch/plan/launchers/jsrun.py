@@ -14,11 +14,11 @@ from dataclasses import replace
 
 from stackyard.core.findings import Finding, counted
 from stackyard.core.late import dataclass
+from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.layout.model import Layout, Slot
 from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.plan.launchers.words import Words, equal, need_hosts, shares_cores
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
-from stackyard.spec.sitemodels import Scheduler
 
 Group = tuple[Slot, ...]
 _SMPI = "--smpiargs="

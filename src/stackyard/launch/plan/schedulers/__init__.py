@@ -7,12 +7,12 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError
 from stackyard.host.run.command import run, which
+from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.plan.model import Allocation, Batch
 from stackyard.launch.plan.schedulers.flux import Flux
 from stackyard.launch.plan.schedulers.lsf import Lsf
 from stackyard.launch.plan.schedulers.pbs import Pbs
 from stackyard.launch.plan.schedulers.slurm import Slurm
-from stackyard.spec.sitemodels import Scheduler
 
 __all__ = ["TABLE", "allocation", "detect", "get"]
 

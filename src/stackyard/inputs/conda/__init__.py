@@ -1,0 +1,1 @@
+"""environment.yml and conda's specs."""

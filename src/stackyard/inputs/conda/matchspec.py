@@ -1,0 +1,296 @@
+"""conda's MatchSpec: every form that conda accepts, parsed and written as py-rattler parses it.
+
+conda and py-rattler agree on most of the language but not on all: conda takes ``name=1.2=build`` for the exact version
+and ``name=1.2`` for the fuzzy one, ignores white space nearly everywhere, keeps a hash after a URL only in explicit
+files. So a spec is parsed here with conda's semantics, and the solver receives an unambiguous form of it:
+
+    numpy=1.19                       numpy 1.19.*
+    numpy=1.19.2=py38_0              numpy ==1.19.2 py38_0
+    pytorch>=2.7.0=cuda12*           pytorch >=2.7.0 cuda12*
+    conda-forge/linux-64::mpi4py     conda-forge/linux-64::mpi4py
+    https://host/c/noarch/a-1-0.conda#md5   a[url="https://host/c/noarch/a-1-0.conda",md5="..."]
+
+The grammar is that of conda 26 (``conda.models.match_spec``, CEP 29); package names follow CEP 26.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import field
+from pathlib import Path
+from urllib.parse import unquote
+
+from stackyard.core.errors import InputError, Where
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import cut, quoted
+from stackyard.host.machine.platforms import SUBDIRS
+from stackyard.inputs.conda.versionspec import VersionProblem, canonical_version, fuzzy_or_exact
+from stackyard.inputs.models import CondaRequirement
+from stackyard.inputs.reading.paths import absolute
+
+"""The last part of a channel that is a subdir and not part of its name."""
+
+_FIELDS = {
+    *("version", "build", "build_number", "channel", "subdir", "name", "fn", "url", "md5", "sha256"),
+    *("license", "license_family", "features", "track_features", "extras", "flags", "when"),
+}
+_ARCHIVES = (".tar.bz2", ".conda")
+_LONGEST = 2000
+"""Characters of one spec."""
+_NAME = re.compile(r"(?:[a-z0-9]|_(?!_)|__(?=[a-z0-9]))[a-z0-9._-]*", re.IGNORECASE)
+_PAIR = re.compile(
+    r"""\s*,?\s*(?P<key>[\w-]+)\s*=\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<list>\[[^\]]*\])|(?P<bare>[^,\s]*))"""
+)
+_HASH = re.compile(r"(?:(?P<md5>[0-9a-f]{32})|(?:sha256:)?(?P<sha256>[0-9a-f]{64}))", re.IGNORECASE)
+_PARTS = re.compile(r"(?P<name>[^\s=<>!~]+)?(?P<rest>[><!=~\s].*)?", re.DOTALL)
+
+
+@dataclass
+class _Reading:
+    """The parts of one spec that are parsed so far."""
+
+    text: str
+    name: str = ""
+    version: str = ""
+    build: str = ""
+    channel: str = ""
+    subdir: str = ""
+    url: str = ""
+    others: dict[str, str] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+
+
+class _Refused(Exception):
+    """A spec that conda or the solver rejects: the message and what to write instead."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message, self.hint = message, hint
+
+
+def parse_matchspec(
+    text: str, place: Where, *, base_dir: Path, selector: str = "", notices: list[str] | None = None
+) -> CondaRequirement:
+    """Read one conda dependency.
+
+    Args:
+        text: the dependency as it was written.
+        place: where, for errors and for the requirement.
+        base_dir: the directory that a relative path to a package file is taken from.
+        selector: kept on the requirement.
+        notices: sentences about what conda ignores in this spec are added to it.
+
+    Raises:
+        InputError: conda does not accept it, or no solver can express it; with what to write instead.
+    """
+    try:
+        reading = _read(text.strip(), base_dir)
+        spec = _canonical(reading)
+    except _Refused as refused:
+        message = f"{quoted(text.strip())} is not a conda package spec: {refused.message}"
+        raise InputError(message, where=place, hint=refused.hint) from refused
+    if re.search(r"\*\.\*", reading.version):
+        stem = reading.version.partition(".*")[0]
+        reading.notices.append(f"{reading.version} of {quoted(text)} is read as {stem}.*, with any number of parts")
+    if notices is not None:
+        notices += [f"{place.in_short}: {notice}" for notice in reading.notices]
+    parts = {name: getattr(reading, name) for name in ("name", "version", "build", "channel", "subdir", "url")}
+    return CondaRequirement(text=text, spec=spec, selector=selector, place=place, **parts)
+
+
+def _read(text: str, base_dir: Path) -> _Reading:
+    reading = _Reading(text)
+    if not text:
+        raise _Refused("the spec is empty", "write the name of a package, or remove the line")
+    if len(text) > _LONGEST:
+        raise _Refused(f"longer than {_LONGEST} characters", "write `name version build`")
+    if " - " in text or "\n" in text:
+        raise _Refused("two lines are joined to one", "begin each package with `- `, all at the same indentation")
+    if "{{" in text or "{%" in text:
+        raise _Refused("it contains Jinja", "render the template first and use the result")
+    body, _, comment = text.partition("#")
+    body = body.strip()
+    if body.endswith(_ARCHIVES) and "[" not in body:
+        return _read_archive(reading, body, comment.strip(), base_dir)
+    body, _, condition = body.partition(" if ")
+    if condition:
+        reading.notices.append(f"conda ignores the condition `if {cut(condition.strip())}` of {quoted(text)}")
+    if body.endswith("@"):
+        raise _Refused("conda no longer supports features", "name the package that provides the feature, e.g. nomkl")
+    outside, brackets = _brackets(reading, body)
+    outside = re.sub(r"\(.*\)", "", outside) if outside.rstrip().endswith(")") else outside
+    _read_channel(reading, outside)
+    _apply_brackets(reading, brackets)
+    return reading
+
+
+def _read_archive(reading: _Reading, body: str, fragment: str, base_dir: Path) -> _Reading:
+    url = body if "://" in body else absolute(body, base_dir).as_uri()
+    stem = unquote(url.rsplit("/", 1)[-1])
+    for ending in _ARCHIVES:
+        stem = stem.removesuffix(ending)
+    pieces = stem.rsplit("-", 2)
+    if len(pieces) != 3 or not all(pieces):
+        raise _Refused(
+            "a package file must be named name-version-build.conda or .tar.bz2", "rename the file to its original name"
+        )
+    reading.name, reading.version, reading.build = pieces[0].lower(), f"=={pieces[1]}", pieces[2]
+    reading.url = url
+    folder, _, last = url.rsplit("/", 1)[0].rpartition("/")
+    if last in SUBDIRS:
+        reading.channel, reading.subdir = folder, last
+    found = _HASH.fullmatch(fragment)
+    if found:
+        reading.others |= {kind: value.lower() for kind, value in found.groupdict().items() if value}
+    elif fragment:
+        reading.notices.append(f"`#{fragment}` after a package file is neither an md5 nor a sha256 and is ignored")
+    return reading
+
+
+def _brackets(reading: _Reading, body: str) -> tuple[str, dict[str, str]]:
+    start, end = body.find("["), body.rfind("]")
+    if start < 0 and end < 0:
+        return body, {}
+    if start < 0 or end < start:
+        raise _Refused("a bracket is not closed", "write [key='value', key='value']")
+    inside, outside = body[start + 1 : end], body[:start] + body[end + 1 :]
+    if "][" in inside.replace(" ", ""):
+        raise _Refused("two pairs of brackets", "put all keys into one: [version='>=1', build='py*']")
+    loose = re.match(r"version\s*(?P<version>[<>!~].*)", inside)
+    if loose:
+        return outside, {"version": loose["version"]}
+    if "=" not in inside:
+        reading.notices.append(
+            f"conda packages have no extras: `[{cut(inside)}]` of {quoted(reading.text)} is ignored, as by conda"
+        )
+        return outside, {}
+    return outside, _pairs(inside)
+
+
+def _pairs(inside: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    position = 0
+    while inside[position:].strip(" ,\t"):
+        pair = _PAIR.match(inside, position)
+        value = pair and next((pair[kind] for kind in ("double", "single", "list", "bare") if pair[kind]), "")
+        if not pair or not value:
+            raise _Refused(
+                "the brackets must contain key='value' pairs", "quote values that hold commas, spaces or equal signs"
+            )
+        if pair["key"] not in _FIELDS:
+            raise _Refused(f"{quoted(pair['key'])} is not a key of a spec", f"known keys: {', '.join(sorted(_FIELDS))}")
+        found[pair["key"]] = value
+        position = pair.end()
+    return found
+
+
+def _read_channel(reading: _Reading, outside: str) -> None:
+    *before, package = outside.strip().rsplit(":", 2)
+    if before and "/" in package:  # the colon of a URL that leads nowhere
+        hint = "use a URL that ends in .conda or .tar.bz2, write channel::package, or put it under `pip:`"
+        raise _Refused("the URL does not point to a package file", hint)
+    if len(before) == 2:
+        reading.channel, reading.subdir = split_channel(before[0].strip())
+    if before and before[-1].strip():
+        reading.notices.append(
+            f"the namespace {quoted(before[-1].strip())} of {quoted(reading.text)} is ignored, as by conda"
+        )
+    _read_package(reading, package.strip())
+
+
+def _read_package(reading: _Reading, package: str) -> None:
+    parts = _PARTS.fullmatch(package)
+    name = parts["name"] if parts else None
+    if not parts or not name:
+        raise _Refused("missing package name", "write the name first: numpy >=1.2")
+    if "*" in name:
+        raise _Refused(f"{quoted(name)} matches many packages", "name one package per line")
+    if name.startswith("-"):
+        raise _Refused("it is a pip option", "put it into the list under `- pip:`")
+    if ";" in package:
+        raise _Refused("conda does not support markers", "write a selector after it, `# [linux64]`, or use `pip:`")
+    if not _NAME.fullmatch(name):
+        raise _Refused(f"{quoted(name)} is not a package name", "use only letters, digits, `-`, `_` and `.`")
+    reading.name = name.lower()
+    rest = (parts["rest"] or "").strip()
+    if parts["rest"] == "=":
+        reading.notices.append(f"trailing `=` of {quoted(reading.text)} is ignored, as by conda")
+    elif rest:
+        version, reading.build = _split_build(rest)
+        if " " in reading.build:
+            raise _Refused("too many parts", "write `name version build`; join versions with commas")
+        reading.version = fuzzy_or_exact(version, bool(reading.build))
+
+
+def _split_build(rest: str) -> tuple[str, str]:
+    """Version and build of ``=1.2=py_0``, ``>=1.0 , <2 py*`` or ``1.2``: the build follows the first blank or ``=``
+    that belongs to no operator and is followed by nothing but a build."""
+    for at, char in enumerate(rest[:-1]):
+        build = rest[at + 1 :].strip()
+        free = at > 0 and rest[at - 1] not in "=!|,<>~"
+        if char in " \t=" and free and build and not set(build) & set("-=,|<>~"):
+            return "".join(rest[:at].split()), build
+    return "".join(rest.split()), ""
+
+
+def _apply_brackets(reading: _Reading, brackets: dict[str, str]) -> None:
+    if "name" in brackets:
+        reading.notices.append(f"the name in the brackets of {quoted(reading.text)} is ignored, as by conda")
+    if "channel" in brackets:
+        reading.channel, subdir = split_channel(brackets["channel"])
+        reading.subdir = subdir or reading.subdir
+    reading.subdir = brackets.get("subdir", reading.subdir)
+    reading.build = brackets.get("build", reading.build)
+    reading.url = brackets.get("url", "")
+    if "version" in brackets:
+        reading.version = fuzzy_or_exact("".join(brackets["version"].split()), False)
+    taken = {"name", "channel", "subdir", "build", "url", "version"}
+    reading.others |= {key: value for key, value in brackets.items() if key not in taken}
+
+
+def split_channel(channel: str) -> tuple[str, str]:
+    """Channel and subdir of ``conda-forge/linux-64`` or of a URL; ``*`` as a channel means any, hence empty."""
+    folder, _, last = channel.rstrip("/").rpartition("/")
+    if last in SUBDIRS and folder:
+        return ("" if folder == "*" else folder), last
+    return ("" if channel == "*" else channel), ""
+
+
+def _canonical(reading: _Reading) -> str:
+    """The spec in a form that py-rattler parses as conda parses the original; py-rattler must accept it."""
+    try:
+        version = canonical_version(reading.version) if reading.version else ""
+    except VersionProblem as problem:
+        raise _Refused(problem.message, problem.hint) from problem
+    others = dict(reading.others)
+    if reading.url:
+        spec, others["url"] = reading.name, reading.url
+    else:
+        channel = _channel_url(reading.channel)
+        channel = f"{channel}/{reading.subdir}" if channel and reading.subdir else channel
+        head = f"{channel}::{reading.name}" if channel else reading.name
+        build = reading.build if reading.build != "*" else ""
+        spec = " ".join(part for part in (head, version or ("*" if build else ""), build) if part)
+        if reading.subdir and not reading.channel:
+            others["subdir"] = reading.subdir
+    if others:
+        pairs = [f"{key}={value}" if value.startswith("[") else f'{key}="{value}"' for key, value in others.items()]
+        spec += f"[{','.join(pairs)}]"
+    _must_parse(spec)
+    return spec
+
+
+def _channel_url(channel: str) -> str:
+    return absolute(channel, Path("/")).as_uri() if channel.startswith(("/", "~/")) else channel
+
+
+def _must_parse(spec: str) -> None:
+    from rattler import MatchSpec
+    from rattler.exceptions import InvalidMatchSpecError
+
+    try:
+        MatchSpec(spec)
+    except InvalidMatchSpecError as error:
+        raise _Refused(
+            "cannot parse its version or build", "write it as `name version build`, e.g. `numpy >=1.26,<2 py311*`"
+        ) from error

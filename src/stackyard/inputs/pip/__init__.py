@@ -1,0 +1,1 @@
+"""pip's requirements format, and the settings that hold for pip packages."""

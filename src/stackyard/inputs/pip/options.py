@@ -1,0 +1,185 @@
+"""The options of pip's requirements format: one table, read as pip's own option parser reads them.
+
+Long options take ``--option value`` and ``--option=value`` and may be shortened as long as they stay unambiguous; short
+ones take ``-f value`` and ``-fvalue``. Words are split as by a shell, so values may be quoted.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import field
+
+from stackyard.core.errors import InputError, Where
+from stackyard.core.late import dataclass
+from stackyard.core.names import canonical
+from stackyard.core.quoting import cut, quoted
+from stackyard.inputs.models import PipOptions
+
+# Long name: (short name, takes a value). The first three rows name files and requirements; those marked so by
+# `PER_REQUIREMENT` belong to the requirement on the same line.
+_TABLE: dict[str, tuple[str, bool]] = {
+    "--requirement": ("-r", True),
+    "--constraint": ("-c", True),
+    "--editable": ("-e", True),
+    "--index-url": ("-i", True),
+    "--pypi-url": ("", True),
+    "--extra-index-url": ("", True),
+    "--find-links": ("-f", True),
+    "--no-index": ("", False),
+    "--no-binary": ("", True),
+    "--only-binary": ("", True),
+    "--prefer-binary": ("", False),
+    "--require-hashes": ("", False),
+    "--no-require-hashes": ("", False),
+    "--pre": ("", False),
+    "--all-releases": ("", True),
+    "--only-final": ("", True),
+    "--trusted-host": ("", True),
+    "--use-feature": ("", True),
+    "--hash": ("", True),
+    "--config-settings": ("-C", True),
+    "--config-setting": ("", True),
+    "--global-option": ("", True),
+    "--build-option": ("", True),
+}
+PER_REQUIREMENT = ("--hash", "--config-settings", "--config-setting", "--global-option", "--build-option")
+ON_ANY_LINE = ("--no-binary", "--only-binary", "--all-releases", "--only-final")
+"""Those that pip applies to everything also where they stand after a requirement."""
+_SHORT = {short: name for name, (short, _) in _TABLE.items() if short}
+_GONE = {
+    "--install-option": "removed from pip; use --config-settings",
+    "--process-dependency-links": "removed from pip; write `name @ url`",
+    "--allow-external": "removed from pip; remove the line",
+    "--allow-all-external": "removed from pip; remove the line",
+    "--allow-unverified": "removed from pip; remove the line",
+    "--no-use-wheel": "removed from pip; write --no-binary :all:",
+    "--use-wheel": "removed from pip; remove the line",
+}
+_REMOVE = "it is an option of the command `pip install`: remove it"
+_OF_THE_COMMAND = {
+    **dict.fromkeys(("--user", "--no-cache-dir", "--force-reinstall", "--ignore-installed", "-I"), _REMOVE),
+    **dict.fromkeys(("--target", "-t", "--prefix", "--break-system-packages"), _REMOVE),
+    **dict.fromkeys(("--quiet", "-q", "--verbose", "-v", "--timeout"), _REMOVE),
+    **dict.fromkeys(("--upgrade", "-U"), f"{_REMOVE}; `stackyard lock --update` renews what is locked"),
+    "--no-deps": f"{_REMOVE}; what packages require is always installed",
+    "--no-build-isolation": f"{_REMOVE}, and list the package below `build: packages:` of a stack.yaml",
+}
+"""Options of pip that a requirements file does not have, and what to do instead."""
+
+
+def split_line(line: str) -> tuple[str, str]:
+    """The requirement of a line and its options: all from the first word that begins with a dash."""
+    words = line.split(" ")
+    at = next((number for number, word in enumerate(words) if word.startswith("-")), len(words))
+    return " ".join(words[:at]).strip(), " ".join(words[at:]).strip()
+
+
+def parse_options(text: str, place: Where) -> tuple[list[tuple[str, str]], list[str]]:
+    """The options of one line in their order, as long name and value (empty for a switch), and the words between
+    them that belong to no option, which pip ignores.
+
+    Raises:
+        InputError: an option that pip does not know, an unclosed quote, a value that is missing or too much.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"{quoted(text)}: {error}", where=place, hint="close the quotes") from error
+    found: list[tuple[str, str]] = []
+    ignored: list[str] = []
+    while words:
+        word = words.pop(0)
+        if not word.startswith("-") or word == "-":
+            ignored.append(word)
+            continue
+        name, value, glued = _split_word(word, place)
+        if not _TABLE[name][1]:
+            if glued:
+                raise InputError(f"{name} takes no value", where=place, hint=f"write {name}")
+        elif not glued:
+            if not words:
+                raise InputError(f"missing value of {name}", where=place, hint=f"write {name} VALUE")
+            value = words.pop(0)
+        found.append((name, value))
+    return found, ignored
+
+
+def _split_word(word: str, where: Where) -> tuple[str, str, bool]:
+    if not word.startswith("--"):
+        name = _SHORT.get(word[:2])
+        if not name:
+            raise _no_such(word[:2], where)
+        return name, word[2:], len(word) > 2
+    head, glued, value = word.partition("=")
+    if head in _TABLE:
+        return head, value, bool(glued)
+    matches = [name for name in _TABLE if name.startswith(head)]
+    if len(matches) != 1 or head == "--":
+        raise _no_such(head, where)
+    return matches[0], value, bool(glued)
+
+
+def _no_such(word: str, where: Where) -> InputError:
+    if word in _GONE:
+        return InputError(f"pip no longer has the option {cut(word)}", where=where, hint=_GONE[word])
+    if word in _OF_THE_COMMAND:
+        return InputError(f"pip does not accept {word} in a requirements file", where=where, hint=_OF_THE_COMMAND[word])
+    known = ", ".join(f"{name}" for name in _TABLE)
+    return InputError(f"unknown option {cut(word)} in a requirements file", where=where, hint=f"known options: {known}")
+
+
+@dataclass
+class OptionsBuilder:
+    """Collects the options of all lines in pip's meaning: the last index wins, formats exclude each other."""
+
+    values: dict[str, object] = field(default_factory=dict)
+    no_binary: set[str] = field(default_factory=set)
+    only_binary: set[str] = field(default_factory=set)
+    lists: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, name: str, value: str) -> None:
+        """Take one option; those that name files or requirements are the reader's own."""
+        lists = {
+            "--extra-index-url": "extra_index_urls",
+            "--find-links": "find_links",
+            "--trusted-host": "trusted_hosts",
+            "--use-feature": "use_features",
+            "--all-releases": "all_releases",
+            "--only-final": "only_final",
+        }
+        switches = {"--no-index": "no_index", "--pre": "pre", "--prefer-binary": "prefer_binary"}
+        if name in lists:
+            split = value.split(",") if name in ("--use-feature", "--all-releases", "--only-final") else [value]
+            self.lists.setdefault(lists[name], []).extend(part.strip() for part in split if part.strip())
+        elif name in switches:
+            self.values[switches[name]] = True
+        elif name in ("--index-url", "--pypi-url"):
+            self.values["index_url"] = value
+        elif name in ("--require-hashes", "--no-require-hashes"):
+            self.values["require_hashes"] = name == "--require-hashes"
+        elif name == "--no-binary":
+            _exclusive(value, self.no_binary, self.only_binary)
+        elif name == "--only-binary":
+            _exclusive(value, self.only_binary, self.no_binary)
+
+    def build(self) -> PipOptions:
+        """The options of everything that was read."""
+        lists = {name: tuple(dict.fromkeys(values)) for name, values in self.lists.items()}
+        formats = {"no_binary": tuple(sorted(self.no_binary)), "only_binary": tuple(sorted(self.only_binary))}
+        return PipOptions.model_validate({**self.values, **lists, **formats})
+
+
+def _exclusive(value: str, target: set[str], other: set[str]) -> None:
+    """``:all:`` and ``:none:`` replace what came before; a name taken here is given up there."""
+    names: Iterable[str] = [name.strip() for name in value.split(",") if name.strip()]
+    for name in names:
+        if name == ":none:":
+            target.clear()
+        elif name == ":all:":
+            other.clear()
+            target.clear()
+            target.add(":all:")
+        else:
+            other.discard(canonical(name))
+            target.add(canonical(name))

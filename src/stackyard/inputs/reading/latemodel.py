@@ -1,0 +1,204 @@
+"""`LateModel`: a model that starts without pydantic, for what a launch reads: the site's compiled file and its options.
+
+Values that are plainly right (`inputs.reading.acceptance`) are taken as they are. For everything else (a number as text, a wrong
+value and its message, a file of yours, a JSON Schema) the same class is made for pydantic, which is imported then, and
+makes instances of this one. To the type checker a late model is a `inputs.reading.base.Model`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from stackyard.inputs.reading.acceptance import MISSING, LateField, Refused, accepted, hints_of
+
+__all__ = ["Field", "LateModel"]
+
+
+class _How(NamedTuple):
+    """How models become plain values: as JSON has them, without what is at its default."""
+
+    as_json: bool
+    lean: bool
+
+
+class _LateModel:
+    """Closed and immutable, as `Model`. Its slots are those in which pydantic keeps what belongs to an instance."""
+
+    __slots__ = ("__dict__", "__pydantic_extra__", "__pydantic_fields_set__", "__pydantic_private__")
+    model_fields: ClassVar[dict[str, LateField]] = {}
+    model_config: ClassVar[dict[str, Any]] = {"extra": "forbid"}  # read by pydantic for a JSON Schema
+    _adapter: ClassVar[Any]
+    __pydantic_fields_set__: set[str]
+
+    def __init_subclass__(cls) -> None:
+        made = {name: vars(cls).get(name, MISSING) for name in vars(cls).get("__annotations__", ())}
+        fields = {name: each if isinstance(each, LateField) else LateField(each) for name, each in made.items()}
+        for name, each in fields.items():
+            each.owner, each.name = cls, name
+            if name in vars(cls):
+                delattr(cls, name)
+        cls.model_fields = {**cls.model_fields, **fields}
+
+    def __init__(self, **values: Any) -> None:
+        self._become(type(self).model_validate(values))
+
+    def checked(self) -> None:
+        """Raise ValueError where values contradict each other; a model with such rules has its own."""
+
+    @classmethod
+    def model_validate(cls, values: Any, *, context: Any = None) -> Any:
+        """The model of these values. Raises pydantic's ValidationError."""
+        try:
+            return values if isinstance(values, cls) else cls.model_accept(values)
+        except (Refused, ValueError):
+            pass  # pydantic says what is wrong, or makes of a text the number that it is
+        return cls._reader().validate_python(values, context=context)
+
+    @classmethod
+    def model_validate_json(cls, text: bytes) -> Any:
+        """The model of a JSON text. Raises ValueError."""
+        return cls.model_validate(json.loads(text))
+
+    @classmethod
+    def model_json_schema(cls) -> dict[str, Any]:
+        """The JSON Schema, for editors."""
+        return dict(cls._reader().json_schema())
+
+    @classmethod
+    def model_accept(cls, values: Mapping[str, Any]) -> Any:
+        """The model of values that are plainly right. Raises Refused, or the ValueError of `checked`."""
+        made = object.__new__(cls)
+        made._put(accepted(cls, values), values)
+        made.checked()
+        return made
+
+    def _put(self, values: Mapping[str, Any], given: Iterable[str]) -> None:
+        object.__setattr__(self, "__dict__", dict(values))
+        object.__setattr__(self, "__pydantic_fields_set__", set(given))
+        object.__setattr__(self, "__pydantic_extra__", None)
+        object.__setattr__(self, "__pydantic_private__", None)
+
+    def _become(self, other: Any) -> None:
+        self._put(other.__dict__, other.model_fields_set)
+
+    @property
+    def model_fields_set(self) -> set[str]:
+        """The fields that were given, and are not defaults."""
+        return self.__pydantic_fields_set__
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Any:
+        """A copy with other values, which are not checked."""
+        made = object.__new__(type(self))
+        made._put({**self.__dict__, **(update or {})}, {*self.model_fields_set, *(update or {})})
+        return made
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        """As plain values."""
+        known = options.keys() <= {"mode", "include", "exclude", "exclude_defaults"}
+        if known and _is_flat(options.get("include")):
+            how = _How(options.get("mode") == "json", bool(options.get("exclude_defaults")))
+            return self._dump(how, options.get("include"), options.get("exclude") or ())
+        return dict(self._reader().dump_python(self, **options))
+
+    def model_dump_json(self, **options: Any) -> str:
+        """As JSON."""
+        return json.dumps(self.model_dump(mode="json", **options), ensure_ascii=False, separators=(",", ":"))
+
+    def _dump(self, how: _How, include: Any = None, exclude: Iterable[str] = ()) -> dict[str, Any]:
+        """The fields in `include`, a set or a mapping to the set of a field which is a model; None: all."""
+        made = {}
+        for name, field in type(self).model_fields.items():
+            value = self.__dict__[name]
+            if field.exclude or name in exclude or (include is not None and name not in include):
+                continue
+            if not how.lean or value != field.default:
+                below = include[name] if isinstance(include, Mapping) else True
+                made[name] = _plain(value, how) if below is True else value._dump(how, below)
+        return made
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable: use model_copy")
+
+    def __eq__(self, other: object) -> bool:
+        return self.__dict__ == other.__dict__ if type(self) is type(other) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(self.__dict__[name] for name in type(self).model_fields)))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.__dict__.items())})"
+
+    def __getstate__(self) -> tuple[dict[str, Any], set[str]]:
+        return self.__dict__, self.model_fields_set
+
+    def __setstate__(self, state: tuple[dict[str, Any], set[str]]) -> None:
+        self._put(*state)
+
+    @classmethod
+    def _reader(cls) -> Any:
+        """What pydantic makes of the class."""
+        if "_adapter" not in vars(cls):
+            from pydantic import TypeAdapter
+
+            cls._adapter = TypeAdapter(cls)
+        return cls._adapter
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """The schema of the class for pydantic, which makes instances of this one instead."""
+        schema = handler(_strict(cls))
+        found = handler.resolve_ref_schema(schema)
+        while found["type"] != "model":
+            found = found["schema"]
+        found["cls"] = cls
+        return schema
+
+
+def _is_flat(include: Any) -> bool:
+    """Whether fields are named one by one, and those of the models in them; pydantic knows more."""
+    parts = include.values() if isinstance(include, Mapping) else ()
+    return all(part is True or isinstance(part, set) for part in parts)
+
+
+def _plain(value: Any, how: _How) -> Any:
+    if isinstance(value, _LateModel):
+        return value._dump(how)
+    if isinstance(value, dict):
+        return {key: _plain(each, how) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return (list if how.as_json else type(value))(_plain(each, how) for each in value)
+    if is_dataclass(value):
+        shown = ((each.name, getattr(value, each.name), each.default) for each in fields(value))
+        return {name: _plain(inner, how) for name, inner, default in shown if not how.lean or inner != default}
+    return value
+
+
+def _strict(cls: Any) -> type:
+    """The class for pydantic: same name, fields and rules."""
+    from pydantic import Field as strict_field
+    from pydantic import model_validator
+
+    from stackyard.inputs.reading.base import Model
+
+    def checked(self: Any) -> Any:
+        cls.checked(self)
+        return self
+
+    body: dict[str, Any] = {"__doc__": cls.__doc__, "__module__": cls.__module__, "__annotations__": hints_of(cls)}
+    for name, field in cls.model_fields.items():
+        default = () if field.default is MISSING else (field.default,)
+        body[name] = strict_field(*default, **field.about)
+    if cls.checked is not _LateModel.checked:
+        body["checked_"] = model_validator(mode="after")(checked)
+    return type(cls.__name__, (Model,), body)
+
+
+if TYPE_CHECKING:
+    from pydantic import Field
+
+    from stackyard.inputs.reading.base import Model as LateModel
+else:
+    Field, LateModel = LateField, _LateModel

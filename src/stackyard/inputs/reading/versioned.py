@@ -1,0 +1,41 @@
+"""Reading a YAML file of one model that carries the number of its format: a job file, a bindings file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from stackyard.core.errors import InputError
+from stackyard.inputs.reading.validate import plain, validate
+from stackyard.inputs.reading.yamlfile import raise_problems, read_yaml
+
+Made = TypeVar("Made", bound=BaseModel)
+
+
+def load_versioned(path: Path, model: type[Made], version: int, what: str, hint: str) -> Made:
+    """The model of a file whose `format` is `version`.
+
+    Args:
+        what: the file in messages, e.g. ``a job file``.
+        hint: what to do where it holds something else than a mapping.
+
+    Raises:
+        InputError: it cannot be read, is not YAML, or has another format, unknown keys or wrong values: all problems
+            at once, each with its place, and for an unknown key the nearest known one.
+    """
+    document = read_yaml(path)
+    if document.root is not None and document.root.kind != "mapping":
+        raise InputError(f"{what} must be a mapping", where=document.root.where, hint=hint)
+    data = dict(plain(document.root) or {})
+    problems: list[InputError] = []
+    found = data.pop("format", None)
+    if str(found) != str(version):
+        message = "missing key 'format'" if found is None else f"unknown format {found!r}"
+        where = document.where("format") if found is not None else document.where()
+        problems.append(InputError(message, where=where, hint=f"write format: {version}"))
+    made = validate(model, data, document, problems)
+    raise_problems(problems)
+    assert made is not None
+    return made

@@ -1,0 +1,107 @@
+"""The types of names and words in the files that people write: one declaration is a door for every file and key.
+
+Each is a `stackyard.core.grammar` as pydantic applies it; `inputs.reading.validate` turns what is raised into an error with its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date
+from typing import Annotated, Any
+
+from stackyard.core import grammar
+from stackyard.core.late import dataclass
+from stackyard.core.quoting import quoted
+
+UNFILLED = "unfilled"
+"""In the context of a validation: names of axes in braces are not replaced yet, and are checked later."""
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A grammar in ``Annotated``, for pydantic and for `inputs.reading.acceptance`."""
+
+    check: Callable[[str], object]
+    or_empty: bool = False
+
+    def accept(self, text: str) -> str:
+        """The text itself. Raises ValueError."""
+        if text or not self.or_empty:
+            self.check(text)
+        return text
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """The schema of a text that has this grammar."""
+        from pydantic_core import core_schema
+
+        return core_schema.with_info_after_validator_function(self._apply, handler(source))
+
+    def _apply(self, text: str, info: Any) -> str:
+        later = bool(info.context and info.context.get(UNFILLED)) and "{" in text
+        return text if later else self.accept(text)
+
+
+def _checked(check: Callable[[str], object], *, or_empty: bool = False) -> _Checked:
+    """A grammar. `or_empty`: an empty text is the default, and means that nothing is set."""
+    return _Checked(check, or_empty)
+
+
+def _label_of_axes(text: str) -> None:
+    grammar.LABEL(re.sub(r"\{\w+\}", "0", text))
+
+
+def _begins_with_a_date(text: str) -> None:
+    if not _is_date(text.split(maxsplit=1)[0]):
+        raise ValueError(f"{quoted(text)} does not start with a date: write e.g. 2026-12-31 use the module open-ce")
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return len(text) == 10 and bool(date.fromisoformat(text))
+    except ValueError:
+        return False
+
+
+VariableName = Annotated[str, _checked(grammar.SETTABLE)]
+OptionalVariable = Annotated[str, _checked(grammar.SETTABLE, or_empty=True)]
+VariableRead = Annotated[str, _checked(grammar.VARIABLE)]
+"""A variable whose value is read, and that is not set."""
+
+LoadedVariables = dict[Annotated[str, _checked(grammar.LOADED)], Annotated[str, _checked(grammar.VALUE)]]
+"""Variables that a module sets for users."""
+
+VariableValue = Annotated[str, _checked(grammar.VALUE)]
+Variables = dict[VariableName, VariableValue]
+Text = Annotated[str, _checked(grammar.VALUE)]
+"""What users read: a summary, a notice, a help text."""
+
+Deprecation = Annotated[Text, _checked(_begins_with_a_date, or_empty=True)]
+"""A date and a message."""
+
+Program = Annotated[str, _checked(grammar.PROGRAM)]
+Command = Annotated[str, _checked(grammar.COMMAND)]
+"""A command of the stack."""
+
+HostModule = Annotated[str, _checked(grammar.MODULE)]
+Alias = Annotated[str, _Checked(_label_of_axes)]
+"""The name of an alias module; may hold names of axes in braces."""
+
+Family = Annotated[str, _checked(grammar.FAMILY, or_empty=True)]
+Word = Annotated[str, _checked(grammar.WORD, or_empty=True)]
+RoleName = Annotated[str, _checked(grammar.ROLE)]
+JobName = Annotated[str, _checked(grammar.JOB, or_empty=True)]
+ArrayIndices = Annotated[str, _checked(grammar.ARRAY, or_empty=True)]
+Interface = Annotated[str, _checked(grammar.INTERFACE)]
+OptionalInterface = Annotated[str, _checked(grammar.INTERFACE, or_empty=True)]
+OptionalPath = Annotated[str, _checked(grammar.PATH, or_empty=True)]
+CollisionPath = Annotated[str, _checked(grammar.INNER_PATH)]
+"""A path of a package, relative to the prefix or to site-packages; ``*`` stands for any text."""
+
+CollisionWinner = Annotated[str, _checked(grammar.COLLISION_WINNER)]
+"""The package whose file is taken; of two with one name, with what installs it: ``numpy (conda)``."""
+
+StagedPath = Annotated[str, _checked(grammar.PATH)]
+InnerPath = Annotated[str, _checked(grammar.INNER_PATH)]
+WholePath = Annotated[str, _checked(grammar.WHOLE_PATH)]
+NodePath = Annotated[str, _checked(grammar.NODE_PATH, or_empty=True)]

@@ -1,0 +1,221 @@
+"""Which site and which yard are used: those that are named, those of the environment, or the system's.
+
+The yard is the one named, else ``$STACKYARD_HOME``, else what the site names for users, else the XDG data folder. The
+site is the one named, else ``$STACKYARD_SITE``, else ``/etc/stackyard/site.yaml``, else the built-in defaults. Read
+commands use two paths of a site; a small cache keeps these by the hash of the site file, so that they do not parse it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stackyard import __version__
+from stackyard.core.errors import InputError, cause
+from stackyard.core.late import dataclass
+from stackyard.host.files import at, home
+from stackyard.inputs.reading.paths import with_home
+from stackyard.inputs.sites import siteyard
+from stackyard.yard import atomic, disk, moved
+from stackyard.yard.caches import own_part
+from stackyard.yard.layout import Yard, default_yard_root
+
+if TYPE_CHECKING:
+    from stackyard.inputs.sites.sitemodels import Site
+
+SYSTEM_SITE = Path("/etc/stackyard/site.yaml")
+
+
+def _require_no_variable(root: Path) -> None:
+    unset = re.search(r"\$\{?(\w+)", str(root))
+    if "$" in str(root):
+        hint = f"set it: export {unset[1]}=DIRECTORY; or use --yard" if unset else "use --yard"
+        written = str(root).removeprefix(f"{Path.cwd()}/")  # a variable at the beginning makes it a relative one
+        raise InputError(f"unset variable in the yard's path: {written}", hint=hint)
+
+
+def _require_file(file: Path) -> None:
+    try:
+        is_folder = stat.S_ISDIR(file.stat().st_mode)
+    except FileNotFoundError as error:
+        raise InputError(f"no such site file: {file}", hint="check --site and $STACKYARD_SITE") from error
+    except OSError as error:
+        why = f"cannot read the site file {file}: {cause(error)}"
+        raise InputError(why, hint="check --site and $STACKYARD_SITE, or ask its owner") from error
+    if is_folder:
+        hint = f"name the file: {file}/site.yaml"
+        raise InputError(f"cannot use the site file {file}: it is a directory", hint=hint)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The yard and the site that are named; None: not named."""
+
+    yard_option: Path | None = None
+    site_option: Path | None = None
+
+    def site_file(self) -> Path | None:
+        """The site.yaml in force, absolute, or None."""
+        if named := str(self.site_option or os.environ.get("STACKYARD_SITE", "")):
+            file = with_home(named).absolute()
+            _require_file(file)
+            return file
+        return SYSTEM_SITE if SYSTEM_SITE.exists() else None
+
+    def site(self) -> Site:
+        """The site, parsed and validated; from its compiled form in the cache where the file was read before.
+
+        A launch starts within tenths of a second, and parsing YAML with places takes one of them.
+        """
+        from stackyard.inputs.sites.sitemodels import Site
+
+        file = self.site_file()
+        if file is None:
+            return Site()
+        key = hashlib.sha256(f"{__version__}\0{file}\0".encode() + at.read_regular(file)).hexdigest()
+        cache = cache_folder() / f"site-{key}.compiled.json"
+        with suppress(OSError, ValueError):
+            return Site.model_validate_json(cache.read_bytes()).model_copy(update={"file": str(file)})
+        from stackyard.inputs.sites.site import load_site
+
+        site = load_site(file)
+        with suppress(OSError):  # a home that is not writable costs time only
+            _keep(cache, site.model_dump_json(exclude_unset=True))
+        return site
+
+    def yard(self, *, reading: bool = False) -> Yard:
+        """The yard, with the site's own as its parent.
+
+        Args:
+            reading: it is only looked at: that it was moved or copied is a notice, as it always is of a parent.
+
+        Raises:
+            InputError: its path cannot be used.
+            StackyardError: it was moved or copied, so that what is in it does not work.
+        """
+        found = self.yard_as_named()
+        for each in found.lineage():
+            problem = moved.look(each, writing=each is found and not reading)
+            if problem and each is found and not reading:
+                raise problem.error()
+            if problem:
+                self.notice(f"{problem.sentence}; {problem.remedy}")
+        return found
+
+    def yard_as_named(self) -> Yard:
+        """The same, wherever it was built."""
+        root = self.yard_root()
+        if os.geteuid() == 0:
+            from stackyard.host.account import supervised
+
+            supervised.require_rights(root)
+        parent = siteyard.expanded(self._site_paths()[0])
+        if parent is not None and self._readable(parent) and parent.resolve() != root.resolve():
+            return own_part(Yard(root, Yard(parent)))
+        return own_part(Yard(root))
+
+    def yard_root(self) -> Path:
+        """Its directory, which may not exist."""
+        if self.yard_option is not None:
+            root = self.yard_option
+        elif os.environ.get("STACKYARD_HOME"):
+            root = default_yard_root()
+        else:
+            root = siteyard.expanded(self._site_paths()[1]) or default_yard_root()
+        _require_no_variable(root)
+        root = root.absolute()
+        _require_directory(root)
+        return root
+
+    def notice(self, text: str) -> None:
+        """One sentence that the user should know: a warning of Python, unless a caller has a better place."""
+        warnings.warn(text, stacklevel=2)
+
+    def _readable(self, site_yard: Path) -> bool:
+        """Whether the site's yard can be read; a notice where it is kept from this account, which then does without.
+
+        Raises:
+            StackyardError: its file system does not answer.
+        """
+        try:
+            disk.look_into(site_yard)
+            return True
+        except PermissionError:
+            self.notice(f"permission denied: {site_yard}; nothing of the site's yard is used")
+            return False
+        except OSError:
+            return True  # not created yet
+
+    def _site_paths(self) -> tuple[str, str]:
+        file = self.site_file()
+        if file is None:
+            return "", ""
+        digest = hashlib.sha256(at.read_regular(file)).hexdigest()
+        cache = cache_folder() / f"site-{digest}.json"
+        try:
+            brief = json.loads(cache.read_bytes())
+            return str(brief["yard"]), str(brief["user_yard"])
+        except (OSError, ValueError, KeyError, TypeError):
+            site = self.site()
+        with suppress(OSError):  # a home that is not writable costs time only
+            atomic.write_json(cache, {"yard": site.yard, "user_yard": site.user_yard})
+        return site.yard, site.user_yard
+
+
+def _keep(cache: Path, text: str) -> None:
+    """Keep a compiled site for its user, unless a login or a token is in it; remove those that others can read."""
+    from stackyard.core.secrets import shown
+
+    for old in cache.parent.glob("site-*.compiled.json"):
+        if old.stat().st_mode & 0o077:
+            old.unlink()
+    if shown(text, base=True) == text:
+        atomic.write_text(cache, text, mode=0o600)
+
+
+def _require_directory(root: Path) -> None:
+    """Raise InputError where a yard cannot be, because a file has its path or that of a directory above it."""
+    for place in (root, *root.parents):
+        if os.path.lexists(place):
+            if place.is_file():
+                hint = "choose a directory with --yard or $STACKYARD_HOME"
+                raise InputError(f"cannot use the yard {root}: {place} is not a directory", hint=hint)
+            return
+
+
+def config_folder() -> Path:
+    """Where this account keeps what holds for it alone, on every machine with its home directory.
+
+    A path that cannot exist for an account without a home.
+    """
+    found = home.xdg("XDG_CONFIG_HOME", ".config")
+    return found / "stackyard" if found else home.NOWHERE
+
+
+def cache_folder() -> Path:
+    """Where this account keeps what can be computed again and belongs to no yard.
+
+    A path that cannot exist for an account without a home.
+    """
+    found = home.xdg("XDG_CACHE_HOME", ".cache")
+    return found / "stackyard" if found else home.NOWHERE
+
+
+def scratch_yard() -> Path:
+    """The yard of this account in which is solved what must not be written to the yard that is used.
+
+    Raises:
+        MissingError: the account has no home.
+    """
+    found = cache_folder()
+    if found == home.NOWHERE:
+        hint = "set HOME or XDG_CACHE_HOME to a directory of yours; or use a yard that you can write to, with --yard"
+        raise home.no_home("cannot solve without a directory for caches", hint)
+    return found / "yard"

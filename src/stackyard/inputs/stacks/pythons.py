@@ -1,0 +1,92 @@
+"""The Python of a variant: where it comes from, which version, and what that means for names and for pip.
+
+A ``python`` axis, or ``python:`` in the stack, is the version of the interpreter. Where the stack has a conda part that
+does not name Python itself, the requirement is added to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from stackyard.core.errors import InputError, Where
+from stackyard.inputs.conda.matchspec import parse_matchspec
+from stackyard.inputs.models import Environment, Interpreter, Site
+from stackyard.inputs.stacks.stackfile import StackFile
+
+_PINNED = re.compile(r"(?:==?|~=)?\s*(?P<major>\d+)(?:\.(?P<minor>\d+))?(?![\d.]*[,|])")
+_BELOW_3 = re.compile(r"<\s*3(\.0+)?\s*$|<=\s*2")
+
+
+def settle(
+    file: StackFile, environment: Environment, axes: Mapping[str, str], site: Site
+) -> tuple[Interpreter, Environment, tuple[str, ...]]:
+    """The interpreter of one point, its environment with Python in it where that was missing, and notices about it."""
+    wished = axes.get("python") or file.python
+    own, policy = file.interpreter, site.interpreter
+    interpreter = Interpreter(
+        source=own.source if own.source != "auto" else policy.source,
+        version=own.version or wished or policy.version,
+        path=own.path or policy.path,
+    )
+    from_conda = interpreter.source == "conda" or (interpreter.source == "auto" and bool(environment.conda))
+    if not from_conda or requirement(environment) or not (wished or interpreter.source == "conda"):
+        return interpreter, environment, ()
+    text = f"python={wished}" if wished else "python"
+    added = parse_matchspec(text, Where(), base_dir=Path())
+    notice = f"{text} is added to the conda part" if wished else "python is added to the conda part"
+    return interpreter, environment.model_copy(update={"conda": (added, *environment.conda)}), (notice,)
+
+
+def requirement(environment: Environment) -> str | None:
+    """The version that a conda part asks of Python, empty for any; None where it does not name Python."""
+    found = [each.version for each in environment.conda if each.name == "python"]
+    return next((version for version in found if version), found[0] if found else None)
+
+
+def pinned(version: str) -> tuple[str, str]:
+    """Major and minor version that a requirement leaves no choice about; empty where it does.
+
+    >>> pinned("3.11.*"), pinned("=3.11"), pinned("==3.11.7"), pinned(">=3.9"), pinned("3")
+    (('3', '11'), ('3', '11'), ('3', '11'), ('', ''), ('3', ''))
+    """
+    first = version.split(",", maxsplit=1)[0].strip() if "|" not in version else ""
+    found = _PINNED.match(first)
+    if found:
+        return found["major"], found["minor"] or ""
+    return ("2", "") if _BELOW_3.search(version) else ("", "")
+
+
+def short_name(environment: Environment, interpreter: str) -> str:
+    """The name of a variant without axes: ``py311`` where the minor version of Python is pinned, ``py3`` where
+    Python is in it and not pinned, ``default`` where it is not. It depends on nothing but the files and the site."""
+    asked = requirement(environment)
+    major, minor = pinned(asked or interpreter)
+    if asked is None and environment.conda and not environment.pip and not interpreter:
+        return "default"
+    return f"py{major or '3'}{minor}"
+
+
+def check(
+    variant: str, environment: Environment, interpreter: Interpreter, axes: Mapping[str, str], place: Where
+) -> None:
+    """Raise InputError for an impossible Python: Python 2 with pip packages, or another version than the axis."""
+    asked = pinned(requirement(environment) or "")
+    wished = pinned(axes.get("python", ""))
+    if asked[0] and wished[0] and any(a and w and a != w for a, w in zip(asked, wished, strict=True)):
+        message = f"the variant {variant} is for Python {'.'.join(filter(None, wished))}, but its environment requires"
+        hint = "write `python={python}` in the environment, or leave it out: it is added"
+        raise InputError(f"{message} {'.'.join(filter(None, asked))}", where=place, hint=hint)
+    major = asked[0] or pinned(interpreter.version)[0]
+    if major == "2" and environment.pip:
+        first = environment.pip[0]
+        message = (
+            f"the variant {variant or 'without a name'} is for Python 2 and has pip packages ({first.text.strip()}"
+        )
+        message += " ...)" if len(environment.pip) > 1 else ")"
+        hint = (
+            "uv, which resolves and installs pip packages, does not work with Python 2: take them from a conda channel,"
+            " put `# [python != '2.7']` after them, or drop Python 2 with `matrix: exclude:`"
+        )
+        raise InputError(message, where=first.place if first.place.file else place, hint=hint)

@@ -1,0 +1,31 @@
+"""Some variants of a stack, by the names that a command line gives: ``py312-gpu``, ``2.13-py312-gpu``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from stackyard.core.errors import InputError
+from stackyard.inputs.models import Stack
+
+
+def label(version: str, variant: str) -> str:
+    """A variant with its version, as in a module's name: ``2.13-py312-gpu``; the version alone for one without name."""
+    return f"{version}-{variant}".rstrip("-")
+
+
+def choose(stack: Stack, names: Collection[str]) -> Stack:
+    """The same stack with only the variants of these names asked for; all of them where there are no names.
+
+    Args:
+        names: of a variant, which chooses it in every version of the file, or of a version and a variant.
+
+    Raises:
+        InputError: the file has no such variant.
+    """
+    known = [{each.name, label(each.version, each.name)} - {""} for each in stack.variants]
+    for name in names:
+        if not any(name in each for each in known):
+            there = ", ".join(dict.fromkeys(each.name or each.version for each in stack.variants))
+            raise InputError(f"no such variant in {stack.file}: {name}", hint=f"it has {there}")
+    chosen = tuple(n for n, each in enumerate(known) if not each.isdisjoint(names))
+    return stack.model_copy(update={"chosen": chosen})
