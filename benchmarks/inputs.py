@@ -38,7 +38,7 @@ def bare_inputs(lock: Path, folder: Path) -> tuple[int, int]:
         How many conda and pip packages there are.
     """
     from stackyard.build.pip import Wheel, pylock
-    from stackyard.lock import text
+    from stackyard.lock.lockfile import text
 
     folder.mkdir(exist_ok=True)
     (locked,) = text.read(lock).variants

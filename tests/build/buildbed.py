@@ -16,7 +16,7 @@ from typing import Any
 from stackyard.build import builder
 from stackyard.core.progress import Silent
 from stackyard.inputs.models import Site, Variant
-from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
+from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.yard import revisions
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

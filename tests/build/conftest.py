@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import MissingError
-from stackyard.lock.model import LockedVariant, PipPackage
+from stackyard.lock.lockfile.model import LockedVariant, PipPackage
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 from support.testbed import HERE, real_channel, wheels

@@ -18,7 +18,7 @@ from stackyard.core.progress import Silent
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.net import http
 from stackyard.inputs.models import Site, Variant
-from stackyard.lock.model import PipPackage
+from stackyard.lock.lockfile.model import PipPackage
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import Policy, applied

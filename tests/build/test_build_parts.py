@@ -40,8 +40,8 @@ from stackyard.inputs.models import (
     UserPaths,
     Variant,
 )
-from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
-from stackyard.lock.text import tomllib
+from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
+from stackyard.lock.lockfile.text import tomllib
 from stackyard.yard import contents, disk
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord

@@ -18,7 +18,7 @@ from stackyard.core.errors import MissingError, StackyardError
 from stackyard.core.progress import Silent
 from stackyard.host.run import layer
 from stackyard.inputs.models import Check, Environment, Permissions, Site, Variant
-from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage
+from stackyard.lock.lockfile.model import LockedInterpreter, LockedVariant, PipPackage
 from stackyard.yard import revisions
 from stackyard.yard.audit import audit
 from stackyard.yard.caches import KINDS

@@ -20,8 +20,8 @@ from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.host.run import command
 from stackyard.host.run.view import View
 from stackyard.inputs.models import BuildSpec, HostTool, PackageBuild, Variant
-from stackyard.lock.model import LockedVariant, PipPackage
-from stackyard.lock.snapshot import sha256_tree
+from stackyard.lock.lockfile.model import LockedVariant, PipPackage
+from stackyard.lock.pip.snapshot import sha256_tree
 from stackyard.yard.audit import audit
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

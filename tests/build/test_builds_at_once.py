@@ -22,7 +22,7 @@ from stackyard.build.pyfiles import Unit
 from stackyard.core.progress import Silent
 from stackyard.host.files.hashing import sha256_file
 from stackyard.inputs.models import Site, Variant
-from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.yard import lease
 from stackyard.yard.caches import CONDA
 from stackyard.yard.folders import RevisionPaths

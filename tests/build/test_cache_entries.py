@@ -13,7 +13,7 @@ from buildbed import PROJECT, build, conda_packages, locked, sdist
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Silent
-from stackyard.lock.model import LockedVariant
+from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.yard.audit import audit
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord

@@ -13,7 +13,7 @@ from stackyard.build.claims import Claim, Listings, Owner, require_plain, rows, 
 from stackyard.build.collisions import Choice
 from stackyard.build.meaning import PKG_RESOURCES, PKGUTIL, meaning
 from stackyard.core.errors import InputError, StackyardError, Where
-from stackyard.lock.model import CondaPackage
+from stackyard.lock.lockfile.model import CondaPackage
 from stackyard.yard.collision import Collision, sentences
 
 SITE = "lib/python3.11/site-packages"

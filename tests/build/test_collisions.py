@@ -18,7 +18,7 @@ from stackyard.build.tree import tree_hash
 from stackyard.core.errors import InputError, StackyardError, Where
 from stackyard.core.progress import Silent
 from stackyard.inputs.models import BuildSpec, PackageBuild, Site, Variant
-from stackyard.lock.model import CondaPackage, LockedVariant
+from stackyard.lock.lockfile.model import CondaPackage, LockedVariant
 from stackyard.verify.collided import check_collisions
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard

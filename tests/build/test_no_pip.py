@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from buildbed import build, conda_packages, locked, wheel
 
-from stackyard.lock.model import PipPackage
+from stackyard.lock.lockfile.model import PipPackage
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord
 

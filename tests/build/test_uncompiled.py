@@ -17,8 +17,8 @@ from stackyard.core.errors import StackyardError, Where
 from stackyard.host.run import command
 from stackyard.host.tools.pipconf import PipSettings
 from stackyard.inputs.models import BuildSpec, Environment, PackageBuild, PipOptions, PipRequirement, Variant
-from stackyard.lock.model import LockedVariant, PipPackage
-from stackyard.lock.text import tomllib
+from stackyard.lock.lockfile.model import LockedVariant, PipPackage
+from stackyard.lock.lockfile.text import tomllib
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from support.tinywheel import project

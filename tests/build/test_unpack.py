@@ -13,7 +13,7 @@ from buildbed import build, conda_packages, locked, sdist, wheel
 
 from stackyard.build import unpack
 from stackyard.core.errors import StackyardError
-from stackyard.lock.model import CondaPackage
+from stackyard.lock.lockfile.model import CondaPackage
 from stackyard.yard.layout import Yard
 from support.channel import Link, Package, make_channel
 from support.webserver import served

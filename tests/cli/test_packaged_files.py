@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import stackyard
-from stackyard.lock.text import tomllib
+from stackyard.lock.lockfile.text import tomllib
 
 PACKAGE = Path(stackyard.__file__).parent
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.lock.text import read as read_lock
+from stackyard.lock.lockfile.text import read as read_lock
 from support import programs
 from support.cli import stackyard
 

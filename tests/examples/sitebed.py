@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from stackyard.lock import text
-from stackyard.lock.model import LockedVariant
+from stackyard.lock.lockfile import text
+from stackyard.lock.lockfile.model import LockedVariant
 from support import modules
 from support.cli import Done, stackyard
 from support.sitechannels import mirrors

@@ -17,7 +17,7 @@ from fuzz.command import stackyard
 from image import basebed
 
 if TYPE_CHECKING:
-    from stackyard.lock.model import CondaPackage, Lock
+    from stackyard.lock.lockfile.model import CondaPackage, Lock
 
 Read = Callable[[Path], None]
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def commands(*lines: str) -> Read:
 def _lock(path: Path) -> None:
     """The commands that read a lock. Its exports write the fields of packages in the syntax of other tools."""
     from stackyard.core.errors import StackyardError
-    from stackyard.lock import export, text
+    from stackyard.lock.lockfile import export, text
 
     commands("why {} six", f"diff {{}} {DATA}/formats/stack-1.lock", f"diff {DATA}/formats/stack-1.lock {{}}")(path)
     try:
@@ -125,14 +125,14 @@ def _pip_config(path: Path) -> None:
 def _package(path: Path) -> None:
     """What a conda archive says that it installs, and what pip is told of that."""
     from stackyard.host.files.hashing import sha256_file
-    from stackyard.lock.model import CondaPackage
+    from stackyard.lock.lockfile.model import CondaPackage
 
     _told(CondaPackage("x", "1", "0", 0, "linux-64", "c", path.as_uri(), sha256_file(path), depends=("python",)), path)
 
 
 def _distributions(path: Path) -> None:
     """What a cache keeps of that."""
-    from stackyard.lock.model import CondaPackage
+    from stackyard.lock.lockfile.model import CondaPackage
     from stackyard.yard.layout import Yard
 
     package = CondaPackage("x", "1", "0", 0, "linux-64", "c", path.as_uri(), "00" * 32, depends=("python",))
@@ -144,15 +144,15 @@ def _distributions(path: Path) -> None:
 
 def _project_name(path: Path) -> None:
     """A local project's own files say its name."""
-    from stackyard.lock.projectname import project_name
+    from stackyard.lock.pip.projectname import project_name
 
     name = project_name(path.parent)
     assert re.fullmatch(r"[A-Za-z0-9._-]*", name)
 
 
 def _told(package: CondaPackage, path: Path) -> None:
-    from stackyard.lock import dists
-    from stackyard.lock.given import given, write_constraints
+    from stackyard.lock.base import distributions as dists
+    from stackyard.lock.pip.provided import given, write_constraints
     from stackyard.yard.layout import Yard
 
     made, unread = dists.described([package], Yard(path.parent / "yard"), dists.site_packages("3.11"))
@@ -298,9 +298,9 @@ def _installed(inside: str) -> Read:
     def read(path: Path) -> None:
         from stackyard.build.observed import observed
         from stackyard.core.errors import StackyardError
-        from stackyard.lock import text
-        from stackyard.lock.installed import installed
-        from stackyard.lock.model import Lock, LockedVariant
+        from stackyard.lock.base.installed import installed
+        from stackyard.lock.lockfile import text
+        from stackyard.lock.lockfile.model import Lock, LockedVariant
 
         with tempfile.TemporaryDirectory() as folder:
             for name, content in (*PREFIX.items(), ("a", b"x"), ("bin/b", b"y"), (inside, path.read_bytes())):

@@ -11,7 +11,7 @@ import pytest
 from stackyard.core.names import canonical
 from stackyard.host.files.elf import read_elf
 from stackyard.host.machine import platforms
-from stackyard.lock.tags import uv_platform
+from stackyard.lock.pip.tags import uv_platform
 
 
 def test_this_machine_is_in_the_table() -> None:

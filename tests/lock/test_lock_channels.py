@@ -7,8 +7,8 @@ import pytest
 from stackyard.core.errors import InputError, Where
 from stackyard.host.machine.platforms import this_platform
 from stackyard.inputs.models import ChannelPolicy, CondaRequirement, Environment, Gpu, NodeKind, Site
-from stackyard.lock.channels import Resolver
-from stackyard.lock.virtual import cuda_of, declared, for_platform
+from stackyard.lock.conda.channels import Resolver
+from stackyard.lock.conda.virtual import cuda_of, declared, for_platform
 
 WHERE = Where("/stacks/env.yml", 3)
 

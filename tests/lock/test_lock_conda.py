@@ -14,7 +14,7 @@ from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.progress import Silent
 from stackyard.inputs.models import ChannelPolicy, Environment, Gpu, NodeKind, Site
 from stackyard.lock import solve
-from stackyard.lock.model import Lock, LockedVariant
+from stackyard.lock.lockfile.model import Lock, LockedVariant
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel, set_record
 from support.webserver import served

@@ -19,9 +19,12 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Silent
 from stackyard.host.files.hashing import sha256_file
 from stackyard.inputs.models import ChannelPolicy, Environment, PipPolicy, Site
-from stackyard.lock import archive, dists, solve, text
-from stackyard.lock.dists import Unread, described, require_read
-from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.lock import solve
+from stackyard.lock.base import distributions as dists
+from stackyard.lock.base.distributions import Unread, described, require_read
+from stackyard.lock.conda import archive
+from stackyard.lock.lockfile import text
+from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.yard.caches import NOTE_REVISION
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel

@@ -21,9 +21,9 @@ from stackyard.host.tools import uv
 from stackyard.inputs.load import load_environment
 from stackyard.inputs.models import ChannelPolicy, Environment, Interpreter, PipOptions, PipPolicy, Site
 from stackyard.lock import solve
-from stackyard.lock.export import EXPORTS, in_order
-from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage
-from stackyard.lock.text import tomllib
+from stackyard.lock.lockfile.export import EXPORTS, in_order
+from stackyard.lock.lockfile.model import LockedInterpreter, LockedVariant, PipPackage
+from stackyard.lock.lockfile.text import tomllib
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 

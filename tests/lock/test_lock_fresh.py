@@ -21,8 +21,8 @@ from stackyard.inputs.models import (
     Stack,
 )
 from stackyard.lock import solve
-from stackyard.lock.fresh import Verdict
-from stackyard.lock.model import Lock
+from stackyard.lock.lockfile.freshness import Verdict
+from stackyard.lock.lockfile.model import Lock
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 

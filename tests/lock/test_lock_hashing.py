@@ -12,11 +12,13 @@ import pytest
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.host.files.hashing import digest_url, sha256_url
 from stackyard.host.tools.pipconf import PipSettings
-from stackyard.lock import pip, pylock, reach
-from stackyard.lock.given import Given, given, write_constraints
-from stackyard.lock.model import CondaPackage, PipPackage
-from stackyard.lock.snapshot import sha256_tree, tree_files
-from stackyard.lock.tags import best_wheel, uv_platform, wheel_tags
+from stackyard.lock.explain import reachability as reach
+from stackyard.lock.lockfile.model import CondaPackage, PipPackage
+from stackyard.lock.pip import pylock
+from stackyard.lock.pip import resolve as pip
+from stackyard.lock.pip.provided import Given, given, write_constraints
+from stackyard.lock.pip.snapshot import sha256_tree, tree_files
+from stackyard.lock.pip.tags import best_wheel, uv_platform, wheel_tags
 from support.webserver import served
 
 

@@ -13,10 +13,12 @@ from stackyard.core.errors import InputError
 from stackyard.host.machine.platforms import this_platform
 from stackyard.inputs.models import ChannelPolicy, Environment, PipPolicy, Site
 from stackyard.inputs.stacks.newest import end_of
-from stackyard.lock import conda, export, grammar, prefer
-from stackyard.lock.fingerprint import fingerprint
-from stackyard.lock.fresh import judge
-from stackyard.lock.model import CondaPackage, Lock, LockedInterpreter, LockedVariant, PipPackage
+from stackyard.lock import preferences as prefer
+from stackyard.lock.conda import solve as conda
+from stackyard.lock.lockfile import export, grammar
+from stackyard.lock.lockfile.fingerprint import fingerprint
+from stackyard.lock.lockfile.freshness import judge
+from stackyard.lock.lockfile.model import CondaPackage, Lock, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.satisfied import conda_satisfies
 
 HERE = this_platform()

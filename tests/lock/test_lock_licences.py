@@ -14,7 +14,7 @@ import pytest
 from stackyard.core.errors import InputError
 from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.licences import Policy, Stated, is_denied, of_metadata, require_allowed, spdx, stated
-from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
+from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.yard.layout import Yard
 from support.tinywheel import wheel
 from support.webserver import served

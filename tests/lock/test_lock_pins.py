@@ -13,8 +13,10 @@ from stackyard.core.progress import Silent
 from stackyard.host.machine.platforms import this_platform
 from stackyard.inputs.models import Environment, PipOptions, PipRequirement, Site
 from stackyard.inputs.sites.site import load_site
-from stackyard.lock import moved, pins, solve
-from stackyard.lock.model import Lock, LockedVariant
+from stackyard.lock import solve
+from stackyard.lock.explain import changes as moved
+from stackyard.lock.lockfile.model import Lock, LockedVariant
+from stackyard.lock.pip import pins
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 

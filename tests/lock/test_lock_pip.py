@@ -20,10 +20,10 @@ from stackyard.host.tools.pipconf import PipSettings
 from stackyard.inputs.models import BuildSpec, HostTool, PackageBuild, PipOptions, PipPolicy, PipRequirement
 from stackyard.inputs.pip.requirements import read_requirements
 from stackyard.inputs.pip.settings import settings as pip_settings
-from stackyard.lock import reach
-from stackyard.lock.given import Given
-from stackyard.lock.pip import PipRequest, PipSolution, solve_pip
-from stackyard.lock.uvcompile import Question, _flags
+from stackyard.lock.explain import reachability as reach
+from stackyard.lock.pip.provided import Given
+from stackyard.lock.pip.resolve import PipRequest, PipSolution, solve_pip
+from stackyard.lock.pip.uvcompile import Question, _flags
 from support.guardedserver import guarded
 from support.webserver import served
 
@@ -424,7 +424,7 @@ def test_the_real_index(cache: Path, platform: str) -> None:
     ],
 )
 def test_a_compatible_release_in_the_log_asks_for_no_prerelease(logged: str, written: str) -> None:
-    from stackyard.lock.uvcompile import _plain
+    from stackyard.lock.pip.uvcompile import _plain
 
     assert _plain(logged) == written
 

@@ -26,9 +26,10 @@ from stackyard.inputs.models import (
     Site,
     Stack,
 )
-from stackyard.lock import interpreter, solve, text
-from stackyard.lock.fingerprint import wanted
-from stackyard.lock.model import Lock
+from stackyard.lock import interpreter, solve
+from stackyard.lock.lockfile import text
+from stackyard.lock.lockfile.fingerprint import wanted
+from stackyard.lock.lockfile.model import Lock
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackyard.core.errors import InputError
-from stackyard.lock import text
-from stackyard.lock.model import CondaPackage, Lock, LockedInterpreter, LockedVariant, PipPackage
+from stackyard.lock.lockfile import text
+from stackyard.lock.lockfile.model import CondaPackage, Lock, LockedInterpreter, LockedVariant, PipPackage
 
 FORGE = "https://conda.anaconda.org/conda-forge"
 
@@ -143,6 +143,6 @@ def test_path_and_missing_file(tmp_path: Path) -> None:
 
 
 def test_every_lock_begins_with_the_mark_that_keeps_it_out_of_snapshots() -> None:
-    from stackyard.lock.model import LOCK_MARK
+    from stackyard.lock.lockfile.model import LOCK_MARK
 
     assert text.dump(Lock("s")).startswith(LOCK_MARK)

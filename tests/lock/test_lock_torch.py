@@ -18,10 +18,10 @@ from stackyard.core.progress import Silent
 from stackyard.inputs.models import Environment, Gpu, Interpreter, NodeKind, PipOptions, PipPolicy, Site, Variant
 from stackyard.lock import solve
 from stackyard.lock.accelerator import HOME, accelerator, for_variant
-from stackyard.lock.fingerprint import fingerprint
-from stackyard.lock.fresh import judge
-from stackyard.lock.model import Lock, LockedInterpreter, LockedVariant, PipPackage
-from stackyard.lock.virtual import Virtual
+from stackyard.lock.conda.virtual import Virtual
+from stackyard.lock.lockfile.fingerprint import fingerprint
+from stackyard.lock.lockfile.freshness import judge
+from stackyard.lock.lockfile.model import Lock, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.yard.layout import Yard
 from support.webserver import served
 

@@ -14,9 +14,9 @@ from stackyard.core.progress import Silent
 from stackyard.host.machine.platforms import this_platform
 from stackyard.inputs.models import ChannelPolicy, Environment, PipOptions, PipPolicy, Site, Stack
 from stackyard.lock import solve
-from stackyard.lock.model import Lock, LockedVariant
-from stackyard.lock.moved import moves
-from stackyard.lock.prefer import Update, require_known
+from stackyard.lock.explain.changes import moves
+from stackyard.lock.lockfile.model import Lock, LockedVariant
+from stackyard.lock.preferences import Update, require_known
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 

@@ -10,9 +10,9 @@ import pytest
 
 from stackyard.core.errors import InputError
 from stackyard.core.names import conda_name, distributions, pip_name
-from stackyard.lock.diff import compare
-from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
-from stackyard.lock.why import chains
+from stackyard.lock.explain.diff import compare
+from stackyard.lock.explain.why import chains
+from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.yard.record import BuildRecord, PackageRecord
 
 
@@ -135,7 +135,7 @@ def test_distributions(name: str, purls: tuple[str, ...], depends: tuple[str, ..
 
 def test_read_commands_import_nothing_heavy() -> None:
     code = (
-        "import sys, stackyard.lock.why, stackyard.lock.diff, stackyard.lock.text, stackyard.lock.model;"
+        "import sys, stackyard.lock.explain.why, stackyard.lock.explain.diff, stackyard.lock.lockfile.text, stackyard.lock.lockfile.model;"
         "heavy = {'pydantic', 'rattler', 'ruamel', 'rich', 'jinja2', 'packaging', 'urllib.request'} & set(sys.modules);"
         "sys.exit(', '.join(heavy) or 0)"
     )

@@ -16,11 +16,11 @@ from stackyard.core.errors import StackyardError
 from stackyard.host.tools.pipconf import PipSettings
 from stackyard.inputs.models import BuildSpec, PackageBuild, PipRequirement
 from stackyard.inputs.pip.requirements import read_requirements
-from stackyard.lock.pip import PipRequest, PipSolution, solve_pip
-from stackyard.lock.projectname import project_name
-from stackyard.lock.sourcefailure import explained, rules
-from stackyard.lock.unbuilt import placed
-from stackyard.lock.uvcompile import BuildFailed
+from stackyard.lock.explain.sourcefailure import explained, rules
+from stackyard.lock.explain.unbuilt import placed
+from stackyard.lock.pip.projectname import project_name
+from stackyard.lock.pip.resolve import PipRequest, PipSolution, solve_pip
+from stackyard.lock.pip.uvcompile import BuildFailed
 from support.tinywheel import BACKEND, project
 
 EXAMPLES = {

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
-from stackyard.lock import text
+from stackyard.lock.lockfile import text
 from stackyard.publish import adopting
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, read_record

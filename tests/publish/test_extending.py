@@ -10,7 +10,7 @@ import pytest
 from extendbed import Bed
 from extendbed import bed as new_bed
 
-from stackyard.lock.text import read as read_lock
+from stackyard.lock.lockfile.text import read as read_lock
 from stackyard.yard.record import BuildRecord, read_record
 from support import programs
 

@@ -17,7 +17,7 @@ import pytest
 from stackyard.host.account import supervisor
 from stackyard.host.files import acl
 from stackyard.host.run import command
-from stackyard.lock import onbase
+from stackyard.lock.base import extension as onbase
 from stackyard.verify import expectations
 from stackyard.yard import atomic, checksum, generations, revisions, signatures
 from stackyard.yard.folders import RevisionPaths

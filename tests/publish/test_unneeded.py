@@ -11,7 +11,7 @@ import pytest
 
 from stackyard.core.errors import MissingError
 from stackyard.lock.interpreter import install_again
-from stackyard.lock.model import LockedInterpreter
+from stackyard.lock.lockfile.model import LockedInterpreter
 from stackyard.publish import collect
 from stackyard.publish.inuse import Watch
 from stackyard.yard import children, lease, revisions

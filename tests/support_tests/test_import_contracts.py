@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BACKWARD = {
-    "a room to the right": ("inputs/stacks/naming.py", "from stackyard.lock.model import Lock", "rooms"),
+    "a room to the right": ("inputs/stacks/naming.py", "from stackyard.lock.lockfile.model import Lock", "rooms"),
     "the ground floor upward": ("core/names.py", "import stackyard.yard.layout", "rooms"),
     "layout plans": ("launch/layout/placing.py", "from stackyard.launch.plan.model import Plan", "rooms-of-launch"),
     "records watch": ("launch/records/follow.py", "from stackyard.launch.run.hub import Hub", "rooms-of-launch"),

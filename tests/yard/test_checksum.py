@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.lock import text
+from stackyard.lock.lockfile import text
 from stackyard.yard import checksum
 
 JSON = json.dumps({"a": 1, "b": ["x", {"c": "ä"}]}, indent=2, ensure_ascii=False) + "\n"

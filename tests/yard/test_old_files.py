@@ -20,7 +20,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.expose.published import MODULE, change_of
 from stackyard.image.bases.model import BASE, Base
 from stackyard.inputs.models import Site
-from stackyard.lock import text
+from stackyard.lock.lockfile import text
 from stackyard.publish.licences import LEDGER, MARK, Acceptance
 from stackyard.verify.expectations import CHECKS
 from stackyard.verify.report import REPORT, Report, read_report

@@ -17,7 +17,7 @@ from stackyard.build.job import Job
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.run.command import run
-from stackyard.lock import asking
+from stackyard.lock.base import interpreter as asking
 from stackyard.yard.extending import BaseRevision
 
 _QUESTION = r"""

@@ -22,7 +22,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.progress import Progress
 from stackyard.host.files import space
-from stackyard.lock.model import LockedVariant
+from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.yard import atomic, disk, formats, lease
 from stackyard.yard.adopted import Adopted
 from stackyard.yard.collision import Collision, sentences
@@ -301,7 +301,7 @@ def module_settings(variant: Variant, site: Site) -> dict[str, Any]:
     """
     settings = variant.modules.model_dump(mode="json")
     if variant.base is not None:
-        from stackyard.lock.onbase import record_of
+        from stackyard.lock.base.extension import record_of
 
         above = record_of(variant.base).settings
         settings["family"] = above.get("family", "") if variant.modules.family is None else variant.modules.family
@@ -359,7 +359,7 @@ def _of_base(job: Job) -> Iterator[PackageRecord]:
     """What an extension finds in its base, and does not bring itself."""
     if job.variant.base is None:
         return
-    from stackyard.lock.onbase import record_of
+    from stackyard.lock.base.extension import record_of
 
     yield from (replace(package, of_base=True) for package in record_of(job.variant.base).packages)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.core.errors import StackyardError
-from stackyard.lock.text import toml_value
+from stackyard.lock.lockfile.text import toml_value
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -26,7 +26,7 @@ from stackyard.build.pip import Wheel
 from stackyard.build.pyfiles import Installed, Unit
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.lock import asking
+from stackyard.lock.base import interpreter as asking
 from stackyard.yard import checksum, disk, formats
 from stackyard.yard.atomic import fault_point, rename_folder, temporary, write_json
 from stackyard.yard.caches import BYTECODE, content_hash, may_look_into, searched

@@ -24,7 +24,7 @@ from stackyard.core.late import dataclass
 from stackyard.core.names import canonical, conda_name
 from stackyard.core.quoting import quoted
 from stackyard.inputs.reading.validate import did_you_mean
-from stackyard.lock.model import CondaPackage
+from stackyard.lock.lockfile.model import CondaPackage
 from stackyard.yard.collision import Collision, Kind
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from stackyard.core import secrets
 from stackyard.core.errors import StackyardError
 from stackyard.host.files import filelocks, space
 from stackyard.host.tools.rattler import client
-from stackyard.lock.model import CondaPackage
-from stackyard.lock.onbase import locks
-from stackyard.lock.records import repodata_record
+from stackyard.lock.base.extension import locks
+from stackyard.lock.conda.records import repodata_record
+from stackyard.lock.lockfile.model import CondaPackage
 from stackyard.yard import disk, notes
 from stackyard.yard.atomic import fault_point, replace_symlink
 from stackyard.yard.caches import CONDA, searched, unpacked_from

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
-from stackyard.lock.model import PipPackage
+from stackyard.lock.lockfile.model import PipPackage
 
 _LANGUAGES = frozenset((".c", ".cc", ".cpp", ".cxx", ".cu", ".pyx", ".pyf", ".f", ".f90", ".rs"))
 _NOT_ITS_OWN = frozenset(("test", "tests", "doc", "docs", "example", "examples", "benchmark", "benchmarks"))

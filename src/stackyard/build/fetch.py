@@ -24,8 +24,8 @@ from stackyard.host.files import space
 from stackyard.host.files.hashing import local_path, sha256_file, sha256_text
 from stackyard.host.net.trust import PLAIN, Trust
 from stackyard.host.tools import uv
-from stackyard.lock.model import CondaPackage, PipPackage
-from stackyard.lock.records import file_name
+from stackyard.lock.conda.records import file_name
+from stackyard.lock.lockfile.model import CondaPackage, PipPackage
 from stackyard.yard import lease
 from stackyard.yard.atomic import fault_point
 from stackyard.yard.caches import searched

@@ -22,7 +22,7 @@ from stackyard.yard.folders import RevisionPaths
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site, Variant
-    from stackyard.lock.model import LockedVariant
+    from stackyard.lock.lockfile.model import LockedVariant
     from stackyard.yard.record import BuildRecord
 
 _ALL = "__all__"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.names import brings_conda
 from stackyard.host.files.hashing import sha256_once, sha256_values
-from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site, Variant

@@ -14,7 +14,7 @@ from stackyard.core.progress import Progress
 from stackyard.host.run import layer
 from stackyard.host.run.view import View, view_of
 from stackyard.inputs.sites.siteyard import policy
-from stackyard.lock.model import LockedVariant
+from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.payload import Prefix

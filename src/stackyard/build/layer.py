@@ -13,8 +13,9 @@ from pathlib import Path
 from stackyard.build.job import Job
 from stackyard.core.names import conda_name
 from stackyard.host.run.command import run
-from stackyard.lock import asking, onbase
-from stackyard.lock.model import LockedInterpreter
+from stackyard.lock.base import extension as onbase
+from stackyard.lock.base import interpreter as asking
+from stackyard.lock.lockfile.model import LockedInterpreter
 from stackyard.yard.atomic import write_text
 from stackyard.yard.extending import BaseRevision, Drift
 from stackyard.yard.payload import Prefix

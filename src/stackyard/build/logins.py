@@ -8,8 +8,8 @@ from stackyard.build.indexes import pip_settings
 from stackyard.build.job import Job
 from stackyard.core import secrets
 from stackyard.core.errors import InputError
-from stackyard.lock.channels import Resolver
-from stackyard.lock.fingerprint import where_of
+from stackyard.lock.conda.channels import Resolver
+from stackyard.lock.lockfile.fingerprint import where_of
 
 
 def learn(job: Job) -> None:

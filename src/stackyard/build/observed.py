@@ -10,7 +10,7 @@ from stackyard.build import collisions
 from stackyard.build.claims import Claim, Listings, Owner, shared
 from stackyard.build.meaning import PKG_RESOURCES, PKGUTIL, meaning
 from stackyard.core.errors import StackyardError
-from stackyard.lock import installed
+from stackyard.lock.base import installed
 from stackyard.yard.collision import Collision, Kind
 
 

@@ -23,8 +23,8 @@ from stackyard.core.secrets import shown
 from stackyard.host.files import filelocks
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
-from stackyard.lock.model import PipPackage
-from stackyard.lock.records import file_name
+from stackyard.lock.conda.records import file_name
+from stackyard.lock.lockfile.model import PipPackage
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point, write_text
 

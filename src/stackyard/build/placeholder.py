@@ -9,7 +9,7 @@ from contextlib import suppress
 from stackyard.build.job import Job
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
-from stackyard.lock.model import CondaPackage
+from stackyard.lock.lockfile.model import CondaPackage
 from stackyard.yard import formats
 
 _TOO_LONG = "longer than the placeholder"

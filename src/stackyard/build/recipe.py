@@ -8,8 +8,8 @@ from pathlib import Path
 
 from stackyard.build.job import Job
 from stackyard.core.secrets import redacted
-from stackyard.lock.model import Lock
-from stackyard.lock.text import dump
+from stackyard.lock.lockfile.model import Lock
+from stackyard.lock.lockfile.text import dump
 from stackyard.yard import disk
 from stackyard.yard.atomic import write_text
 

@@ -155,7 +155,7 @@ class Settling:
         job = self._job
         names = [*(p.name for p in job.locked.conda), *(p.name for p in job.locked.pip)]
         if job.variant.base is not None:
-            from stackyard.lock.onbase import record_of
+            from stackyard.lock.base.extension import record_of
 
             names += [package.name for package in record_of(job.variant.base).packages]
         return collisions.choices_for(job.variant, names)

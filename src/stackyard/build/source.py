@@ -20,9 +20,9 @@ from stackyard.host.files.hashing import local_path
 from stackyard.host.net import gateway
 from stackyard.host.run import command
 from stackyard.host.tools import uv
-from stackyard.lock.model import PipPackage
-from stackyard.lock.prefer import repository
-from stackyard.lock.snapshot import sha256_files, tree_files
+from stackyard.lock.lockfile.model import PipPackage
+from stackyard.lock.pip.snapshot import sha256_files, tree_files
+from stackyard.lock.preferences import repository
 from stackyard.yard import disk
 
 if sys.version_info >= (3, 12):

@@ -14,7 +14,7 @@ from stackyard.host.run import command
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import HostTool, Variant
-    from stackyard.lock.model import LockedVariant
+    from stackyard.lock.lockfile.model import LockedVariant
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from stackyard.core.errors import StackyardError, Where
 from stackyard.core.names import canonical
 from stackyard.host.files.hashing import local_path
 from stackyard.inputs.models import PipRequirement
-from stackyard.lock import sourcefailure
-from stackyard.lock.model import PipPackage
-from stackyard.lock.why import chains
+from stackyard.lock.explain import sourcefailure
+from stackyard.lock.explain.why import chains
+from stackyard.lock.lockfile.model import PipPackage
 
 
 def explained(job: Job, package: PipPackage, error: FailedError) -> StackyardError:

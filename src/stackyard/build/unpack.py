@@ -27,7 +27,7 @@ from stackyard.host.files.hashing import local_path
 from stackyard.host.net import http
 from stackyard.host.net.trust import LOGIN_HINT
 from stackyard.host.tools import uv
-from stackyard.lock.model import CondaPackage
+from stackyard.lock.lockfile.model import CondaPackage
 from stackyard.yard import atomic, disk, formats
 from stackyard.yard.caches import NOTE_REVISION, unpacked_from
 from stackyard.yard.layout import Yard

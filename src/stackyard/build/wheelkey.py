@@ -19,7 +19,7 @@ from stackyard.core import secrets
 from stackyard.core.errors import MissingError
 from stackyard.host.files.hashing import sha256_values
 from stackyard.inputs.stacks.buildinputs import patch_hash
-from stackyard.lock.model import PipPackage
+from stackyard.lock.lockfile.model import PipPackage
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import PackageBuild

@@ -34,7 +34,7 @@ from stackyard.host.files.hashing import sha256_file, sha256_text
 from stackyard.host.run.view import View
 from stackyard.host.tools import uv
 from stackyard.inputs.stacks.buildinputs import package_build
-from stackyard.lock.model import PipPackage
+from stackyard.lock.lockfile.model import PipPackage
 from stackyard.lock.satisfied import satisfied
 from stackyard.yard import atomic, checksum, disk, formats, lease
 from stackyard.yard.atomic import fault_point, write_json

@@ -82,7 +82,7 @@ def show_difference(before: BuildRecord | None, after: BuildRecord | None) -> No
     """The packages that a change added, removed or replaced, where there was something before."""
     if before is None or after is None or before.module == after.module:
         return
-    from stackyard.lock.diff import compare
+    from stackyard.lock.explain.diff import compare
 
     echo(f"{before.module} -> {after.module}")
     for line in compare(before.packages, after.packages).lines():
@@ -91,7 +91,7 @@ def show_difference(before: BuildRecord | None, after: BuildRecord | None) -> No
 
 def _request(context: Context, yard: Yard, file: Path, wanted: Wanted) -> Request:
     from stackyard.cli.stacks import load_stacks
-    from stackyard.lock.prefer import Update
+    from stackyard.lock.preferences import Update
     from stackyard.publish.deploy import Request
     from stackyard.publish.inputs import as_read
 

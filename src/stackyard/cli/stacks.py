@@ -30,7 +30,7 @@ def load_stacks(
     from stackyard.inputs.load import load_stack
     from stackyard.inputs.stacks import naming
     from stackyard.inputs.stacks.selection import choose
-    from stackyard.lock.onbase import looked_up
+    from stackyard.lock.base.extension import looked_up
 
     for option, text in (("--name", name), ("--version", version)):
         if text is not None:

@@ -12,7 +12,7 @@ from typing import Any
 from stackyard.core import secrets
 from stackyard.core.errors import InputError, Where
 from stackyard.inputs.models import Site
-from stackyard.lock.channels import Resolver
+from stackyard.lock.conda.channels import Resolver
 
 _NOT_IN_YAML = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 

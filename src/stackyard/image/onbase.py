@@ -21,7 +21,7 @@ from stackyard.host.run.command import CommandError, Result
 from stackyard.image.bases.model import PythonEnvironment
 from stackyard.image.box import VENV, Box, Given
 from stackyard.inputs.models import BuildSpec, Check, PackageBuild, PipOptions, Variant
-from stackyard.lock.fingerprint import conda_requirements, constraints, pip_requirements
+from stackyard.lock.lockfile.fingerprint import conda_requirements, constraints, pip_requirements
 
 Judge = Callable[[Check, Result], str | None]
 """What is wrong with what a check printed, or None."""

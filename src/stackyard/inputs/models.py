@@ -154,7 +154,7 @@ class Environment(LateModel):
     `notices` are messages for the user: a selector that applies, ``-e`` that becomes a wheel, an ignored prefix.
     `files` are all files that were read to get here (absolute paths), for the lock's staleness and the recipe.
     Channels, index URLs, find-links and URLs keep ``$VAR`` as written, so that no secret is recorded:
-    `lock.channels.Resolver` and `inputs.pip.requirement.expand` insert the values where they are used.
+    `lock.conda.channels.Resolver` and `inputs.pip.requirement.expand` insert the values where they are used.
     `channel_selectors` and `variable_selectors` hold the selectors of those entries that have one.
     `missing` are requirement files that do not exist; always empty with a strict reader.
     `channel_places` and `option_places` are the places of channels, indexes and find-links entries, for errors.

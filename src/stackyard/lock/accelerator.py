@@ -15,7 +15,7 @@ from stackyard.core.late import dataclass
 from stackyard.core.names import canonical, pip_name
 from stackyard.inputs.models import PipRequirement, Site, Variant
 from stackyard.inputs.sites.sitemodels import TORCH_BACKEND
-from stackyard.lock.virtual import NO_GPU, Virtual
+from stackyard.lock.conda.virtual import NO_GPU, Virtual
 
 HOME = "https://download.pytorch.org/whl"
 PLATFORMS = ("linux-64", "linux-aarch64")

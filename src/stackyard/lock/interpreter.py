@@ -19,7 +19,7 @@ from stackyard.host.run.command import CommandError, run, which
 from stackyard.host.tools import uv
 from stackyard.inputs.models import Interpreter
 from stackyard.inputs.reading.paths import with_home
-from stackyard.lock.model import CondaPackage, LockedInterpreter
+from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter
 
 Source = Literal["conda", "uv", "host"]
 _ASK = (

@@ -32,7 +32,7 @@ from stackyard.host.net import http
 from stackyard.host.net.ranged import Ranged
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
-from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.yard import atomic, disk
 from stackyard.yard.caches import searched
 from stackyard.yard.layout import Yard

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from stackyard.core.names import conda_name
-from stackyard.lock.model import CondaPackage, PipPackage
+from stackyard.lock.lockfile.model import CondaPackage, PipPackage
 
 if TYPE_CHECKING:
     from rattler import MatchSpec, PackageRecord

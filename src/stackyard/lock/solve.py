@@ -13,11 +13,11 @@ from stackyard.host.files.hashing import local_path
 from stackyard.host.machine.platforms import this_platform
 from stackyard.inputs.models import Site, Stack, Variant
 from stackyard.lock import interpreter as python
-from stackyard.lock import text
-from stackyard.lock.fingerprint import Fingerprint, fingerprint
-from stackyard.lock.fresh import Verdict, judge
-from stackyard.lock.model import Lock, LockedVariant
-from stackyard.lock.prefer import NOTHING, Update, former
+from stackyard.lock.lockfile import text
+from stackyard.lock.lockfile.fingerprint import Fingerprint, fingerprint
+from stackyard.lock.lockfile.freshness import Verdict, judge
+from stackyard.lock.lockfile.model import Lock, LockedVariant
+from stackyard.lock.preferences import NOTHING, Update, former
 from stackyard.lock.solving import Solving
 from stackyard.yard import atomic, checksum
 from stackyard.yard.layout import Yard

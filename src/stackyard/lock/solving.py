@@ -16,7 +16,8 @@ from stackyard.inputs.models import Interpreter, PipRequirement, Site, Variant
 from stackyard.inputs.pip import settings as pipsettings
 from stackyard.lock import interpreter as python
 from stackyard.lock.accelerator import HOME, Accelerator, for_variant
-from stackyard.lock.fingerprint import (
+from stackyard.lock.conda.virtual import Virtual, for_platform
+from stackyard.lock.lockfile.fingerprint import (
     Fingerprint,
     conda_requirements,
     constraints,
@@ -26,15 +27,14 @@ from stackyard.lock.fingerprint import (
     wanted,
     where_of,
 )
-from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
-from stackyard.lock.prefer import Preferred, Update
-from stackyard.lock.virtual import Virtual, for_platform
+from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
+from stackyard.lock.preferences import Preferred, Update
 from stackyard.yard.extending import BaseRevision
 from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:
-    from stackyard.lock.dists import Unread
-    from stackyard.lock.given import Given
+    from stackyard.lock.base.distributions import Unread
+    from stackyard.lock.pip.provided import Given
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Solving:
 
     def _layer(self, locked: LockedVariant, base: BaseRevision) -> LockedVariant:
         """What an extension adds to its base."""
-        from stackyard.lock import onbase
+        from stackyard.lock.base import extension as onbase
 
         below = tuple(package for each in onbase.locks(base) for package in each.conda)
         try:
@@ -113,7 +113,7 @@ class Solving:
         Args:
             base: what the base of an extension has.
         """
-        from stackyard.lock.channels import Resolver
+        from stackyard.lock.conda.channels import Resolver
 
         variant, site = self.variant, self.site
         requirements = conda_requirements(variant, self.platform)
@@ -125,7 +125,7 @@ class Solving:
             specs.append(python.conda_spec(asked.version))
         if not specs:
             return locked
-        from stackyard.lock.conda import CondaRequest, solve_conda
+        from stackyard.lock.conda.solve import CondaRequest, solve_conda
 
         channels = resolver.search_list(variant.environment, self.platform, variant.axes)
         request = CondaRequest(
@@ -142,7 +142,7 @@ class Solving:
         self, locked: LockedVariant, below: tuple[CondaPackage, ...] = ()
     ) -> tuple[LockedVariant, tuple[Unread, ...]]:
         """The variant with the distributions in its conda packages, and those of which they are not known."""
-        from stackyard.lock import dists
+        from stackyard.lock.base import distributions as dists
 
         if not locked.conda:
             return locked, ()
@@ -166,8 +166,8 @@ class Solving:
         return python.from_uv(asked, self.platform, self.yard.pythons, where)
 
     def _pip(self, locked: LockedVariant, unread: Sequence[Unread]) -> tuple[tuple[PipPackage, ...], tuple[str, ...]]:
-        from stackyard.lock import pip
-        from stackyard.lock.dists import require_read
+        from stackyard.lock.base.distributions import require_read
+        from stackyard.lock.pip import resolve as pip
 
         variant, site = self.variant, self.site
         requirements = tuple(_mirrored(r, site) for r in pip_requirements(variant, self.platform))
@@ -189,7 +189,8 @@ class Solving:
 
     def _given(self, locked: LockedVariant) -> tuple[tuple[Given, ...], tuple[str, ...]]:
         """What pip must leave as it is: what conda installs, and what the base has."""
-        from stackyard.lock import given, onbase
+        from stackyard.lock.base import extension as onbase
+        from stackyard.lock.pip import provided as given
 
         own, unknown = given.given(locked.conda)
         if self.variant.base is None:

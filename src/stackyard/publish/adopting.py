@@ -23,9 +23,9 @@ from stackyard.host.run import clock
 from stackyard.host.run.identity import account_name
 from stackyard.inputs.models import CheckExceptions, Site, Stack, Variant
 from stackyard.inputs.stacks import naming
-from stackyard.lock import installed
-from stackyard.lock.installed import Installed
-from stackyard.lock.model import Lock, LockedVariant
+from stackyard.lock.base import installed
+from stackyard.lock.base.installed import Installed
+from stackyard.lock.lockfile.model import Lock, LockedVariant
 from stackyard.publish import deploy, surroundings
 from stackyard.publish.deploy import Request, Result
 from stackyard.publish.plan import Planner, Task

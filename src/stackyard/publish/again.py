@@ -11,8 +11,8 @@ from stackyard.build.settle import Settling
 from stackyard.core.progress import Progress
 from stackyard.host.files import at
 from stackyard.inputs.models import Site, Variant
-from stackyard.lock import text as lockfile
-from stackyard.lock.model import LockedVariant
+from stackyard.lock.lockfile import text as lockfile
+from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord

@@ -18,8 +18,8 @@ from stackyard.host.run.identity import process_token
 from stackyard.image import launcher
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import policy
-from stackyard.lock import text as lockfile
-from stackyard.lock.model import Lock
+from stackyard.lock.lockfile import text as lockfile
+from stackyard.lock.lockfile.model import Lock
 from stackyard.publish.extending import LOCK
 from stackyard.publish.plan import Task
 from stackyard.publish.remaking import Kept, Ways

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from stackyard.build import collisions
 from stackyard.build.collisions import Choice
 from stackyard.inputs.models import Site, Stack
-from stackyard.lock import onbase
-from stackyard.lock.model import Lock
+from stackyard.lock.base import extension as onbase
+from stackyard.lock.lockfile.model import Lock
 
 
 def require_known(stack: Stack, lock: Lock, site: Site) -> None:

@@ -20,8 +20,9 @@ from stackyard.expose.root import make_root
 from stackyard.host.machine.probe import machine
 from stackyard.inputs.models import Site, Stack
 from stackyard.inputs.sites import siteyard
-from stackyard.lock import onbase, solve
-from stackyard.lock.prefer import NOTHING, Update, require_known
+from stackyard.lock import solve
+from stackyard.lock.base import extension as onbase
+from stackyard.lock.preferences import NOTHING, Update, require_known
 from stackyard.publish import choices, generation, licences, pathlengths, sharedlater, signing, surroundings
 from stackyard.publish.entries import entries_after
 from stackyard.publish.forms import in_its_form

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.inputs.load import kind_of
-from stackyard.lock.model import Lock
-from stackyard.lock.text import dump, read
+from stackyard.lock.lockfile.model import Lock
+from stackyard.lock.lockfile.text import dump, read
 from stackyard.publish.extending import LOCK, STACK, Asked, Files, with_more
 from stackyard.yard import catalogue, disk, signatures
 from stackyard.yard.folders import RevisionPaths

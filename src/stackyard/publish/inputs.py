@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stackyard.host.files import home
 from stackyard.inputs.models import Site, Stack, Variant
-from stackyard.lock.text import path_for
+from stackyard.lock.lockfile.text import path_for
 from stackyard.publish.memo import digests
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard

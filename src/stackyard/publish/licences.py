@@ -23,7 +23,7 @@ from stackyard.host.files import at
 from stackyard.host.run.identity import account_name
 from stackyard.inputs.sites.settings import config_folder
 from stackyard.inputs.sites.siteyard import in_sites_yard, is_sites
-from stackyard.lock import onbase
+from stackyard.lock.base import extension as onbase
 from stackyard.yard import atomic, disk, formats, members
 from stackyard.yard.layout import Yard
 from stackyard.yard.lease import lease

@@ -11,10 +11,11 @@ from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.core.progress import Progress
 from stackyard.inputs.models import Site, Stack
-from stackyard.lock import solve, text
-from stackyard.lock.fresh import Verdict
-from stackyard.lock.model import Lock
-from stackyard.lock.prefer import NOTHING, Update
+from stackyard.lock import solve
+from stackyard.lock.lockfile import text
+from stackyard.lock.lockfile.freshness import Verdict
+from stackyard.lock.lockfile.model import Lock
+from stackyard.lock.preferences import NOTHING, Update
 from stackyard.yard import atomic, checksum, disk
 from stackyard.yard.layout import Yard
 

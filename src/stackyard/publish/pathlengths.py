@@ -15,8 +15,8 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.inputs.models import Site, Stack, Variant
 from stackyard.inputs.stacks import naming
-from stackyard.lock.fingerprint import conda_requirements, pip_requirements, wanted
 from stackyard.lock.interpreter import source_of
+from stackyard.lock.lockfile.fingerprint import conda_requirements, pip_requirements, wanted
 from stackyard.yard.layout import Yard
 
 LONGEST = 255

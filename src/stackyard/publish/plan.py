@@ -14,7 +14,7 @@ from stackyard.core.late import dataclass
 from stackyard.core.progress import Progress
 from stackyard.inputs.models import Site, Stack, Variant
 from stackyard.inputs.stacks import naming
-from stackyard.lock.model import Lock, LockedVariant
+from stackyard.lock.lockfile.model import Lock, LockedVariant
 from stackyard.publish.labels import without_labels
 from stackyard.verify.expectations import Expectations, asked, in_force
 from stackyard.yard import disk, generations, lease, moved, revisions, trash

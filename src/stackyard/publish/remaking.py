@@ -17,10 +17,10 @@ from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host.files.hashing import sha256_file
 from stackyard.inputs.load import load_stack
 from stackyard.inputs.models import CheckExceptions, Site, Stack, Variant
-from stackyard.lock import onbase
-from stackyard.lock import text as lockfile
-from stackyard.lock.fingerprint import Fingerprint
-from stackyard.lock.model import LockedVariant
+from stackyard.lock.base import extension as onbase
+from stackyard.lock.lockfile import text as lockfile
+from stackyard.lock.lockfile.fingerprint import Fingerprint
+from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.publish.labels import without_labels
 from stackyard.publish.plan import Task
 from stackyard.yard import disk, generations, within

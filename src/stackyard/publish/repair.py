@@ -29,8 +29,8 @@ from stackyard.host.files import at, copying, space
 from stackyard.host.files.hashing import sha256_file, sha256_stream
 from stackyard.host.run.identity import process_token
 from stackyard.inputs.models import Site
-from stackyard.lock import text as lockfile
-from stackyard.lock.model import Lock, LockedVariant
+from stackyard.lock.lockfile import text as lockfile
+from stackyard.lock.lockfile.model import Lock, LockedVariant
 from stackyard.publish import rollback
 from stackyard.publish.again import built_again
 from stackyard.publish.entries import identity

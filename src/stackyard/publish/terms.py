@@ -13,10 +13,10 @@ from stackyard.core.progress import Progress
 from stackyard.inputs.models import Site, Variant
 from stackyard.inputs.pip.settings import settings
 from stackyard.lock import licences
-from stackyard.lock.installed import site_packages
+from stackyard.lock.base.installed import site_packages
 from stackyard.lock.licences import Policy, Stated, of_metadata
-from stackyard.lock.model import LockedVariant
-from stackyard.lock.text import read
+from stackyard.lock.lockfile.model import LockedVariant
+from stackyard.lock.lockfile.text import read
 from stackyard.publish.locking import Locked
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
-from stackyard.lock.installed import installed
+from stackyard.lock.base.installed import installed
 from stackyard.verify.report import CheckResult
 from stackyard.yard import adoptedfiles, contents, disk, formats
 from stackyard.yard.contents import Contents, Damage
@@ -48,7 +48,7 @@ def _again(record: BuildRecord) -> str:
 
 def _packages(record: BuildRecord) -> CheckResult:
     now = installed(Path(record.prefix))
-    from stackyard.lock.diff import compare
+    from stackyard.lock.explain.diff import compare
 
     lines = compare(record.packages, (*now.conda, *now.pip)).lines()
     if not lines:

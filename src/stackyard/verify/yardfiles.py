@@ -9,7 +9,7 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.machine.probe import machine
-from stackyard.lock import text as lockfile
+from stackyard.lock.lockfile import text as lockfile
 from stackyard.verify.content import listed
 from stackyard.verify.report import CheckResult, Report, read_report
 from stackyard.yard import disk, generations, revisions

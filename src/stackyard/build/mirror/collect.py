@@ -10,7 +10,7 @@ from stackyard.build.mirror.write import Contents, Made, extend, present
 from stackyard.core.progress import Progress
 from stackyard.host.tools.pipconf import PipSettings
 from stackyard.inputs.models import Variant
-from stackyard.lock.model import LockedVariant
+from stackyard.lock.lockfile.model import LockedVariant
 
 
 @dataclass

@@ -17,7 +17,7 @@ from stackyard.core.secrets import shown
 from stackyard.host.net import http
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
-from stackyard.lock.model import CondaPackage, PipPackage
+from stackyard.lock.lockfile.model import CondaPackage, PipPackage
 from stackyard.yard import formats, members
 
 INDEX = "mirror.json"

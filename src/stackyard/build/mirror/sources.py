@@ -20,8 +20,8 @@ from stackyard.host.tools.pipconf import PipSettings
 from stackyard.inputs.models import PipRequirement, Variant
 from stackyard.inputs.pip.requirement import Context, parse_requirement
 from stackyard.inputs.stacks.buildinputs import package_build
-from stackyard.lock.model import LockedVariant, PipPackage
-from stackyard.lock.pip import PipRequest, solve_pip
+from stackyard.lock.lockfile.model import LockedVariant, PipPackage
+from stackyard.lock.pip.resolve import PipRequest, solve_pip
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from stackyard.host.files.hashing import sha256_file, sha256_text
 from stackyard.host.net.trust import PLAIN, Trust
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
-from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
-from stackyard.lock.records import file_name
+from stackyard.lock.conda.records import file_name
+from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.yard import atomic, disk, lease
 from stackyard.yard.atomic import fault_point
 from stackyard.yard.permissions import Policy, applied

@@ -27,7 +27,7 @@ EXAMPLES = (
 @click.pass_obj
 def command(context: Context, a: str, b: str, as_json: bool) -> None:
     """Compare two revisions, or two lock files (all their variants by name)."""
-    from stackyard.lock.diff import compare
+    from stackyard.lock.explain.diff import compare
 
     pairs = _pairs(context, a, b)
     results = {label: compare(before, after) for label, (before, after) in pairs.items()}
@@ -78,7 +78,7 @@ def _of_one_machine(before: dict[str, Any], after: dict[str, Any], problem: str)
 
 
 def _variants(path: Path) -> dict[str, Any]:
-    from stackyard.lock.text import read
+    from stackyard.lock.lockfile.text import read
 
     lock = read(path)
     return {f"{v.variant or 'default'} on {v.platform}": (*v.conda, *v.pip) for v in lock.variants}

@@ -10,7 +10,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import emit, show_json
-from stackyard.lock.model import LockedVariant
+from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.yard import atomic, catalogue
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
@@ -47,8 +47,8 @@ def command(context: Context, rev: str, form: str, output: Path | None, dry_run:
 
 
 def _locked(record: BuildRecord) -> LockedVariant:
-    from stackyard.lock.onbase import whole
-    from stackyard.lock.text import read
+    from stackyard.lock.base.extension import whole
+    from stackyard.lock.lockfile.text import read
 
     (own,) = read(RevisionPaths.of(record.path).lock).variants
     return whole(own, record.base) if record.base else own
@@ -57,8 +57,8 @@ def _locked(record: BuildRecord) -> LockedVariant:
 def _text(record: BuildRecord, locked: LockedVariant, form: str) -> str:
     from dataclasses import replace
 
-    from stackyard.lock.export import EXPORTS, requirements
-    from stackyard.lock.model import LockedInterpreter
+    from stackyard.lock.lockfile.export import EXPORTS, requirements
+    from stackyard.lock.lockfile.model import LockedInterpreter
 
     if form == "environment":
         return EXPORTS["environment"](locked)

@@ -49,7 +49,7 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
     """
     from stackyard.cli.display import display
     from stackyard.cli.stacks import load_stacks, tell
-    from stackyard.lock.prefer import Update
+    from stackyard.lock.preferences import Update
     from stackyard.publish import deploy
     from stackyard.publish.locking import write_lock
 
@@ -114,8 +114,8 @@ def _show(locked: Any, place: Path | None) -> None:
 
 def _moves(locked: Any) -> list[tuple[list[str], list[str]]]:
     """The locked variants, those with the same moves together, and these moves."""
-    from stackyard.lock.moved import moves
-    from stackyard.lock.prefer import former
+    from stackyard.lock.explain.changes import moves
+    from stackyard.lock.preferences import former
 
     found: dict[tuple[str, ...], list[str]] = {}
     for v in locked.lock.variants:
@@ -144,7 +144,7 @@ def _label(locked: Any) -> str:
 def _export(locked: Any, options: dict[str, Any]) -> str:
     """The last of the variants that are asked for, in another tool's format."""
     from stackyard.host.machine.probe import machine
-    from stackyard.lock.export import EXPORTS as WRITERS
+    from stackyard.lock.lockfile.export import EXPORTS as WRITERS
 
     platform = options["platform"] or machine().platform
     wanted = {(v.version, v.name): v for v in locked.stack.wanted}

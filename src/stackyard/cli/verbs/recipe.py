@@ -44,7 +44,7 @@ def command(context: Context, rev: str, kind: str, base: str, builder: str, pref
     from stackyard.expose.published import change_of
     from stackyard.image.oci.build import ROOT
     from stackyard.image.recipe.write import Recipe, files
-    from stackyard.lock.text import read
+    from stackyard.lock.lockfile.text import read
 
     record = revision_of(context, rev)
     (locked,) = read(RevisionPaths.of(record.path).lock).variants

@@ -15,7 +15,7 @@ from stackyard.yard import catalogue
 from stackyard.yard.folders import RevisionPaths
 
 if TYPE_CHECKING:
-    from stackyard.lock.model import LockedVariant
+    from stackyard.lock.lockfile.model import LockedVariant
     from stackyard.yard.record import BuildRecord
 
 EXAMPLES = (
@@ -31,7 +31,7 @@ EXAMPLES = (
 @click.pass_obj
 def command(context: Context, rev: str, package: str, as_json: bool) -> None:
     """Show every chain of requirements from the stack's file to PACKAGE. REV can also be a lock file."""
-    from stackyard.lock.why import chains
+    from stackyard.lock.explain.why import chains
 
     found: dict[str, list[list[str]]] = {}
     hint = ""
@@ -54,7 +54,7 @@ def command(context: Context, rev: str, package: str, as_json: bool) -> None:
 
 def _variants(context: Context, rev: str) -> dict[str, LockedVariant]:
     """The locked variant of a revision, or all of a lock file, by a label."""
-    from stackyard.lock.text import read
+    from stackyard.lock.lockfile.text import read
 
     path = Path(rev)
     yard = context.yard(reading=True)
@@ -64,8 +64,8 @@ def _variants(context: Context, rev: str) -> dict[str, LockedVariant]:
 
 def _of_revision(record: BuildRecord) -> tuple[LockedVariant, ...]:
     """What a revision was built from; of an extension with what its base was built from."""
-    from stackyard.lock.onbase import whole
-    from stackyard.lock.text import read
+    from stackyard.lock.base.extension import whole
+    from stackyard.lock.lockfile.text import read
 
     own = read(RevisionPaths.of(record.path).lock).variants
     return tuple(whole(each, record.base) for each in own) if record.base else own

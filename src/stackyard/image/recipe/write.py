@@ -21,8 +21,8 @@ from stackyard.host.files.hashing import local_path
 from stackyard.image.oci.paths import Moves
 from stackyard.image.oci.settings import COMPRESSOR, environment, labels
 from stackyard.image.recipe import install
-from stackyard.lock.export import pylock
-from stackyard.lock.model import LockedVariant
+from stackyard.lock.lockfile.export import pylock
+from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
 

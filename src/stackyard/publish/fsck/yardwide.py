@@ -12,7 +12,7 @@ from stackyard.core.findings import counted
 from stackyard.image import squashfs
 from stackyard.image.bases import store
 from stackyard.inputs.models import Site
-from stackyard.lock import text as lockfile
+from stackyard.lock.lockfile import text as lockfile
 from stackyard.publish import garbage
 from stackyard.publish.fsck.fault import Fault
 from stackyard.publish.fsck.reading import Reader

@@ -9,8 +9,8 @@ from stackyard.core.errors import InputError, Where
 from stackyard.core.names import canonical, pip_name
 from stackyard.core.quoting import quoted
 from stackyard.inputs.models import PipRequirement
-from stackyard.lock.model import PipPackage
-from stackyard.lock.pylock import Wanted
+from stackyard.lock.lockfile.model import PipPackage
+from stackyard.lock.pip.pylock import Wanted
 
 _HASH_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 

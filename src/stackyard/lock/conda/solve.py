@@ -35,14 +35,15 @@ from stackyard.core.quoting import quoted
 from stackyard.host.files.hashing import local_path, sha256_file, sha256_url
 from stackyard.host.tools.rattler import client
 from stackyard.inputs.stacks.newest import end_of
-from stackyard.lock import exported, pins
-from stackyard.lock.channels import Channel
-from stackyard.lock.favour import Offered, offered
-from stackyard.lock.model import CondaPackage
-from stackyard.lock.prefer import ALL_FREE, Preferred
-from stackyard.lock.reach import Target, check
-from stackyard.lock.records import repodata_record
-from stackyard.lock.relax import PINNED
+from stackyard.lock.conda.channels import Channel
+from stackyard.lock.conda.preferences import Offered, offered
+from stackyard.lock.conda.records import repodata_record
+from stackyard.lock.explain import exported
+from stackyard.lock.explain.reachability import Target, check
+from stackyard.lock.explain.relaxation import PINNED
+from stackyard.lock.lockfile.model import CondaPackage
+from stackyard.lock.pip import pins
+from stackyard.lock.preferences import ALL_FREE, Preferred
 from stackyard.lock.satisfied import fits
 
 RELAX_BUDGET_S = 5.0

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from stackyard.core.errors import InputError, Where, cause
 from stackyard.core.late import dataclass
 from stackyard.core.quoting import quoted
-from stackyard.lock import grammar
-from stackyard.lock.model import (
+from stackyard.lock.lockfile import grammar
+from stackyard.lock.lockfile.model import (
     LOCK_FORMAT,
     LOCK_MARK,
     CondaPackage,

@@ -12,9 +12,9 @@ from stackyard.core.errors import StackyardError, Where
 from stackyard.core.names import canonical
 from stackyard.host.tools import uv
 from stackyard.inputs.models import BuildSpec, PipRequirement
-from stackyard.lock.projectname import project_name
-from stackyard.lock.sourcefailure import explained
-from stackyard.lock.uvcompile import BuildFailed
+from stackyard.lock.explain.sourcefailure import explained
+from stackyard.lock.pip.projectname import project_name
+from stackyard.lock.pip.uvcompile import BuildFailed
 
 
 def placed(

@@ -16,8 +16,8 @@ from stackyard.core import secrets
 from stackyard.core.names import conda_name
 
 if TYPE_CHECKING:
-    from stackyard.lock.conda import CondaRequest
-    from stackyard.lock.model import CondaPackage
+    from stackyard.lock.conda.solve import CondaRequest
+    from stackyard.lock.lockfile.model import CondaPackage
 
 Key = tuple[str, str, str, str]
 

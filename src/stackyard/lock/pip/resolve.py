@@ -22,22 +22,22 @@ from stackyard.inputs.pip.requirement import lacks_project
 from stackyard.inputs.pip.settings import compiling, unset
 from stackyard.inputs.reading.yamlfile import raise_problems
 from stackyard.inputs.stacks.buildinputs import build_inputs, package_build
-from stackyard.lock import pins
 from stackyard.lock.accelerator import HOME, Accelerator, requested
-from stackyard.lock.constraints import constraint_lines
-from stackyard.lock.given import Given, write_constraints
-from stackyard.lock.hashes import require_hashes, wanted_hashes
-from stackyard.lock.model import PipPackage
-from stackyard.lock.prefer import Preference
-from stackyard.lock.projectname import project_name
-from stackyard.lock.pylock import Target, package
-from stackyard.lock.reach import Target as ProbeTarget
-from stackyard.lock.reach import Watch, check
-from stackyard.lock.relax import PINNED, blamed_pins, relax_pip
-from stackyard.lock.tags import uv_platform, wheel_tags
-from stackyard.lock.torchindex import Resolve, fitting, for_accelerator
-from stackyard.lock.unbuilt import placed
-from stackyard.lock.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version
+from stackyard.lock.explain.reachability import Target as ProbeTarget
+from stackyard.lock.explain.reachability import Watch, check
+from stackyard.lock.explain.relaxation import PINNED, blamed_pins, relax_pip
+from stackyard.lock.explain.unbuilt import placed
+from stackyard.lock.lockfile.model import PipPackage
+from stackyard.lock.pip import pins
+from stackyard.lock.pip.constraints import constraint_lines
+from stackyard.lock.pip.hashes import require_hashes, wanted_hashes
+from stackyard.lock.pip.projectname import project_name
+from stackyard.lock.pip.provided import Given, write_constraints
+from stackyard.lock.pip.pylock import Target, package
+from stackyard.lock.pip.tags import uv_platform, wheel_tags
+from stackyard.lock.pip.torchindex import Resolve, fitting, for_accelerator
+from stackyard.lock.pip.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version
+from stackyard.lock.preferences import Preference
 
 _PRERELEASE = re.compile(r"\d(a|b|rc|\.?dev)\d*", re.IGNORECASE)
 

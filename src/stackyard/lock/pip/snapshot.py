@@ -10,7 +10,7 @@ from pathlib import Path
 from stackyard.core.errors import InputError
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.command import run, which
-from stackyard.lock.model import LOCK_MARK
+from stackyard.lock.lockfile.model import LOCK_MARK
 from stackyard.yard.layout import is_yard
 
 _SKIPPED = {".git", ".hg", ".svn", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache",

@@ -17,11 +17,11 @@ from packaging.version import InvalidVersion, Version
 
 from stackyard.core.errors import InputError, StackyardError, Where
 from stackyard.core.names import canonical, of_purls
-from stackyard.lock import asking
-from stackyard.lock.dists import Unread
-from stackyard.lock.given import Given
-from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant
-from stackyard.lock.text import read
+from stackyard.lock.base import interpreter as asking
+from stackyard.lock.base.distributions import Unread
+from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant
+from stackyard.lock.lockfile.text import read
+from stackyard.lock.pip.provided import Given
 from stackyard.yard import catalogue, disk, signatures
 from stackyard.yard.extending import BaseRevision
 from stackyard.yard.layout import Yard

@@ -15,8 +15,8 @@ from stackyard.core.names import canonical, conda_name, pip_name
 from stackyard.host.files.hashing import local_path
 from stackyard.host.files.scratch import scratch
 from stackyard.host.machine.platforms import machine_of
-from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
-from stackyard.lock.text import toml_value
+from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.lock.lockfile.text import toml_value
 
 DEFAULT_CHANNEL = "conda-forge"
 """Where conda finds a Python for a stack without conda packages."""

@@ -14,7 +14,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical, conda_name
 from stackyard.inputs.models import PipRequirement
-from stackyard.lock.model import CondaPackage, Lock, LockedVariant, PipPackage
+from stackyard.lock.lockfile.model import CondaPackage, Lock, LockedVariant, PipPackage
 
 
 @dataclass(frozen=True)

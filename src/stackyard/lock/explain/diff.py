@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from stackyard.core.names import canonical
-from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.yard.record import BuildRecord, PackageRecord
 
 

@@ -21,8 +21,8 @@ from stackyard.core.findings import counted, some
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical, conda_name, pip_name
 from stackyard.core.secrets import address
-from stackyard.lock import grammar
-from stackyard.lock.model import CondaPackage, LockedInterpreter, PipPackage
+from stackyard.lock.lockfile import grammar
+from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, PipPackage
 from stackyard.yard import disk, formats
 from stackyard.yard.adopted import Kind
 from stackyard.yard.payload import Prefix

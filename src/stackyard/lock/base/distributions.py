@@ -17,8 +17,8 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.findings import some
 from stackyard.core.late import dataclass
 from stackyard.core.names import PYPI_NAMES, canonical, is_distribution
-from stackyard.lock.filelist import MOST_BYTES, PATHS, metadata_folders, paths_of
-from stackyard.lock.model import CondaPackage, PipPackage
+from stackyard.lock.conda.filelist import MOST_BYTES, PATHS, metadata_folders, paths_of
+from stackyard.lock.lockfile.model import CondaPackage, PipPackage
 from stackyard.yard import atomic, checksum, disk
 from stackyard.yard.caches import searched, unpacked_from
 from stackyard.yard.layout import Yard
@@ -157,6 +157,6 @@ def _keep(package: CondaPackage, folders: Iterable[str], yard: Yard) -> None:
 
 
 def _read(packages: Sequence[CondaPackage]) -> dict[str, tuple[str, ...] | str]:
-    from stackyard.lock.archive import metadata  # late: it comes with rattler and ssl
+    from stackyard.lock.conda.archive import metadata  # late: it comes with rattler and ssl
 
     return metadata(packages)

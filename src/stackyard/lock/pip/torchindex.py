@@ -14,7 +14,7 @@ from typing import Any
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical, pip_name
 from stackyard.lock.accelerator import PACKAGES, Accelerator
-from stackyard.lock.uvcompile import Answer, Question, Unsolvable
+from stackyard.lock.pip.uvcompile import Answer, Question, Unsolvable
 
 Resolve = Callable[[Question], Answer]
 _ROUNDS = 12

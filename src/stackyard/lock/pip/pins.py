@@ -13,7 +13,7 @@ from pathlib import Path
 from stackyard.core.errors import InputError, Where
 from stackyard.core.late import dataclass
 from stackyard.core.names import OTHERS_ON_PYPI, PYPI_NAMES, canonical
-from stackyard.lock.model import CondaPackage, PipPackage
+from stackyard.lock.lockfile.model import CondaPackage, PipPackage
 from stackyard.lock.satisfied import conda_satisfies
 
 

@@ -18,14 +18,21 @@ from stackyard.inputs.models import Environment, Site, Variant
 from stackyard.inputs.reading.paths import with_home
 from stackyard.inputs.stacks.newest import end_of
 from stackyard.lock import interpreter as python
-from stackyard.lock import pins
 from stackyard.lock.accelerator import for_variant
-from stackyard.lock.channels import Resolver
-from stackyard.lock.fingerprint import Fingerprint, changes, conda_requirements, pip_requirements, wanted, where_of
-from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.lock.conda.channels import Resolver
+from stackyard.lock.conda.virtual import for_platform
+from stackyard.lock.lockfile.fingerprint import (
+    Fingerprint,
+    changes,
+    conda_requirements,
+    pip_requirements,
+    wanted,
+    where_of,
+)
+from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.lock.pip import pins
+from stackyard.lock.pip.tags import best_wheel, wheel_tags
 from stackyard.lock.satisfied import conda_satisfies, virtual_satisfies
-from stackyard.lock.tags import best_wheel, wheel_tags
-from stackyard.lock.virtual import for_platform
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from stackyard.inputs.conda.selectors import holds
 from stackyard.inputs.models import CondaRequirement, Interpreter, PipRequirement, Site, Variant
 from stackyard.inputs.stacks.buildinputs import build_inputs
 from stackyard.lock.accelerator import AXES
-from stackyard.lock.channels import Resolver
-from stackyard.lock.snapshot import sha256_tree
-from stackyard.lock.virtual import declared, uses_gpu
+from stackyard.lock.conda.channels import Resolver
+from stackyard.lock.conda.virtual import declared, uses_gpu
+from stackyard.lock.pip.snapshot import sha256_tree
 
 _VERSION = "1"
 

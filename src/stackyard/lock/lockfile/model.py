@@ -1,4 +1,4 @@
-"""The lock: every package of every variant for every platform, with its hash. `lock.text` is its file format.
+"""The lock: every package of every variant for every platform, with its hash. `lock.lockfile.text` is its file format.
 
 Plain dataclasses: `build` and the read commands must not load a validation library.
 """

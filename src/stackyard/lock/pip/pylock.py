@@ -17,9 +17,9 @@ from stackyard.core.names import canonical
 from stackyard.host.files.hashing import digest_url, local_path, sha256_file, sha256_url
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
-from stackyard.lock.model import PipPackage
-from stackyard.lock.snapshot import sha256_tree
-from stackyard.lock.tags import best_wheel
+from stackyard.lock.lockfile.model import PipPackage
+from stackyard.lock.pip.snapshot import sha256_tree
+from stackyard.lock.pip.tags import best_wheel
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from stackyard.core.late import dataclass
 from stackyard.core.names import of_purls
-from stackyard.lock.model import CondaPackage
+from stackyard.lock.lockfile.model import CondaPackage
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import replace
 from stackyard.core.errors import StackyardError
 from stackyard.host.net.trust import LOGIN_HINT
 from stackyard.host.tools import uv
-from stackyard.lock.given import Given
-from stackyard.lock.uvcompile import Question, Unsolvable, compile_requirements
+from stackyard.lock.pip.provided import Given
+from stackyard.lock.pip.uvcompile import Question, Unsolvable, compile_requirements
 
 BUDGET_S = 6.0
 PINNED = "use versions that it allows, or have it changed"

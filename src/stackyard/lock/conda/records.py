@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from stackyard.core import secrets
 from stackyard.core.errors import InputError
 from stackyard.core.secrets import redacted
-from stackyard.lock.model import CondaPackage
+from stackyard.lock.lockfile.model import CondaPackage
 
 if TYPE_CHECKING:
     from rattler import RepoDataRecord

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from stackyard.core.quoting import quoted
-from stackyard.lock.model import CondaPackage, LockedInterpreter, PipPackage
+from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, PipPackage
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!-]{0,200}")
 _PIP_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stackyard.core.names import canonical, conda_name, pip_name
-from stackyard.lock.diff import Change, Item, compare
-from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
-from stackyard.lock.pins import violated
+from stackyard.lock.explain.diff import Change, Item, compare
+from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.lock.pip.pins import violated
 from stackyard.lock.satisfied import conda_satisfies, pip_satisfies
 
 Package = CondaPackage | PipPackage

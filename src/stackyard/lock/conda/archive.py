@@ -20,8 +20,8 @@ from stackyard.core.quoting import quoted
 from stackyard.host.files.hashing import local_path
 from stackyard.host.net import http
 from stackyard.host.tools.rattler import client
-from stackyard.lock.filelist import LISTS, MOST_BYTES, metadata_folders, paths_of
-from stackyard.lock.model import CondaPackage
+from stackyard.lock.conda.filelist import LISTS, MOST_BYTES, metadata_folders, paths_of
+from stackyard.lock.lockfile.model import CondaPackage
 
 if sys.version_info >= (3, 12):
     import tarfile

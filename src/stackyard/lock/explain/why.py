@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from stackyard.core.errors import InputError
 from stackyard.core.names import canonical, conda_name, distributions, pip_name
-from stackyard.lock.model import LockedVariant
+from stackyard.lock.lockfile.model import LockedVariant
 
 Node = tuple[str, str]
 

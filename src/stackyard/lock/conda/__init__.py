@@ -1,0 +1,1 @@
+"""The conda half of a lock: channels, archives, virtual packages, the solve by rattler."""
