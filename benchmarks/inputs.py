@@ -37,8 +37,8 @@ def bare_inputs(lock: Path, folder: Path) -> tuple[int, int]:
     Returns:
         How many conda and pip packages there are.
     """
-    from stackyard.build.pip import Wheel, pylock
     from stackyard.lock.lockfile import text
+    from stackyard.make.wheels.install import Wheel, pylock
 
     folder.mkdir(exist_ok=True)
     (locked,) = text.read(lock).variants

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stackyard.build import builder
 from stackyard.core.progress import Silent
 from stackyard.inputs.models import Site, Variant
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
+from stackyard.make import builder
 from stackyard.yard import revisions
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

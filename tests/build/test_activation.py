@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.build.activation import capture
 from stackyard.core.change import Alias, Append, Default, Flags, Function, Join, Prepend, SetRestorable
 from stackyard.core.errors import StackyardError
+from stackyard.make.activation.capture import capture
 
 
 def prefix_with(tmp_path: Path, **scripts: str) -> Path:

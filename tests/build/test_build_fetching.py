@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from buildbed import build, locked, sdist, wheel
 
-from stackyard.build import fetch
-from stackyard.build.job import Job
 from stackyard.core.errors import InputError
 from stackyard.core.progress import Silent
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.net import http
 from stackyard.inputs.models import Site, Variant
 from stackyard.lock.lockfile.model import PipPackage
+from stackyard.make import fetch
+from stackyard.make.job import Job
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import Policy, applied

@@ -13,11 +13,6 @@ from typing import Any, NamedTuple
 import pytest
 from buildbed import locked
 
-from stackyard.build import builder, bytecode_worker, fetch, pip, programs, seal, tools, unpack, uvcache
-from stackyard.build.bytecode import pyc
-from stackyard.build.inputs import described, file_inputs, input_hash, is_build_of
-from stackyard.build.pyfiles import source_of
-from stackyard.build.tree import tree_hash
 from stackyard.core.errors import InputError, MissingError, StackyardError, Where
 from stackyard.core.names import brings_conda
 from stackyard.host.files import at
@@ -42,6 +37,15 @@ from stackyard.inputs.models import (
 )
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.lockfile.text import tomllib
+from stackyard.make import builder, fetch, programs, seal, tools
+from stackyard.make.bytecode import worker as bytecode_worker
+from stackyard.make.bytecode.cache import pyc
+from stackyard.make.bytecode.pyfiles import source_of
+from stackyard.make.conda import unpack
+from stackyard.make.inputs import described, file_inputs, input_hash, is_build_of
+from stackyard.make.tree import tree_hash
+from stackyard.make.wheels import install as pip
+from stackyard.make.wheels import uvcache
 from stackyard.yard import contents, disk
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
@@ -491,8 +495,8 @@ def test_the_tree_hash_sees_content_modes_links_and_names(tmp_path: Path) -> Non
 
 
 def test_the_sites_part_of_a_module_is_kept_with_the_revision() -> None:
-    from stackyard.build.builder import module_settings
     from stackyard.inputs.models import CondaRequirement, Environment, ModulePolicy, ModuleSettings, Site, Variant
+    from stackyard.make.builder import module_settings
 
     site = Site(modules=ModulePolicy(family="python3", depends_on=("slurm",)))
     some = Variant(

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from buildbed import build, conda_packages, locked, sdist, sha256, wheel
 
-from stackyard.build import builder
-from stackyard.build.tree import tree_hash
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.core.progress import Silent
 from stackyard.host.run import layer
 from stackyard.inputs.models import Check, Environment, Permissions, Site, Variant
 from stackyard.lock.lockfile.model import LockedInterpreter, LockedVariant, PipPackage
+from stackyard.make import builder
+from stackyard.make.tree import tree_hash
 from stackyard.yard import revisions
 from stackyard.yard.audit import audit
 from stackyard.yard.caches import KINDS

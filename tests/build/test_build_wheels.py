@@ -15,13 +15,15 @@ from types import SimpleNamespace
 import pytest
 from buildbed import build, locked, sdist
 
-from stackyard.build import source, wheelkey, wheels
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.host.run import command
 from stackyard.host.run.view import View
 from stackyard.inputs.models import BuildSpec, HostTool, PackageBuild, Variant
 from stackyard.lock.lockfile.model import LockedVariant, PipPackage
 from stackyard.lock.pip.snapshot import sha256_tree
+from stackyard.make.wheels import compile as wheels
+from stackyard.make.wheels import key as wheelkey
+from stackyard.make.wheels import source
 from stackyard.yard.audit import audit
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

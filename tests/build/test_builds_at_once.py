@@ -16,13 +16,20 @@ from typing import Any
 import pytest
 from buildbed import build
 
-from stackyard.build import adopt, builder, bytecode, conda, fetch, pip, unpack, uvcache, wheels
-from stackyard.build.job import Job
-from stackyard.build.pyfiles import Unit
 from stackyard.core.progress import Silent
 from stackyard.host.files.hashing import sha256_file
 from stackyard.inputs.models import Site, Variant
 from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.make import builder, fetch
+from stackyard.make import cache_adoption as adopt
+from stackyard.make.bytecode import cache as bytecode
+from stackyard.make.bytecode.pyfiles import Unit
+from stackyard.make.conda import install as conda
+from stackyard.make.conda import unpack
+from stackyard.make.job import Job
+from stackyard.make.wheels import compile as wheels
+from stackyard.make.wheels import install as pip
+from stackyard.make.wheels import uvcache
 from stackyard.yard import lease
 from stackyard.yard.caches import CONDA
 from stackyard.yard.folders import RevisionPaths

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.build import collisions, listings
-from stackyard.build.claims import Claim, Listings, Owner, require_plain, rows, shared
-from stackyard.build.collisions import Choice
-from stackyard.build.meaning import PKG_RESOURCES, PKGUTIL, meaning
 from stackyard.core.errors import InputError, StackyardError, Where
 from stackyard.lock.lockfile.model import CondaPackage
+from stackyard.make.collisions import listings
+from stackyard.make.collisions import rule as collisions
+from stackyard.make.collisions.claims import Claim, Listings, Owner, require_plain, rows, shared
+from stackyard.make.collisions.meaning import PKG_RESOURCES, PKGUTIL, meaning
+from stackyard.make.collisions.rule import Choice
 from stackyard.yard.collision import Collision, sentences
 
 SITE = "lib/python3.11/site-packages"

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from buildbed import build, conda_packages, locked, sdist, wheel
 
-from stackyard.build.inputs import input_hash
-from stackyard.build.tree import tree_hash
 from stackyard.core.errors import InputError, StackyardError, Where
 from stackyard.core.progress import Silent
 from stackyard.inputs.models import BuildSpec, PackageBuild, Site, Variant
 from stackyard.lock.lockfile.model import CondaPackage, LockedVariant
+from stackyard.make.inputs import input_hash
+from stackyard.make.tree import tree_hash
 from stackyard.verify.collided import check_collisions
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard

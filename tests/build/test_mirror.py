@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.build.mirror.read import opened
 from stackyard.core.errors import StackyardError
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.tools.pipconf import PipSettings
+from stackyard.make.mirror.read import opened
 from support import programs
 from support.channel import Package, make_channel
 from support.cli import STACKYARD, Done, inside

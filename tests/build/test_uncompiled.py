@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from buildbed import build, locked, sdist
 
-from stackyard.build.buildsystem import add_requires
-from stackyard.build.mirror.requires import asked_for
-from stackyard.build.wheels import _absent
 from stackyard.core.errors import StackyardError, Where
 from stackyard.host.run import command
 from stackyard.host.tools.pipconf import PipSettings
 from stackyard.inputs.models import BuildSpec, Environment, PackageBuild, PipOptions, PipRequirement, Variant
 from stackyard.lock.lockfile.model import LockedVariant, PipPackage
 from stackyard.lock.lockfile.text import tomllib
+from stackyard.make.mirror.requires import asked_for
+from stackyard.make.wheels.buildsystem import add_requires
+from stackyard.make.wheels.compile import _absent
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from support.tinywheel import project

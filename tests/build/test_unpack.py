@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from buildbed import build, conda_packages, locked, sdist, wheel
 
-from stackyard.build import unpack
 from stackyard.core.errors import StackyardError
 from stackyard.lock.lockfile.model import CondaPackage
+from stackyard.make.conda import unpack
 from stackyard.yard.layout import Yard
 from support.channel import Link, Package, make_channel
 from support.webserver import served

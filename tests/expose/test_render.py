@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.build.seal import pinned_text
 from stackyard.core.change import (
     Default,
     EnvironmentChange,
@@ -32,6 +31,7 @@ from stackyard.expose.limits import limits, unquotable_in
 from stackyard.expose.names import alias_modules
 from stackyard.expose.published import change_of, freeze
 from stackyard.inputs.models import ChannelPolicy, CondaRc, LicencePolicy, ModulePolicy, Site, UserPaths
+from stackyard.make.seal import pinned_text
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import Activation, BuildRecord
 from support import modules, stackrecords

@@ -296,11 +296,11 @@ def _installed(inside: str) -> Read:
     """What is installed in a prefix, one file of which is damaged."""
 
     def read(path: Path) -> None:
-        from stackyard.build.observed import observed
         from stackyard.core.errors import StackyardError
         from stackyard.lock.base.installed import installed
         from stackyard.lock.lockfile import text
         from stackyard.lock.lockfile.model import Lock, LockedVariant
+        from stackyard.make.collisions.observed import observed
 
         with tempfile.TemporaryDirectory() as folder:
             for name, content in (*PREFIX.items(), ("a", b"x"), ("bin/b", b"y"), (inside, path.read_bytes())):

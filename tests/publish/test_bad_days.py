@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.build import layer
-from stackyard.build.job import Job
+from stackyard.make import layer
+from stackyard.make.job import Job
 from stackyard.yard.extending import BaseRevision
 from support.accounts import Accounts
 from support.channel import Package, make_channel

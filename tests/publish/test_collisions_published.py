@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from build import buildbed
-from stackyard.build.tree import tree_hash
+from stackyard.make.tree import tree_hash
 from stackyard.yard import disk
 from stackyard.yard.record import BuildRecord, read_record
 from support.channel import Package, make_channel

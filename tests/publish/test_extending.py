@@ -241,7 +241,7 @@ def test_it_starts_without_what_a_layer_of_wheels_does_not_need(published: Bed) 
     words = ("extend", "--base", "sci", "--name", "quick", "--pip", "six")
     err = published.user(*words, PYTHONPROFILEIMPORTTIME="1").err
     imported = {line.rpartition("|")[2].strip() for line in err.splitlines() if line.startswith("import time:")}
-    assert "stackyard.build.layer" in imported
+    assert "stackyard.make.layer" in imported
     unneeded = {"pydantic", "rattler", "asyncio", "elftools", "stackyard.image.form", "stackyard.image.sif"}
     unneeded |= {"ssl", "http.server", "urllib.request", "importlib.metadata"}
     assert imported & unneeded == set()

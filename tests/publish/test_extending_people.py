@@ -15,9 +15,9 @@ import pytest
 from extendbed import Bed
 from extendbed import bed as new_bed
 
-from stackyard.build import layer
-from stackyard.build.job import Job
 from stackyard.host.run.command import which
+from stackyard.make import layer
+from stackyard.make.job import Job
 from stackyard.yard import disk
 from stackyard.yard.extending import BaseRevision
 from support import modules, programs, testbed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.build.layer import pth_of_drift
+from stackyard.make.layer import pth_of_drift
 from stackyard.publish import drift, extending
 from stackyard.publish.extending import Asked, Files
 from stackyard.yard import atomic

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.build.seal import PARTS
 from stackyard.host.files import filelocks
 from stackyard.host.files.hashing import sha256_text
 from stackyard.host.run import processes
 from stackyard.host.run.identity import Identity, this_process
+from stackyard.make.seal import PARTS
 from stackyard.yard import contents, revisions, uses
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import read_record

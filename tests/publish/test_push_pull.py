@@ -19,8 +19,6 @@ import pytest
 
 from image import oci_bed
 from image.registry_bed import registry
-from stackyard.build.seal import PARTS
-from stackyard.build.tree import tree_hash
 from stackyard.core.errors import ChecksFailed, InputError, MissingError, StackyardError
 from stackyard.host.files.hashing import sha256_file, sha256_text
 from stackyard.host.machine.probe import machine
@@ -29,6 +27,8 @@ from stackyard.image.artefact import Fit
 from stackyard.image.oci.layout import MANIFEST, Reference, blob, image
 from stackyard.image.oci.writer import writer
 from stackyard.inputs.models import Site
+from stackyard.make.seal import PARTS
+from stackyard.make.tree import tree_hash
 from stackyard.publish import arrival, licences
 from stackyard.publish.arrival import require_fit
 from stackyard.yard import contents, disk

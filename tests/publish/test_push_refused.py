@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.build.seal import PARTS
 from stackyard.host.files.hashing import sha256_text
 from stackyard.image import artefact
 from stackyard.image.oci.layout import Reference
+from stackyard.make.seal import PARTS
 from stackyard.yard import contents, disk, generations, revisions
 from stackyard.yard.adopted import Adopted
 from stackyard.yard.folders import RevisionPaths

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.build.activation import environment_variables
 from stackyard.core import grammar
 from stackyard.core.change import EnvironmentChange, Function, OnUnload, Set, UserPath
 from stackyard.core.errors import InputError, ManyErrors, StackyardError
@@ -21,6 +20,7 @@ from stackyard.launch.plan.model import Allocation
 from stackyard.launch.plan.schedulers import TABLE
 from stackyard.launch.request.intent import Intent, made, recorded_intent
 from stackyard.launch.request.job_file import load_job
+from stackyard.make.activation.capture import environment_variables
 from stackyard.yard import formats
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import MANIFEST, RECORD

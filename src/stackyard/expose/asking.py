@@ -15,12 +15,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stackyard.build import onhost
 from stackyard.core.change import EnvironmentChange, Prepend
 from stackyard.expose.commands import commands_of
 from stackyard.host.files.hashing import sha256_file
 from stackyard.image.stubs import commands
 from stackyard.inputs.sites.siteyard import in_sites_yard
+from stackyard.make import onhost
 from stackyard.yard import atomic, permissions
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord

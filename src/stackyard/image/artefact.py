@@ -13,8 +13,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from stackyard.build.job import cores
-from stackyard.build.seal import PARTS
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import some
 from stackyard.host.files.hashing import sha256_file
@@ -29,6 +27,8 @@ from stackyard.image.oci.layers import Compression, Entry, Layer, Made
 from stackyard.image.oci.layout import MANIFEST, TITLE, Descriptor, Image, Reference, blob, image
 from stackyard.image.oci.owners import owners
 from stackyard.image.oci.writer import Writer, writer
+from stackyard.make.job import cores
+from stackyard.make.seal import PARTS
 from stackyard.yard import checksum, contents, disk, formats, members, signatures
 from stackyard.yard import record as records
 from stackyard.yard.contents import Damage, Tree

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackyard.build.programs import PROXIES
 from stackyard.core.errors import InputError, MissingError
 from stackyard.host.run.command import Result, run, which
 from stackyard.host.tools.pipconf import read_config
 from stackyard.image import fit, sifbuild
 from stackyard.image.bases.store import Kept
 from stackyard.inputs.sites.library_directories import LIBRARIES
+from stackyard.make.programs import PROXIES
 
 VENV = "/opt/stackyard/venv"
 BUILD_S = 6 * 3600.0

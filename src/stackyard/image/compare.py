@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from stackyard.build.seal import PARTS
+from stackyard.make.seal import PARTS
 from stackyard.yard import contents, formats
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.payload import STUB

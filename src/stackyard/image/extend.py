@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from importlib.metadata import distributions
 from typing import Any
 
-from stackyard.build.programs import telling
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.names import pip_name
 from stackyard.core.secrets import redacted
@@ -29,6 +28,7 @@ from stackyard.image.box import VENV, Box, runtime
 from stackyard.image.oci.settings import PATH
 from stackyard.image.onbase import Building, Judge, Packages
 from stackyard.inputs.models import Check
+from stackyard.make.programs import telling
 from stackyard.yard.layout import Yard
 from stackyard.yard.payload import Prefix
 

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.build.seal import PARTS
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import some
 from stackyard.host.files.hashing import sha256_file, sha256_text
 from stackyard.image import launcher, squashfs, stubs
 from stackyard.image.enter import run_within
+from stackyard.make.seal import PARTS
 from stackyard.yard import contents, disk, formats, within
 from stackyard.yard.atomic import write_text
 from stackyard.yard.contents import Contents

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stackyard.build import extensions, source, toolchain, tools, wheelkey
-from stackyard.build.job import cores
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.names import canonical, pip_name
 from stackyard.host.files.hashing import sha256_file
@@ -22,6 +20,11 @@ from stackyard.image.bases.model import PythonEnvironment
 from stackyard.image.box import VENV, Box, Given
 from stackyard.inputs.models import BuildSpec, Check, PackageBuild, PipOptions, Variant
 from stackyard.lock.lockfile.fingerprint import conda_requirements, constraints, pip_requirements
+from stackyard.make import tools
+from stackyard.make.job import cores
+from stackyard.make.wheels import c_extensions as extensions
+from stackyard.make.wheels import key as wheelkey
+from stackyard.make.wheels import source, toolchain
 
 Judge = Callable[[Check, Result], str | None]
 """What is wrong with what a check printed, or None."""

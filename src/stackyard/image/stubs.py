@@ -11,8 +11,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from stackyard.build import onhost
 from stackyard.core.change import EnvironmentChange
+from stackyard.make import onhost
 from stackyard.yard.payload import STUB, Prefix
 
 LARGEST_COPY = 4 << 20

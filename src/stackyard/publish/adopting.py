@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackyard.build import foreign
 from stackyard.core import grammar
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.findings import some
@@ -26,6 +25,7 @@ from stackyard.inputs.stacks import naming
 from stackyard.lock.base import installed
 from stackyard.lock.base.installed import Installed
 from stackyard.lock.lockfile.model import Lock, LockedVariant
+from stackyard.make import adopted as foreign
 from stackyard.publish import deploy, surroundings
 from stackyard.publish.deploy import Request, Result
 from stackyard.publish.plan import Planner, Task

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from stackyard.build import bytecode, conda, interpreter, layer, pip, seal, wheels
-from stackyard.build.job import Job
-from stackyard.build.settle import Settling
 from stackyard.core.progress import Progress
 from stackyard.host.files import at
 from stackyard.inputs.models import Site, Variant
 from stackyard.lock.lockfile import text as lockfile
 from stackyard.lock.lockfile.model import LockedVariant
+from stackyard.make import interpreter, layer, seal
+from stackyard.make.bytecode import cache as bytecode
+from stackyard.make.collisions.settle import Settling
+from stackyard.make.conda import install as conda
+from stackyard.make.job import Job
+from stackyard.make.wheels import compile as wheels
+from stackyard.make.wheels import install as pip
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from stackyard.build.seal import PARTS
 from stackyard.core.errors import ChecksFailed, InputError, MissingError, StackyardError
 from stackyard.core.findings import some
 from stackyard.core.progress import Progress
@@ -27,6 +26,7 @@ from stackyard.image.artefact import Arrived, Fit, Signed
 from stackyard.image.launcher import compare
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import policy
+from stackyard.make.seal import PARTS
 from stackyard.publish import generation, licences, names, sharedlater, signing
 from stackyard.publish.deploy import USABLE, Outcome, register, write_report
 from stackyard.publish.entries import present

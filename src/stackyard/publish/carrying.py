@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.build.seal import PARTS
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import some
 from stackyard.host.files import at, copying
@@ -20,6 +19,7 @@ from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import policy
 from stackyard.lock.lockfile import text as lockfile
 from stackyard.lock.lockfile.model import Lock
+from stackyard.make.seal import PARTS
 from stackyard.publish.extending import LOCK
 from stackyard.publish.plan import Task
 from stackyard.publish.remaking import Kept, Ways

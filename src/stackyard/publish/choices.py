@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stackyard.build import collisions
-from stackyard.build.collisions import Choice
 from stackyard.inputs.models import Site, Stack
 from stackyard.lock.base import extension as onbase
 from stackyard.lock.lockfile.model import Lock
+from stackyard.make.collisions import rule as collisions
+from stackyard.make.collisions.rule import Choice
 
 
 def require_known(stack: Stack, lock: Lock, site: Site) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
-from stackyard.build import builder
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.core.progress import Progress
@@ -23,6 +22,7 @@ from stackyard.inputs.sites import siteyard
 from stackyard.lock import solve
 from stackyard.lock.base import extension as onbase
 from stackyard.lock.preferences import NOTHING, Update, require_known
+from stackyard.make import builder
 from stackyard.publish import choices, generation, licences, pathlengths, sharedlater, signing, surroundings
 from stackyard.publish.entries import entries_after
 from stackyard.publish.forms import in_its_form

@@ -94,7 +94,7 @@ def reset(record: BuildRecord) -> tuple[Drifted, ...]:
     Raises:
         StackyardError: it cannot be removed.
     """
-    from stackyard.build.layer import pth_of_drift  # late: `status` only compares
+    from stackyard.make.layer import pth_of_drift  # late: `status` only compares
 
     gone = drifted(record)
     folder = packages_of(record)

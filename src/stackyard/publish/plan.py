@@ -8,13 +8,13 @@ from functools import cached_property
 from itertools import chain, count
 from typing import Literal
 
-from stackyard.build import builder
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.core.progress import Progress
 from stackyard.inputs.models import Site, Stack, Variant
 from stackyard.inputs.stacks import naming
 from stackyard.lock.lockfile.model import Lock, LockedVariant
+from stackyard.make import builder
 from stackyard.publish.labels import without_labels
 from stackyard.verify.expectations import Expectations, asked, in_force
 from stackyard.yard import disk, generations, lease, moved, revisions, trash

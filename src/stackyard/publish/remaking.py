@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stackyard.build.inputs import input_hash, is_build_of
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host.files.hashing import sha256_file
 from stackyard.inputs.load import load_stack
@@ -21,6 +20,7 @@ from stackyard.lock.base import extension as onbase
 from stackyard.lock.lockfile import text as lockfile
 from stackyard.lock.lockfile.fingerprint import Fingerprint
 from stackyard.lock.lockfile.model import LockedVariant
+from stackyard.make.inputs import input_hash, is_build_of
 from stackyard.publish.labels import without_labels
 from stackyard.publish.plan import Task
 from stackyard.yard import disk, generations, within

@@ -19,9 +19,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from stackyard.build import bytecode, seal
-from stackyard.build.job import Job
-from stackyard.build.pyfiles import source_of
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.progress import Progress
@@ -31,6 +28,10 @@ from stackyard.host.run.identity import process_token
 from stackyard.inputs.models import Site
 from stackyard.lock.lockfile import text as lockfile
 from stackyard.lock.lockfile.model import Lock, LockedVariant
+from stackyard.make import seal
+from stackyard.make.bytecode import cache as bytecode
+from stackyard.make.bytecode.pyfiles import source_of
+from stackyard.make.job import Job
 from stackyard.publish import rollback
 from stackyard.publish.again import built_again
 from stackyard.publish.entries import identity

@@ -7,7 +7,6 @@ from dataclasses import replace
 from importlib.metadata import distributions
 from pathlib import Path
 
-from stackyard.build.mirror.read import opened
 from stackyard.core.names import canonical
 from stackyard.core.progress import Progress
 from stackyard.inputs.models import Site, Variant
@@ -17,6 +16,7 @@ from stackyard.lock.base.installed import site_packages
 from stackyard.lock.licences import Policy, Stated, of_metadata
 from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.lock.lockfile.text import read
+from stackyard.make.mirror.read import opened
 from stackyard.publish.locking import Locked
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

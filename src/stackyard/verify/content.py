@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from stackyard.build.seal import PARTS
-from stackyard.build.tree import tree_hash
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import some
 from stackyard.host.files import at
+from stackyard.make.seal import PARTS
+from stackyard.make.tree import tree_hash
 from stackyard.verify import beside
 from stackyard.verify.report import CheckResult, Status
 from stackyard.yard import contents, formats

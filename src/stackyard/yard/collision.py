@@ -1,6 +1,6 @@
 """Paths that several packages of a revision install: which packages, and whose file is there.
 
-What is harmless and what is not is decided by `build.collisions`; this is what a record holds and what people read.
+What is harmless and what is not is decided by `make.collisions.rule`; this is what a record holds and what people read.
 """
 
 from __future__ import annotations

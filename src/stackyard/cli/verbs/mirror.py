@@ -48,8 +48,8 @@ def command(
     has conda channels, an index and a place for --find-links too, also through a web server. What is there is not
     fetched again. What compiling source packages needs is resolved now and fetched too.
     """
-    from stackyard.build.mirror.write import missing
     from stackyard.cli.display import display
+    from stackyard.make.mirror.write import missing
 
     if len(files) > 1 and (named["name"] or named["version"]):
         raise InputError("--name and --version require exactly one FILE", hint="mirror the files one by one")
@@ -68,10 +68,10 @@ def command(
 
 def _wanted(context: Context, files: tuple[Path, ...], named: dict[str, Any], dry_run: bool, progress: Any) -> Any:
     """The locked variants of the files' locks, which are made where there are none."""
-    from stackyard.build.mirror.collect import Collection
     from stackyard.cli.stacks import load_stacks, tell
     from stackyard.inputs.pip.settings import settings
     from stackyard.inputs.sites.settings import scratch_yard
+    from stackyard.make.mirror.collect import Collection
     from stackyard.publish import deploy
     from stackyard.publish.locking import write_lock
     from stackyard.publish.writing import solving

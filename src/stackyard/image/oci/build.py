@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stackyard.build.job import cores
 from stackyard.core.change import EnvironmentChange
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted, some
@@ -39,6 +38,7 @@ from stackyard.image.oci.owners import owners
 from stackyard.image.oci.paths import Moves
 from stackyard.image.oci.relocate import Relocated, Relocation
 from stackyard.image.oci.writer import Writer, writer
+from stackyard.make.job import cores
 from stackyard.yard import disk
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.payload import Prefix

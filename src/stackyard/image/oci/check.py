@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from stackyard.build.job import cores
 from stackyard.image.oci.layout import Descriptor, Image, blob, size_of
 from stackyard.image.packed import plain
+from stackyard.make.job import cores
 
 _BLOCK = 1 << 20
 

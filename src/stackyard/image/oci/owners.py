@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from stackyard.build.pyfiles import source_of
 from stackyard.core.errors import StackyardError
 from stackyard.core.names import canonical
+from stackyard.make.bytecode.pyfiles import source_of
 
 _INFO = ".dist-info"
 

@@ -21,16 +21,16 @@ from dataclasses import dataclass, field
 from mmap import mmap
 from pathlib import Path
 
-from stackyard.build import bytecode_worker
-from stackyard.build.job import cores
-from stackyard.build.pyfiles import source_of
-from stackyard.build.tree import CONDA_ORIGINS
 from stackyard.core.errors import InputError, StackyardError, cause
 from stackyard.core.findings import some
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.command import run
 from stackyard.image.oci.layers import Entry, mode_of
 from stackyard.image.oci.paths import Moves, too_long
+from stackyard.make.bytecode import worker as bytecode_worker
+from stackyard.make.bytecode.pyfiles import source_of
+from stackyard.make.job import cores
+from stackyard.make.tree import CONDA_ORIGINS
 from stackyard.yard.contents import Tree, scan
 
 _NOTES = re.compile(r"\.dist-info/(direct_url\.json|uv_cache\.json)$")

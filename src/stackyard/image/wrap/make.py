@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.build.seal import PARTS
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import some
 from stackyard.host.files.hashing import sha256_file, sha256_text
@@ -21,6 +20,7 @@ from stackyard.image.enter import run_within
 from stackyard.image.wrap import commands, inventory
 from stackyard.image.wrap.inventory import Inventory
 from stackyard.image.wrap.origin import Taken, take
+from stackyard.make.seal import PARTS
 from stackyard.yard import contents, disk
 from stackyard.yard.atomic import write_text
 from stackyard.yard.folders import RevisionPaths

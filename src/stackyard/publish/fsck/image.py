@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
-from stackyard.build.seal import PARTS
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host.files import automount
 from stackyard.host.files.hashing import sha256_file
@@ -21,6 +20,7 @@ from stackyard.image import squashfs
 from stackyard.image.enter import run_within
 from stackyard.image.launcher import compare
 from stackyard.image.stubs import text_of
+from stackyard.make.seal import PARTS
 from stackyard.publish.fsck.fault import Fault, What
 from stackyard.publish.fsck.owners import Owners
 from stackyard.publish.fsck.reading import Reader

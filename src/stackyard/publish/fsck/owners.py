@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from stackyard.build.pyfiles import source_of
 from stackyard.host.files import at
+from stackyard.make.bytecode.pyfiles import source_of
 from stackyard.yard import formats
 
 _INSIDE = "prefix/"

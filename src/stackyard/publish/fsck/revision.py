@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackyard.build.seal import PARTS
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
 from stackyard.expose.published import MODULE
 from stackyard.image.launcher.compare import is_recorded
 from stackyard.inputs.models import Site
+from stackyard.make.seal import PARTS
 from stackyard.publish.drift import drifted
 from stackyard.publish.fsck import image
 from stackyard.publish.fsck.fault import Fault, Report

@@ -1,0 +1,1 @@
+"""What activating a prefix does to the environment, captured once."""

@@ -1,0 +1,1 @@
+"""Bytecode, compiled once per package and Python version."""

@@ -1,0 +1,251 @@
+"""Makes one lock one tree: whose file is at a path that several packages install does not depend on who was faster.
+
+uv installs wheels in parallel, and rattler writes the console scripts of conda packages in parallel: the fastest wins.
+rattler moves other colliding files of conda packages to ``__clobbers__/<package>/<path>``. So once packages are
+installed, the file of the winner (`collisions`) is put at each such path. It comes from what rattler moved away, else
+from the package installed alone beside the prefix (`staging`). The lists of the packages stay as they are until the
+bytecode is made, which is kept by package; then they lose the paths that are another's (`finish`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stackyard.core.errors import StackyardError
+from stackyard.core.names import canonical
+from stackyard.host.files.hashing import sha256_file, sha256_text
+from stackyard.make.basefiles import Bases, OfBase
+from stackyard.make.bytecode.pyfiles import Installed, is_python, source_of
+from stackyard.make.collisions import rule as collisions
+from stackyard.make.collisions.claims import Claim, Listings, Owner, require_plain, shared
+from stackyard.make.collisions.listings import conda_from, conda_without, record_without, write_conda
+from stackyard.make.collisions.rule import Decision
+from stackyard.make.collisions.staging import Staging
+from stackyard.make.job import Job
+from stackyard.yard import atomic, disk
+from stackyard.yard.atomic import fault_point, write_text
+from stackyard.yard.collision import Collision, sentences
+
+if TYPE_CHECKING:
+    from stackyard.make.wheels.install import Wheel
+
+CLOBBERS = "__clobbers__"
+_IN_THE_WAY = re.compile(r"\(os error (17|20|21)\)")
+"""What rattler and uv print where a file is in the place of a directory: EEXIST, ENOTDIR, EISDIR."""
+
+
+class Settling:
+    """The collisions of one build.
+
+    Attributes:
+        sources: Python files whose bytecode is that of no single package, relative to the prefix.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._staging = Staging(job)
+        self._listings = Listings(job.prefix)
+        self._bases = Bases(job, job.variant.base) if job.variant.base else None
+        self._decided: dict[str, Decision] = {}
+        self._below: dict[str, Decision] = {}
+        self._gone: dict[Owner, set[str]] = {}
+        self.sources: set[str] = set()
+
+    def conda(self) -> None:
+        """Once the conda packages are linked: take what rattler moved away out of the prefix, and its names for it."""
+        left = self._job.prefix / CLOBBERS
+        if not left.is_dir() or left.is_symlink():
+            return
+        self._job.work.mkdir(parents=True, exist_ok=True)
+        left.rename(self._job.work / CLOBBERS)
+        fault_point("collision")
+        for owner in self._conda_owners:
+            start, value = f"{CLOBBERS}/{owner.name}/", self._listings.value(owner)
+            if any(name.startswith(start) for name in value["files"]):
+                write_conda(owner.listing, conda_from(value, start))
+
+    def explain(self, error: StackyardError, wheels: Sequence[Wheel] = ()) -> None:
+        """Raise what is behind a failure of rattler or uv, if it is that a file has the place of a directory.
+
+        Args:
+            wheels: those that were being installed, and those that are.
+        """
+        if _IN_THE_WAY.search(f"{error.message}\n{error.detail}"):
+            self._staging.know(wheels)
+            require_plain(list(self._staging.claims(self._conda_owners)))
+
+    def settle(self, wheels: Sequence[Wheel]) -> None:
+        """Once packages are installed: put the file of the winner at each path that several of them install.
+
+        Args:
+            wheels: all that are installed now.
+
+        Raises:
+            InputError: a choice of the stack's file is about nothing, or the site refuses a collision.
+            StackyardError: a list of files cannot be read, a package cannot be installed alone, or a file of one has
+                the place of a directory of another.
+        """
+        self._staging.know(wheels)
+        claims = list(self._listings.all([*self._conda_owners, *self._wheel_owners(wheels)]))
+        require_plain(claims)
+        found = shared(claims)
+        below = self._bases.of((path for path, _ in claims), self._site) if self._bases else {}
+        everything = [*claims, *((path, each.claim) for path, each in below.items())]
+        collisions.require_used(self._own_choices, ((path, self._inner(path), claim) for path, claim in everything))
+        self._decided = dict(self._decisions(found))
+        for path, decision in self._decided.items():
+            if self._is_open(decision):
+                self._put(self._file(decision.winner), self._job.prefix / path)
+        fault_point("collision")
+        own = {path: claim for path, claim in claims if path in below}
+        self._below = {path: self._decide_on_base(path, each, own[path]) for path, each in below.items()}
+        self._note_what_is_gone(claims)
+        self._tell()
+
+    def finish(self) -> tuple[Collision, ...]:
+        """Once the bytecode is made: take from the lists what is another's; return the collisions for the record.
+
+        The packages that were installed alone are removed: a file of the prefix has no other link but in the caches.
+        """
+        for folder in (self._staging.folder, self._job.work / CLOBBERS):
+            disk.remove_tree(folder)
+        for owner in self._listings.unordered:
+            self._gone.setdefault(owner, set())
+        for owner, names in self._gone.items():
+            if owner.kind == "conda":
+                value = self._listings.value(owner)
+                write_conda(owner.listing, conda_without(value, names))
+            else:
+                text = owner.listing.read_bytes().decode("utf-8")
+                write_text(owner.listing, record_without(text, names))
+        return self._collisions(hashed=True)
+
+    # ----------------------------------------------------------------------- who installs what
+
+    @cached_property
+    def _conda_owners(self) -> list[Owner]:
+        packages = collisions.in_order(self._job.locked.conda)
+        meta = self._job.prefix / "conda-meta"
+        return [Owner("conda", package.name, n, meta / f"{package.stem}.json") for n, package in enumerate(packages)]
+
+    def _wheel_owners(self, wheels: Sequence[Wheel]) -> Iterator[Owner]:
+        if wheels:
+            installed, first = Installed(self._job.prefix, self._job.site_packages), len(self._conda_owners)
+            for n, wheel in enumerate(sorted(wheels, key=lambda each: canonical(each.name)), first):
+                yield Owner("pip", wheel.name, n, installed.listing(wheel.name))
+
+    @cached_property
+    def _site(self) -> str:
+        """The real path of site-packages relative to the prefix; empty for a stack without Python."""
+        if not self._job.python_version:
+            return ""
+        return os.path.relpath(os.path.realpath(self._job.site_packages), os.path.realpath(self._job.prefix))
+
+    def _inner(self, path: str) -> str:
+        return path[len(self._site) + 1 :] if self._site and path.startswith(f"{self._site}/") else ""
+
+    @cached_property
+    def _choices(self) -> tuple[collisions.Choice, ...]:
+        job = self._job
+        names = [*(p.name for p in job.locked.conda), *(p.name for p in job.locked.pip)]
+        if job.variant.base is not None:
+            from stackyard.lock.base.extension import record_of
+
+            names += [package.name for package in record_of(job.variant.base).packages]
+        return collisions.choices_for(job.variant, names)
+
+    @property
+    def _own_choices(self) -> list[collisions.Choice]:
+        """Those of the stack's own file: what the site chooses for all stacks need not be about each of them."""
+        own = self._job.site.file
+        return [choice for choice in self._choices if not own or choice.place is None or choice.place.file != own]
+
+    # ----------------------------------------------------------------------- whose file is taken
+
+    def _decisions(self, found: dict[str, list[Claim]]) -> Iterator[tuple[str, Decision]]:
+        """For each path; bytecode is made again where the sources are not the same."""
+        for path, claims in found.items():
+            if source_of(path) not in found:
+                yield path, collisions.decide(path, self._inner(path), claims, self._choices, self._file)
+
+    def _is_open(self, decision: Decision) -> bool:
+        """Whether another file than that of the winner may be there now."""
+        winner, kinds = decision.winner, [claim.owner.kind for claim in decision.claims]
+        if winner.owner.kind == "pip":
+            return kinds.count("pip") > 1  # one alone came after the conda packages
+        moved = os.path.lexists(self._moved(winner))
+        return moved or "pip" in kinds or any(claim.made for claim in decision.claims)
+
+    def _moved(self, claim: Claim) -> Path:
+        return self._job.work / CLOBBERS / claim.owner.name / claim.row
+
+    def _file(self, claim: Claim) -> Path:
+        """The file that a package alone would have at a path."""
+        moved = self._moved(claim)
+        return moved if claim.owner.kind == "conda" and os.path.lexists(moved) else self._staging.file(claim)
+
+    def _put(self, source: Path, place: Path) -> None:
+        if source.is_symlink():
+            atomic.replace_symlink(place, os.fspath(source.readlink()))
+            return
+        temporary = atomic.temporary(place.with_name(place.name[:100]))
+        temporary.unlink(missing_ok=True)
+        try:
+            disk.link_or_copy(source, temporary, link=not self._job.private_files)
+            os.replace(temporary, place)
+        finally:
+            temporary.unlink(missing_ok=True)  # a rename to another name of the same file leaves both
+
+    def _decide_on_base(self, path: str, of_base: OfBase, own: Claim) -> Decision:
+        """Of a path that the base has too. Where its file is chosen, all packages of the layer lose theirs."""
+        place = self._job.prefix / path
+        mine = place.read_bytes() if of_base.source is not None and place.is_file() else None
+        claims = self._decided[path].claims if path in self._decided else (own,)
+        winner = self._decided[path].winner if path in self._decided else own
+        sources = (of_base.source, mine)
+        found = collisions.decide_on_base(path, self._inner(path), of_base.claim, winner, self._choices, sources)
+        if found.winner is of_base.claim:
+            place.unlink(missing_ok=True)
+            return replace(found, lost=claims)
+        return found
+
+    # ----------------------------------------------------------------------- what becomes of it
+
+    def _note_what_is_gone(self, claims: Sequence[tuple[str, Claim]]) -> None:
+        """The lines that the lists lose, and the bytecode that is made again; that of the packages is removed."""
+        self._gone, self.sources = {}, set()
+        for path, decision in (*self._decided.items(), *self._below.items()):
+            for claim in decision.lost:
+                self._gone.setdefault(claim.owner, set()).add(claim.row)
+            if decision.lost and is_python(path):
+                self.sources.add(path)
+        for path, claim in claims if self.sources else ():
+            if path.endswith(".pyc") and source_of(path) in self.sources:
+                (self._job.prefix / path).unlink(missing_ok=True)
+                self._gone.setdefault(claim.owner, set()).add(claim.row)
+
+    def _collisions(self, *, hashed: bool = False) -> tuple[Collision, ...]:
+        """Those that are worth a word. `hashed`: with what is at each path now."""
+        both = (*self._decided.items(), *self._below.items())
+        found = ((path, each, self._hash(path) if hashed else "") for path, each in both)
+        return collisions.grouped(found)
+
+    def _hash(self, path: str) -> str:
+        place = self._job.prefix / path
+        if place.is_symlink():
+            return sha256_text(os.fspath(place.readlink()))
+        return sha256_file(place) if place.is_file() else ""
+
+    def _tell(self) -> None:
+        found = self._collisions()
+        error = collisions.refused(found, self._job.site.file) if self._job.site.collisions == "refuse" else None
+        if error is not None:
+            raise error
+        for text in sentences(found):
+            self._job.progress.notice(text)

@@ -1,0 +1,1 @@
+"""The conda part of a prefix: fetched, unpacked and linked."""

@@ -1,0 +1,251 @@
+"""Makes and extends a mirror: every file that locks need, for all of their platforms, fetched once and compared.
+
+Files get their names by renaming, `mirror.json` is written last: what was interrupted is continued by the same
+command, and a mirror that is being extended serves as before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Lock
+from urllib.parse import urlsplit
+
+from stackyard.core.errors import InputError, StackyardError, cause
+from stackyard.core.progress import Progress
+from stackyard.core.secrets import host_of, shown
+from stackyard.host.files import space
+from stackyard.host.files.hashing import sha256_file, sha256_text
+from stackyard.host.net.trust import PLAIN, Trust
+from stackyard.host.tools import uv
+from stackyard.host.tools.pipconf import PipSettings
+from stackyard.lock.conda.records import file_name
+from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.make.fetch import download
+from stackyard.make.mirror import pages
+from stackyard.make.mirror.git import bundle
+from stackyard.make.mirror.read import FILES, INDEX, KIND, Held, held
+from stackyard.yard import atomic, disk, lease
+from stackyard.yard.atomic import fault_point
+from stackyard.yard.permissions import Policy, applied
+
+_AT_ONCE = 8
+_CONDA, _GIT = "conda", "git"
+_LEASES = ".leases"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One file for the mirror. `path` is below it; `size` in bytes, 0 where the lock does not say."""
+
+    url: str
+    sha256: str
+    path: str
+    size: int
+    trust: Trust = field(default=PLAIN, compare=False)
+
+
+@dataclass(frozen=True)
+class Repository:
+    """One commit for the mirror."""
+
+    url: str
+    commit: str
+    path: str
+    settings: PipSettings = field(compare=False)
+
+
+@dataclass
+class Contents:
+    """What a mirror is to hold, each file once, and what cannot be in it."""
+
+    files: dict[str, Wanted] = field(default_factory=dict)
+    repositories: dict[str, Repository] = field(default_factory=dict)
+    lacking: list[str] = field(default_factory=list)
+
+    def add(self, locked: LockedVariant, settings: PipSettings) -> None:
+        """What a locked variant needs. `settings`: how its pip packages were found."""
+        for conda in locked.conda:
+            self._put(Wanted(conda.url, conda.sha256, _conda_path(conda), conda.size))
+        self.add_pip(locked.pip, settings)
+        if locked.interpreter.source in ("host", "uv"):
+            label = f"{locked.stack} {locked.version} {locked.variant}".rstrip()
+            self._lack(f"Python {locked.interpreter.version} of {label}: {locked.interpreter.path} has to be there")
+
+    def add_pip(self, packages: Iterable[PipPackage], settings: PipSettings) -> None:
+        """Some pip packages."""
+        for each in packages:
+            if each.kind == "vcs":
+                path = f"{_GIT}/{_place(each.url)}-{each.commit[:12]}.bundle"
+                self.repositories[each.commit] = Repository(each.url, each.commit, path, settings)
+            elif each.kind != "path":
+                path = f"{FILES}/{file_name(each.url)}"
+                self._put(Wanted(each.url, each.sha256, path, each.size, uv.trust(each.url, settings)))
+
+    def _put(self, wanted: Wanted) -> None:
+        self.files.setdefault(wanted.sha256, wanted)
+
+    def _lack(self, text: str) -> None:
+        if text not in self.lacking:
+            self.lacking.append(text)
+
+
+def _conda_path(package: CondaPackage) -> str:
+    return f"{_CONDA}/{_place(package.url.rsplit('/', 2)[0])}/{package.subdir}/{file_name(package.url)}"
+
+
+def _place(url: str) -> str:
+    """A directory for what comes from a URL: its server and its path; of local ones, a name and a hash."""
+    plain = shown(url).removeprefix("git+")
+    parts = urlsplit(plain)
+    words = [re.sub(r"[^A-Za-z0-9._-]+", "-", word) for word in parts.path.partition("@")[0].split("/")]
+    words = [word for word in words if word.strip(".")]
+    if parts.scheme in ("", "file"):
+        return f"local/{words[-1] if words else 'root'}-{sha256_text(parts.path)[:8]}"
+    return "/".join([re.sub(r"[^A-Za-z0-9._-]+", "-", host_of(plain)), *words])
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was done: the paths that were fetched, and their bytes."""
+
+    fetched: tuple[str, ...]
+    bytes: int
+
+
+def missing(folder: Path, contents: Contents) -> tuple[list[Wanted], list[Repository]]:
+    """What a mirror lacks of what it is to hold, in order of path."""
+    there = present(folder)
+    files = [each for each in _placed(contents, there) if not _is_there(folder, there, each)]
+    repositories = [
+        each
+        for each in contents.repositories.values()
+        if not (folder / there.commits.get(each.commit, ".none")).is_file()
+    ]
+    return sorted(files, key=lambda each: each.path), repositories
+
+
+def _placed(contents: Contents, there: Held) -> Iterator[Wanted]:
+    """Each file with its place: where it is listed, else by its name; where another has that name, a directory of its
+    own."""
+    taken = {path: sha256 for sha256, path in there.files.items()}
+    for wanted in contents.files.values():
+        path = there.files.get(wanted.sha256, wanted.path)
+        if taken.setdefault(path, wanted.sha256) != wanted.sha256:
+            folder, _, name = path.rpartition("/")
+            path = f"{folder}/{wanted.sha256[:12]}/{name}"
+        yield replace(wanted, path=path)
+
+
+def present(folder: Path) -> Held:
+    """What a mirror lists; nothing where there is none."""
+    text = disk.content(folder / INDEX)
+    return Held({}, {}) if text is None else held(text, str(folder / INDEX))
+
+
+def _is_there(folder: Path, there: Held, wanted: Wanted) -> bool:
+    """Whether a file lies there with its size. Builds compare its bytes."""
+    path = folder / there.files.get(wanted.sha256, ".none")
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return False
+    return not wanted.size or size == wanted.size
+
+
+def extend(folder: Path, contents: Contents, progress: Progress) -> Made:
+    """Fetch what a mirror lacks, and list it.
+
+    Raises:
+        InputError: the directory has other things in it.
+        StackyardError: a file cannot be fetched or is not the locked one; what was fetched before stays.
+    """
+    _require_mirror(folder)
+    one_at_a_time = lease.lease(folder / _LEASES / "mirror", f"the mirror {folder}", wait_s=3600)
+    with applied(Policy(0o022)), one_at_a_time as holding:  # all may read it
+        files, repositories = missing(folder, contents)
+        kept = present(folder)
+        paths = dict(kept.files)
+        commits = dict(kept.commits)
+        done = _Counter(progress, len(files) + len(repositories))
+        try:
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                for wanted in pool.map(lambda each: _fetched(folder, each, done), files):
+                    paths[wanted.sha256] = wanted.path
+            for repository in repositories:
+                bundle(repository.url, repository.commit, folder / repository.path, repository.settings)
+                commits[repository.commit] = repository.path
+                done.one(repository.path)
+        finally:
+            holding.check()
+            fault_point("mirror")
+            _list(folder, Held(paths, commits))
+    return Made((*(f.path for f in files), *(r.path for r in repositories)), done.bytes)
+
+
+def _require_mirror(folder: Path) -> None:
+    """Create the directory; refuse one in which other things lie."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        others = [
+            name
+            for name in sorted(p.name for p in folder.iterdir())
+            if name not in (_CONDA, "pip", _GIT, INDEX, "lost+found") and not name.startswith(".")
+        ]
+    except OSError as error:
+        raise InputError(f"cannot make a mirror in {folder}: {cause(error)}", hint="name another directory") from error
+    if others:
+        raise InputError(f"{folder} has other files: {others[0]}", hint="name a new directory, or a mirror")
+
+
+class _Counter:
+    """How many files are done, and their bytes. Used by several threads."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress, self._total, self._guard = progress, total, Lock()
+        self._done = self.bytes = 0
+
+    def one(self, path: str, size: int = 0) -> None:
+        with self._guard:
+            self._done += 1
+            self.bytes += size
+            self._progress.advance("mirror", self._done, self._total)
+
+
+def _fetched(folder: Path, wanted: Wanted, done: _Counter) -> Wanted:
+    """Fetch one file to its place, whole or not at all."""
+    target = folder / wanted.path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not (target.is_file() and sha256_file(target) == wanted.sha256):  # left by an interrupted command
+        try:
+            part = target.with_name(
+                f".{target.name}.part"
+            )  # a killed process's is the next one's: one writes at a time
+            download(wanted.url, wanted.sha256, part, target, mode=0o644, trust=wanted.trust)
+        except OSError as error:
+            if space.is_full(error):
+                raise disk.no_space(f"writing {target}") from error
+            raise StackyardError(f"cannot write {target}: {cause(error)}") from error
+    done.one(wanted.path, target.stat().st_size)
+    return wanted
+
+
+def _list(folder: Path, holding: Held) -> None:
+    """Write the pages and `mirror.json`, last; remove what a killed process left of that."""
+    for left in folder.glob(f".{INDEX}.*.tmp"):
+        left.unlink(missing_ok=True)
+    pages.index_channels(_channels(folder, holding.files.values()))
+    pages.write_index(folder, holding.files)
+    value = {"format": KIND.version, "files": dict(sorted(holding.files.items())),
+             "commits": dict(sorted(holding.commits.items()))}  # fmt: skip
+    atomic.write_text(folder / INDEX, json.dumps(value, indent=1) + "\n", mode=0o644)
+
+
+def _channels(folder: Path, paths: Iterable[str]) -> Iterator[Path]:
+    """The conda channels of a mirror: two directories above each archive."""
+    found = {path.rsplit("/", 2)[0] for path in paths if path.startswith(f"{_CONDA}/")}
+    return (folder / path for path in sorted(found))

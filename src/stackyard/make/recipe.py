@@ -1,0 +1,62 @@
+"""Copies of the input files and of the lock, kept beside what was built from them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from stackyard.core.secrets import redacted
+from stackyard.lock.lockfile.model import Lock
+from stackyard.lock.lockfile.text import dump
+from stackyard.make.job import Job
+from stackyard.yard import disk
+from stackyard.yard.atomic import write_text
+
+
+def keep(job: Job) -> dict[str, str]:
+    """Write the revision's ``lock/`` and ``recipe/``.
+
+    Returns:
+        The name in ``recipe/`` of every copied file, by its path; a file that no longer exists is left out.
+    """
+    write_text(job.paths.lock, dump(Lock(job.locked.stack, (job.locked,))))
+    disk.remove_tree(job.paths.recipe)
+    job.paths.recipe.mkdir(parents=True)
+    kept: dict[str, str] = {}
+    for path in _files(job):
+        if str(path) not in kept and path.is_file():
+            kept[str(path)] = _free_name(path.name, kept.values())
+            shutil.copy(path, job.paths.recipe / kept[str(path)])
+    for name in job.variant.files:
+        if name in kept:
+            _redact(job.paths.recipe / kept[name])
+    return kept
+
+
+def _redact(copy: Path) -> None:
+    """Take logins and tokens out of the copy of a file with requirements, which all users can read."""
+    text = copy.read_bytes().decode("utf-8", "surrogateescape")
+    clean = redacted(text)
+    if clean != text:
+        copy.write_bytes(clean.encode("utf-8", "surrogateescape"))
+
+
+def _files(job: Job) -> Iterator[Path]:
+    variant = job.variant
+    yield from map(Path, variant.files)
+    if variant.post:
+        yield Path(variant.post)
+    for how in variant.build.packages.values():
+        yield from map(Path, how.patches)
+    yield from (Path(check.script) for check in variant.checks if check.script)
+    yield from (Path(licence.text) for licence in variant.licences if licence.text)
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """The name; ``name.2`` and so on if files from several directories have the same name."""
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}.{number}"
+    return free
