@@ -25,7 +25,7 @@ from typing import NamedTuple
 from benchmarks import inputs, slow
 from benchmarks.measure import Figure, alternate, figure_of, seconds
 from benchmarks.tools import environment, stackyard
-from stackyard.image import bykernel
+from stackyard.images.squashfs import bykernel
 
 DELAY_US = 5000
 KEPT_S, LONG_KEPT_S, FORGOTTEN_S = 1, 30, 1.5

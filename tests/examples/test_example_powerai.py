@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 from sitebed import EXAMPLES
 
 from stackyard.core.errors import MissingError
-from stackyard.image.onbase import of_variant
+from stackyard.images.bases.compile import of_variant
 from stackyard.inputs.load import load_stack
 from stackyard.inputs.sites.bindings import load_bindings
 from stackyard.inputs.sites.site import load_site

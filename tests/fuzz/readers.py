@@ -240,10 +240,10 @@ def _others_record(path: Path) -> None:
 def _archive(path: Path) -> None:
     """An image as docker saves it: copied into a layout, and its layers unpacked."""
     from stackyard.core.errors import StackyardError
-    from stackyard.image.bases import software
-    from stackyard.image.bases.blobs import Layout
-    from stackyard.image.bases.sources import fetch, source_of
-    from stackyard.image.bases.unpack import Unpacked
+    from stackyard.images.bases import software
+    from stackyard.images.bases.blobs import Layout
+    from stackyard.images.bases.sources import fetch, source_of
+    from stackyard.images.bases.unpack import Unpacked
 
     with tempfile.TemporaryDirectory() as folder:
         layout, root = Layout(Path(folder, "oci")), Path(folder, "root")
@@ -261,8 +261,8 @@ def _archive(path: Path) -> None:
 def _layer(path: Path) -> None:
     """A layer whose digest is right, whatever it holds."""
     from stackyard.core.errors import StackyardError
-    from stackyard.image.bases.model import Layer
-    from stackyard.image.bases.unpack import Unpacked
+    from stackyard.images.bases.model import Layer
+    from stackyard.images.bases.unpack import Unpacked
 
     data = path.read_bytes()
     with tempfile.TemporaryDirectory() as folder:
@@ -275,9 +275,9 @@ def _layer(path: Path) -> None:
 def _pushed(path: Path) -> None:
     """The configuration of a pushed revision, whose digest is right, whatever it holds."""
     from stackyard.core.errors import StackyardError
-    from stackyard.image import artefact
-    from stackyard.image.oci.layout import MANIFEST, Reference
-    from stackyard.image.oci.writer import writer
+    from stackyard.images.oci import artefact
+    from stackyard.images.oci.layout import MANIFEST, Reference
+    from stackyard.images.oci.writer import writer
 
     with tempfile.TemporaryDirectory() as folder:
         with writer(Path(folder)) as into:
@@ -343,7 +343,7 @@ def _configuration() -> bytes:
 
 
 def _sif() -> bytes:
-    from stackyard.image import sif
+    from stackyard.images.sif import file as sif
 
     labels = b'{"data": {"attributes": {"labels": {"io.stackyard.base-sha256": "0"}}}}'
     with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stackyard.core.change import EnvironmentChange
-from stackyard.image import launcher, squashfs, stubs
+from stackyard.images.squashfs import file as squashfs
+from stackyard.images.squashfs import launcher, stubs
 from stackyard.yard.folders import RevisionPaths
 from support.processes import end_image_servers, image_servers
 

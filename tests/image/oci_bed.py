@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.core.change import EnvironmentChange, Prepend, SetRestorable, UserPath
-from stackyard.image.oci import layers
-from stackyard.image.oci.build import Built, Wanted, build
-from stackyard.image.oci.layout import CONFIG, LAYER, MANIFEST, Descriptor, Reference, blob, image
-from stackyard.image.oci.writer import writer
+from stackyard.images.oci import layers
+from stackyard.images.oci.build import Built, Wanted, build
+from stackyard.images.oci.layout import CONFIG, LAYER, MANIFEST, Descriptor, Reference, blob, image
+from stackyard.images.oci.writer import writer
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, PackageRecord

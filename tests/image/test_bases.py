@@ -20,12 +20,12 @@ import pytest
 
 from image.basebed import config, digest, docker_archive, layer, oci, of_folder, system
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.image.bases import store
-from stackyard.image.bases.model import Base, Layer
-from stackyard.image.bases.sources import source_of
-from stackyard.image.bases.unpack import Unpacked
-from stackyard.image.oci import base
-from stackyard.image.oci.layout import Reference
+from stackyard.images.bases import store
+from stackyard.images.bases.model import Base, Layer
+from stackyard.images.bases.sources import source_of
+from stackyard.images.bases.unpack import Unpacked
+from stackyard.images.oci import base
+from stackyard.images.oci.layout import Reference
 from stackyard.inputs.models import Site
 from stackyard.yard.layout import Yard
 from support import programs

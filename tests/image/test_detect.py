@@ -12,13 +12,13 @@ import pytest
 from image.elfbed import build
 from image.mpibed import mpi
 from stackyard.core.errors import InputError, MissingError
-from stackyard.image.bindings.detect import Detected, detect, library, required
-from stackyard.image.bindings.families import families, known_mpi
-from stackyard.image.bindings.loader import Loader, own_hwcaps
-from stackyard.image.bindings.profiles import expanded, of_this_machine, profile_names, read_profile
-from stackyard.image.bindings.trace import opened_paths, with_opened
-from stackyard.image.bindings.tree import Tree
-from stackyard.image.bindings.written import bindings_text
+from stackyard.images.bindings.detect import Detected, detect, library, required
+from stackyard.images.bindings.families import families, known_mpi
+from stackyard.images.bindings.loader import Loader, own_hwcaps
+from stackyard.images.bindings.profiles import expanded, of_this_machine, profile_names, read_profile
+from stackyard.images.bindings.trace import opened_paths, with_opened
+from stackyard.images.bindings.tree import Tree
+from stackyard.images.bindings.written import bindings_text
 from stackyard.inputs.sites.bindings import Bind, BoundPath, BoundVariable, Family, HostBindings, load_bindings
 from stackyard.inputs.sites.sitemodels import ContainerPolicy
 from support import programs
@@ -189,7 +189,7 @@ def test_what_a_trace_shows_is_added() -> None:
 
 
 def test_a_traced_plugin_in_a_directory_of_its_own_is_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stackyard.image.bindings.trace._is_library", lambda path, real: True)  # not as the user's own
+    monkeypatch.setattr("stackyard.images.bindings.trace._is_library", lambda path, real: True)  # not as the user's own
     plugin = build(tmp_path / "hwloc/hwloc_xml.so")
     assert [row.path for row in with_opened(HostBindings(), [str(plugin)], "app").binds] == [str(plugin)]
 

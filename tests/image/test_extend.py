@@ -13,13 +13,14 @@ import pytest
 
 from image.basebed import docker_archive, layer, of_folder, system
 from stackyard.core.errors import InputError, MissingError, StackyardError
-from stackyard.image import extend, onbase, sifbuild
-from stackyard.image.bases import store
-from stackyard.image.bases.model import PythonEnvironment
-from stackyard.image.bases.sources import source_of
-from stackyard.image.box import Box, Given
-from stackyard.image.extend import Proof
-from stackyard.image.onbase import Packages
+from stackyard.images.bases import compile as onbase
+from stackyard.images.bases import extend, store
+from stackyard.images.bases.compile import Packages
+from stackyard.images.bases.container import Box, Given
+from stackyard.images.bases.extend import Proof
+from stackyard.images.bases.model import PythonEnvironment
+from stackyard.images.bases.sources import source_of
+from stackyard.images.sif import build as sifbuild
 from stackyard.inputs.load import load_stack
 from stackyard.inputs.models import BuildSpec, Check
 from stackyard.inputs.sites.sitemodels import Site

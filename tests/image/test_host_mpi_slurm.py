@@ -13,7 +13,7 @@ import pytest
 from image import hostmpi
 from stackyard.core.errors import MissingError
 from stackyard.host.run.command import run
-from stackyard.image.bindings.written import bindings_text
+from stackyard.images.bindings.written import bindings_text
 from stackyard.inputs.sites.bindings import Bind, BoundPath, BoundVariable, HostBindings, HostMpi, load_bindings
 from support import images, programs, stuckmpi
 from support.cli import Done, stackyard

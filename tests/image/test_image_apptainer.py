@@ -12,7 +12,7 @@ import pytest
 from image_bed import Revision, make
 
 from stackyard.core.errors import MissingError
-from stackyard.image import mounts
+from stackyard.images.squashfs import mounts
 from support import images, usernsroot
 
 pytestmark = pytest.mark.real
@@ -117,7 +117,9 @@ def test_its_file_system_server_serves_where_there_is_no_other(
 
 
 def test_the_way_is_named(path: str) -> None:
-    show = "from stackyard.image import mounts\nfor way in mounts.ways(): print(way.name, way.works, way.detail)"
+    show = (
+        "from stackyard.images.squashfs import mounts\nfor way in mounts.ways(): print(way.name, way.works, way.detail)"
+    )
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", show]
     off = [sys.executable, usernsroot.__file__, "sh", "-ec", f'{NO_NAMESPACES}exec "$@"', "sh"]
 

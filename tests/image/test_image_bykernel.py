@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import pytest
 from image_bed import Revision, make
 
-from stackyard.image import bykernel, squashfs
+from stackyard.images.squashfs import bykernel
+from stackyard.images.squashfs import file as squashfs
 from support import programs
 from support.processes import wait_for
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from image_bed import confined
 
-from stackyard.image import bykernel, servers
+from stackyard.images.squashfs import bykernel, servers
 from stackyard.yard.folders import RevisionPaths
 from support import modules, programs, testbed
 from support.accounts import Accounts

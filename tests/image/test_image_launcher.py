@@ -15,7 +15,7 @@ import pytest
 from image_bed import Revision, confined, make
 
 from stackyard.core.errors import StackyardError
-from stackyard.image.enter import run_within
+from stackyard.images.squashfs.enter import run_within
 from stackyard.yard.payload import Image
 from support import programs
 from support.processes import wait_for
@@ -155,7 +155,7 @@ def test_a_later_mount_namespace_does_not_join_that_of_an_earlier_one(demo: Revi
 def test_it_is_compiled_where_no_program_of_the_temporary_directory_may_run(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("mounting needs root")
-    code = "import sys, pathlib; from stackyard.image import launcher; print(launcher.make(pathlib.Path(sys.argv[1])))"
+    code = "import sys, pathlib; from stackyard.images.squashfs import launcher; print(launcher.make(pathlib.Path(sys.argv[1])))"
     (tmp_path / "noexec").mkdir()
     set_up = f"mount -t tmpfs -o noexec none {tmp_path}/noexec; export TMPDIR={tmp_path}/noexec"
     words = confined(set_up, sys.executable, "-c", code, str(tmp_path / "launch"))
@@ -174,7 +174,7 @@ def test_an_image_stays_mounted_while_a_program_of_ours_needs_it(demo: Revision)
     """As a verification does, between checks that open no file of it. On a busy machine the image may be unmounted
     before the program has started: then there is nothing to hold, and it is started again."""
     code = (
-        "import sys, time; from pathlib import Path; from stackyard.image.enter import staying_mounted\n"
+        "import sys, time; from pathlib import Path; from stackyard.images.squashfs.enter import staying_mounted\n"
         "from stackyard.yard.payload import Image\n"
         "image = Image(Path(sys.argv[1]))\n"
         "with staying_mounted(image):\n"

@@ -11,7 +11,7 @@ import pytest
 from image_bed import make
 
 from stackyard.host.files import automount
-from stackyard.image import servers
+from stackyard.images.squashfs import servers
 from support import programs
 from support.processes import wait_for
 

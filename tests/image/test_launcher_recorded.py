@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.host.files.hashing import sha256_file
-from stackyard.image import launcher
-from stackyard.image.launcher import compare
+from stackyard.images.squashfs import launcher
+from stackyard.images.squashfs.launcher import compare
 from stackyard.yard import atomic, signatures
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import read_record

@@ -13,10 +13,10 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from image.elfbed import build, loaded_by_system, names
-from stackyard.image.bindings.ldcache import Cached, read_cache
-from stackyard.image.bindings.loader import Loader, is_c_library
-from stackyard.image.bindings.tree import Tree
-from stackyard.image.bindings.versions import read_versions, text_of
+from stackyard.images.bindings.ldcache import Cached, read_cache
+from stackyard.images.bindings.loader import Loader, is_c_library
+from stackyard.images.bindings.tree import Tree
+from stackyard.images.bindings.versions import read_versions, text_of
 from support import programs
 
 pytestmark = pytest.mark.real

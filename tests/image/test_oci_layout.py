@@ -13,9 +13,9 @@ import oci_bed as bed
 import pytest
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.image.oci import check, transfer, writer
-from stackyard.image.oci.build import Wanted
-from stackyard.image.oci.layout import INDEX, NAME, Reference, blob, image, index, reference
+from stackyard.images.oci import check, transfer, writer
+from stackyard.images.oci.build import Wanted
+from stackyard.images.oci.layout import INDEX, NAME, Reference, blob, image, index, reference
 from support import programs
 from support.cli import inside as stackyard
 

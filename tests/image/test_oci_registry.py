@@ -12,7 +12,7 @@ import oci_bed as bed
 import pytest
 from registry_bed import Registry, registry
 
-from stackyard.image.oci.layout import Reference, image
+from stackyard.images.oci.layout import Reference, image
 from support import programs
 from support.cli import Done
 from support.cli import inside as stackyard

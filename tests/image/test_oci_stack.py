@@ -17,7 +17,7 @@ import pytest
 import rattler
 
 from stackyard.core.errors import MissingError
-from stackyard.image.oci.layout import Reference, image
+from stackyard.images.oci.layout import Reference, image
 from support import images, programs, testbed, usernsroot
 from support.cli import Done, inside, stackyard
 

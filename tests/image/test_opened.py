@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, MissingError
-from stackyard.image.bindings.opened import opened
+from stackyard.images.bindings.opened import opened
 from support import images, programs
 
 pytestmark = pytest.mark.real
@@ -63,12 +63,12 @@ def test_all_kinds(root: Path, tmp_path: Path) -> None:
     over = squash(tmp_path / "over", tmp_path / "over.sqsh")
     assert texts(sif(tmp_path / "a.sif", (2, file))) == ("base", "base", "mounted")
     assert texts(sif(tmp_path / "b.sif", (2, file), (4, over))) == ("overlay", "base", "mounted")
-    assert "stackyard.image" not in Path("/proc/mounts").read_text()
+    assert "stackyard.images" not in Path("/proc/mounts").read_text()
 
 
 def test_without_a_mount_it_is_unpacked(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from stackyard.host.run import command
-    from stackyard.image.bindings import opened as module
+    from stackyard.images.bindings import opened as module
 
     hidden = lambda name: None if name.startswith("squashfuse") else command.which(name)  # noqa: E731
     monkeypatch.setattr(module, "which", hidden)
@@ -78,7 +78,7 @@ def test_without_a_mount_it_is_unpacked(root: Path, tmp_path: Path, monkeypatch:
 def test_what_squashfuse_said_is_kept(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that begins like an image: it is not squashfuse that is not found."""
     from stackyard.host.run import command
-    from stackyard.image.bindings import opened as module
+    from stackyard.images.bindings import opened as module
 
     monkeypatch.setattr(module, "which", lambda name: None if name == "unsquashfs" else command.which(name))
     damaged = tmp_path / "x.sqsh"

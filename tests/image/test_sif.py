@@ -17,10 +17,13 @@ import pytest
 from image.basebed import docker_archive, layer, of_folder, system
 from stackyard.core.change import Default, EnvironmentChange, Flags, Operation, Prepend, SetRestorable, UserPath
 from stackyard.core.errors import ChecksFailed, InputError, StackyardError
-from stackyard.image import fit, inside, sif, sifbuild, squashfs
-from stackyard.image.bases import store
-from stackyard.image.bases.model import PythonEnvironment
-from stackyard.image.bases.sources import source_of
+from stackyard.images.bases import fit, store
+from stackyard.images.bases.model import PythonEnvironment
+from stackyard.images.bases.sources import source_of
+from stackyard.images.sif import build as sifbuild
+from stackyard.images.sif import file as sif
+from stackyard.images.sif import inside
+from stackyard.images.squashfs import file as squashfs
 from stackyard.inputs.models import Site
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard

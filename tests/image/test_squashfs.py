@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import StackyardError
-from stackyard.image import squashfs
+from stackyard.images.squashfs import file as squashfs
 from stackyard.yard import disk
 from support import programs
 

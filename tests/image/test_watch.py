@@ -12,8 +12,8 @@ import pytest
 
 from image.elfbed import build
 from stackyard.host.machine.daemons import RANKS
-from stackyard.image.bindings import watch
-from stackyard.image.bindings.maps import _rank
+from stackyard.images.bindings import watch
+from stackyard.images.bindings.maps import _rank
 from support import programs
 
 pytestmark = pytest.mark.real

@@ -233,7 +233,7 @@ def test_a_base_and_a_pinned_image(tool: Wrapped) -> None:
 
 
 def test_without_a_compiler_it_says_what_is_missing(tool: Wrapped, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stackyard.image.launcher._COMPILERS", ())
+    monkeypatch.setattr("stackyard.images.squashfs.launcher._COMPILERS", ())
     assert "cannot make the launcher of a wrapped image" in tool.wrap(expect=4).err
     monkeypatch.undo()
     tool.wrap()

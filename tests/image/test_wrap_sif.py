@@ -10,7 +10,7 @@ import pytest
 
 from image.oci_bed import copy_program
 from image.wrap_bed import Wrapped, image
-from stackyard.image import sif
+from stackyard.images.sif import file as sif
 from support import programs
 from support.cli import STACKYARD
 

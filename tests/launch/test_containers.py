@@ -10,7 +10,7 @@ import pytest
 
 from stackyard.core.change import EnvironmentChange, Prepend, Set
 from stackyard.core.errors import InputError, MissingError
-from stackyard.image.bindings.families import families
+from stackyard.images.bindings.families import families
 from stackyard.inputs.models import ContainerPolicy, LaunchPolicy, Site
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.containers import APART, wrap

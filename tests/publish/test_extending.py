@@ -242,6 +242,6 @@ def test_it_starts_without_what_a_layer_of_wheels_does_not_need(published: Bed) 
     err = published.user(*words, PYTHONPROFILEIMPORTTIME="1").err
     imported = {line.rpartition("|")[2].strip() for line in err.splitlines() if line.startswith("import time:")}
     assert "stackyard.make.layer" in imported
-    unneeded = {"pydantic", "rattler", "asyncio", "elftools", "stackyard.image.form", "stackyard.image.sif"}
+    unneeded = {"pydantic", "rattler", "asyncio", "elftools", "stackyard.images.form", "stackyard.images.sif.file"}
     unneeded |= {"ssl", "http.server", "urllib.request", "importlib.metadata"}
     assert imported & unneeded == set()

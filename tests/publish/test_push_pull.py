@@ -22,10 +22,11 @@ from image.registry_bed import registry
 from stackyard.core.errors import ChecksFailed, InputError, MissingError, StackyardError
 from stackyard.host.files.hashing import sha256_file, sha256_text
 from stackyard.host.machine.probe import machine
-from stackyard.image import artefact, launcher
-from stackyard.image.artefact import Fit
-from stackyard.image.oci.layout import MANIFEST, Reference, blob, image
-from stackyard.image.oci.writer import writer
+from stackyard.images.oci import artefact
+from stackyard.images.oci.artefact import Fit
+from stackyard.images.oci.layout import MANIFEST, Reference, blob, image
+from stackyard.images.oci.writer import writer
+from stackyard.images.squashfs import launcher
 from stackyard.inputs.models import Site
 from stackyard.make.seal import PARTS
 from stackyard.make.tree import tree_hash
@@ -334,7 +335,7 @@ def test_files_that_are_not_those_of_the_record_are_refused(bed: Bed, tmp_path: 
 
 def harmed(bed: Bed, folder: Path, harm: Callable[[Path], None]) -> str:
     """An artefact whose only archive holds a changed tree."""
-    from stackyard.image.oci import layers
+    from stackyard.images.oci import layers
 
     found = artefact.read(Reference(bed.folder / "layout", "prefix"))
     (folder / "tree").mkdir(parents=True)
@@ -387,7 +388,7 @@ def test_names_that_lead_out_of_a_revision_change_nothing_there(bed: Bed, tmp_pa
 
 def with_launcher(bed: Bed, folder: Path, program: bytes, recorded: str | None = None) -> str:
     """An artefact of the image whose launcher is this program, with its hash in the record, or another one there."""
-    from stackyard.image.oci import layers
+    from stackyard.images.oci import layers
 
     found = artefact.read(Reference(bed.folder / "layout", "squashfs"))
     (folder / "tree").mkdir(parents=True)

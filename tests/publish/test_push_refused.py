@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.host.files.hashing import sha256_text
-from stackyard.image import artefact
-from stackyard.image.oci.layout import Reference
+from stackyard.images.oci import artefact
+from stackyard.images.oci.layout import Reference
 from stackyard.make.seal import PARTS
 from stackyard.yard import contents, disk, generations, revisions
 from stackyard.yard.adopted import Adopted

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from stackyard.image import artefact
-from stackyard.image.oci.layout import Reference
-from stackyard.image.oci.writer import writer
+from stackyard.images.oci import artefact
+from stackyard.images.oci.layout import Reference
+from stackyard.images.oci.writer import writer
 from stackyard.yard import checksum, contents
 from stackyard.yard.folders import RevisionPaths
 from support import programs, sshkeys, testbed
@@ -245,7 +245,7 @@ def harmed(
     change: Callable[[Path], None] | None = None,
 ) -> str:
     """The artefact with other signatures, or another tree."""
-    from stackyard.image.oci import layers
+    from stackyard.images.oci import layers
 
     found = artefact.read(Reference(bed.folder / "layout", "signed"))
     assert found.signed is not None

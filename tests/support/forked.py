@@ -189,7 +189,7 @@ def _unnamed() -> int:
 def warm_up(folder: Path, wheels: Path, name: str) -> None:
     """Import the program and make its models, once for all forks: by a deploy of a wheel, which starts no thread."""
     for module in pkgutil.walk_packages(stackyard.__path__, "stackyard."):
-        if not module.name.startswith(("stackyard.launch", "stackyard.image.launcher")):
+        if not module.name.startswith(("stackyard.launch", "stackyard.images.squashfs.launcher")):
             importlib.import_module(module.name)
     folder.mkdir()
     file = folder / "stack.yaml"

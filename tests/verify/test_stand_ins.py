@@ -12,7 +12,7 @@ import pytest
 
 from stackyard.expose.published import present_change, write_beside, write_change
 from stackyard.host.files.hashing import sha256_file
-from stackyard.image.launcher import compare
+from stackyard.images.squashfs.launcher import compare
 from stackyard.inputs.models import Site
 from stackyard.publish import beside as repairing
 from stackyard.verify import beside, expectations

@@ -18,7 +18,7 @@ import pytest
 from stackyard.core.change import Append, EnvironmentChange, Join, OnUnload, SaveValue, Set, SetRestorable
 from stackyard.core.errors import StackyardError
 from stackyard.expose.published import MODULE, change_of
-from stackyard.image.bases.model import BASE, Base
+from stackyard.images.bases.model import BASE, Base
 from stackyard.inputs.models import Site
 from stackyard.lock.lockfile import text
 from stackyard.publish.licences import LEDGER, MARK, Acceptance

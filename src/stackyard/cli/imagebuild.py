@@ -16,10 +16,10 @@ from stackyard.core.errors import InputError
 from stackyard.yard import catalogue
 
 if TYPE_CHECKING:
-    from stackyard.image.bases.store import Kept
-    from stackyard.image.oci.build import Built, Wanted
-    from stackyard.image.oci.layers import Compression
-    from stackyard.image.oci.layout import Reference
+    from stackyard.images.bases.store import Kept
+    from stackyard.images.oci.build import Built, Wanted
+    from stackyard.images.oci.layers import Compression
+    from stackyard.images.oci.layout import Reference
     from stackyard.yard.record import BuildRecord
 
 
@@ -55,8 +55,8 @@ class Asked:
 
 def oci(context: Context, record: BuildRecord | None, asked: Asked) -> None:
     """Write an OCI layout."""
-    from stackyard.image.oci.build import build, name_of
-    from stackyard.image.oci.layout import Reference
+    from stackyard.images.oci.build import build, name_of
+    from stackyard.images.oci.layout import Reference
 
     if record is None:
         hint = "its layout is in the yard, see `stackyard image inspect`; `stackyard image push` sends it"
@@ -73,8 +73,8 @@ def oci(context: Context, record: BuildRecord | None, asked: Asked) -> None:
 def sif(context: Context, record: BuildRecord | None, asked: Asked) -> None:
     """Write a SIF file."""
     from stackyard.expose.published import change_of
-    from stackyard.image import sifbuild
-    from stackyard.image.bases import store
+    from stackyard.images.bases import store
+    from stackyard.images.sif import build as sifbuild
 
     if asked.name or asked.prefix or asked.compression != "gzip":
         raise InputError(
@@ -100,7 +100,7 @@ def sif(context: Context, record: BuildRecord | None, asked: Asked) -> None:
 
 
 def _base_alone(base: Kept, asked: Asked) -> None:
-    from stackyard.image import sifbuild
+    from stackyard.images.sif import build as sifbuild
 
     file = asked.output.absolute()
     if not asked.dry_run:
@@ -178,10 +178,10 @@ def wanted_of(
         InputError: the base does not exist.
     """
     from stackyard.expose.published import change_of
-    from stackyard.image.bases import store
-    from stackyard.image.oci.base import SCRATCH
-    from stackyard.image.oci.build import Wanted
-    from stackyard.image.oci.layout import Reference, is_reference, reference, tag
+    from stackyard.images.bases import store
+    from stackyard.images.oci.base import SCRATCH
+    from stackyard.images.oci.build import Wanted
+    from stackyard.images.oci.layout import Reference, is_reference, reference, tag
 
     tag(target.name)
     below = None

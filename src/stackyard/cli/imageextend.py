@@ -15,9 +15,9 @@ from stackyard.cli.output import echo
 from stackyard.core.errors import InputError
 
 if TYPE_CHECKING:
-    from stackyard.image.box import Given
-    from stackyard.image.extend import Proof
-    from stackyard.image.onbase import Packages
+    from stackyard.images.bases.compile import Packages
+    from stackyard.images.bases.container import Given
+    from stackyard.images.bases.extend import Proof
     from stackyard.inputs.sites.sitemodels import Site
 
 
@@ -48,8 +48,8 @@ def extend(
     sees nothing of this machine but pip's settings, --bind, and directories that variables of the build name by
     {env:NAME}. Compilers, CUDA and MPI are those of the base, which stays as it is.
     """
-    from stackyard.image import extend as extending
-    from stackyard.image.bases import store
+    from stackyard.images.bases import extend as extending
+    from stackyard.images.bases import store
     from stackyard.publish.writing import writing
 
     site, yard = context.site(), context.yard()
@@ -78,7 +78,7 @@ def _packages(
     """
     from dataclasses import replace
 
-    from stackyard.image.onbase import Packages
+    from stackyard.images.bases.compile import Packages
 
     if file is None and not requirements:
         raise InputError("no packages given", hint="name them: --pip REQUIREMENT, or a FILE")
@@ -97,7 +97,7 @@ def _packages(
 
 
 def _of_file(file: Path, site: Site, platform: str) -> Packages:
-    from stackyard.image.onbase import of_variant
+    from stackyard.images.bases.compile import of_variant
     from stackyard.inputs.load import load_stack
 
     variants = load_stack(file, site).variants
@@ -108,7 +108,7 @@ def _of_file(file: Path, site: Site, platform: str) -> Packages:
 
 
 def _given(site: Site, base: str, before: tuple[str, ...], places: tuple[Path, ...]) -> Given:
-    from stackyard.image.box import Given
+    from stackyard.images.bases.container import Given
 
     listed = site.bases.get(base)
     return Given(listed.activate if listed else "", before, tuple(place.absolute() for place in places))
@@ -117,7 +117,7 @@ def _given(site: Site, base: str, before: tuple[str, ...], places: tuple[Path, .
 def _proof(site: Site) -> Proof:
     """The checks of a stack are judged here as in a module."""
     from stackyard.host.machine.probe import machine
-    from stackyard.image.extend import Proof
+    from stackyard.images.bases.extend import Proof
     from stackyard.verify.own import OwnCheck, judged, unmet_need
 
     return Proof(

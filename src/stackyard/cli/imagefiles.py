@@ -16,8 +16,8 @@ from stackyard.core.errors import InputError, MissingError
 from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
-    from stackyard.image.bases.sources import Source
-    from stackyard.image.bases.store import Kept
+    from stackyard.images.bases.sources import Source
+    from stackyard.images.bases.store import Kept
     from stackyard.inputs.sites.sitemodels import BaseImage, BaseLicence, Site
     from stackyard.yard.layout import Yard
 
@@ -55,7 +55,7 @@ def from_(context: Context, /, source: str | None, name: str, **options: Any) ->
     what the site's file has under `bases: NAME`. Nothing of the image is run. Licences that the site's file declares
     for it have to be accepted by you, with --accept-licence.
     """
-    from stackyard.image.bases.sources import source_of
+    from stackyard.images.bases.sources import source_of
 
     site = context.site()
     listed = site.bases.get(name)
@@ -79,7 +79,7 @@ def from_(context: Context, /, source: str | None, name: str, **options: Any) ->
 @click.pass_obj
 def from_folder(context: Context, /, folder: Path, name: str, **options: Any) -> None:
     """Import a directory that holds a system (bin, lib, etc ...) as a base."""
-    from stackyard.image.bases.sources import Source
+    from stackyard.images.bases.sources import Source
 
     _import(context, context.site(), Source("folder", str(folder.absolute())), name, **options)
 
@@ -88,9 +88,8 @@ def _import(
     context: Context, site: Site, source: Source, name: str, *, accept_licence: Sequence[str], digest: str,
     platform: str, limit_gib: float, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    from stackyard.image import fit
-    from stackyard.image.bases import store
-    from stackyard.image.bases.model import ARCHITECTURES
+    from stackyard.images.bases import fit, store
+    from stackyard.images.bases.model import ARCHITECTURES
     from stackyard.publish.writing import writing
 
     yard, listed = context.yard(), site.bases.get(name)
@@ -162,7 +161,7 @@ def _text_of(licence: BaseLicence, root: Path, name: str) -> str:
     """Where the text of a licence is on this machine; empty where the site's file names none."""
     if not licence.text:
         return ""
-    from stackyard.image.bindings.tree import Tree
+    from stackyard.images.bindings.tree import Tree
 
     found = Tree((root,)).find(licence.text)
     if found is None or not found.outside.is_file():
@@ -220,7 +219,7 @@ def inspect_file(file: Path, as_json: bool) -> None:
     """What a SIF file says of itself."""
     from dataclasses import asdict
 
-    from stackyard.image import sif
+    from stackyard.images.sif import file as sif
 
     found = sif.read(file)
     labels = found.labels()
@@ -236,7 +235,7 @@ def inspect_file(file: Path, as_json: bool) -> None:
 
 def check_file(file: Path) -> None:
     """Compare the partitions of a SIF file of ours with the hashes in its labels."""
-    from stackyard.image import sifbuild
+    from stackyard.images.sif import build as sifbuild
 
     parts = sifbuild.check(file)
     echo(f"{file}: {' and '.join(parts)} are as they were written")

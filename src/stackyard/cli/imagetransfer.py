@@ -16,7 +16,7 @@ from stackyard.core.errors import ChecksFailed, InputError
 from stackyard.core.findings import some
 
 if TYPE_CHECKING:
-    from stackyard.image.oci.layers import Compression
+    from stackyard.images.oci.layers import Compression
 
 Function = Callable[..., None]
 
@@ -58,10 +58,10 @@ def push(
     What the registry has already is not sent again. Logins are those of `skopeo login`, podman and docker.
     """
     from stackyard.host.files.scratch import scratch
-    from stackyard.image.oci.build import build, name_of
-    from stackyard.image.oci.layout import Reference, is_reference, reference
-    from stackyard.image.oci.transfer import Registry
-    from stackyard.image.oci.transfer import push as send
+    from stackyard.images.oci.build import build, name_of
+    from stackyard.images.oci.layout import Reference, is_reference, reference
+    from stackyard.images.oci.transfer import Registry
+    from stackyard.images.oci.transfer import push as send
 
     registry = Registry(plain_http, authfile, limit_s)
     if is_reference(source):
@@ -104,8 +104,8 @@ def pull(
     It is listed there once every byte was compared with its digest. Apptainer and Charliecloud run it, `image build`
     takes it as a base; it does not become a revision of the yard.
     """
-    from stackyard.image.oci.transfer import Registry
-    from stackyard.image.oci.transfer import pull as fetch
+    from stackyard.images.oci.transfer import Registry
+    from stackyard.images.oci.transfer import pull as fetch
 
     got = fetch(source, output, name, Registry(plain_http, authfile, limit_s))
     echo(f"{got.place}: {got.digest}, {len(got.image.layers)} layers, {human_bytes(got.image.bytes)}")
@@ -113,7 +113,7 @@ def pull(
 
 def inspect(source: str, as_json: bool) -> None:
     """Show an image of a layout: digests, labels, layers."""
-    from stackyard.image.oci.layout import PACKAGES, TITLE, image, reference
+    from stackyard.images.oci.layout import PACKAGES, TITLE, image, reference
 
     found = image(reference(source))
     rows: list[dict[str, Any]] = [
@@ -137,8 +137,8 @@ def check(source: str) -> None:
     Raises:
         ChecksFailed: one differs.
     """
-    from stackyard.image.oci.check import problems
-    from stackyard.image.oci.layout import image, reference
+    from stackyard.images.oci.check import problems
+    from stackyard.images.oci.layout import image, reference
 
     wanted = reference(source)
     found = image(wanted)

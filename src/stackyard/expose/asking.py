@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from stackyard.core.change import EnvironmentChange, Prepend
 from stackyard.expose.commands import commands_of
 from stackyard.host.files.hashing import sha256_file
-from stackyard.image.stubs import commands
+from stackyard.images.squashfs.stubs import commands
 from stackyard.inputs.sites.siteyard import in_sites_yard
 from stackyard.make import onhost
 from stackyard.yard import atomic, permissions

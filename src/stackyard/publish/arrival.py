@@ -21,9 +21,11 @@ from stackyard.expose.published import write_beside
 from stackyard.host.files import at
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.machine.probe import glibc, machine
-from stackyard.image import artefact, launcher, needs
-from stackyard.image.artefact import Arrived, Fit, Signed
-from stackyard.image.launcher import compare
+from stackyard.images import needs
+from stackyard.images.oci import artefact
+from stackyard.images.oci.artefact import Arrived, Fit, Signed
+from stackyard.images.squashfs import launcher
+from stackyard.images.squashfs.launcher import compare
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import policy
 from stackyard.make.seal import PARTS

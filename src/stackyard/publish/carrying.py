@@ -14,7 +14,7 @@ from stackyard.core.findings import some
 from stackyard.host.files import at, copying
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.identity import process_token
-from stackyard.image import launcher
+from stackyard.images.squashfs import launcher
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import policy
 from stackyard.lock.lockfile import text as lockfile

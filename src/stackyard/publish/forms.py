@@ -13,17 +13,18 @@ def in_its_form(task: Task, record: BuildRecord, yard: Yard, site: Site, progres
     """The record of a finished build, whose files are then in the form that the stack or the site asks for.
 
     Raises:
-        MissingError, StackyardError: as `image.form.squash` and `image.wrap.make.wrap`.
+        MissingError, StackyardError: as `images.form.squash` and `images.wrap.make.wrap`.
     """
     if task.variant.wrap is not None:
-        from stackyard.image.wrap.make import wrap
+        from stackyard.images.wrap.make import wrap
         from stackyard.publish.wraps import folder_of
 
         progress.phase(task.module, "image", task.variant.wrap.image)
         return wrap(record, task.variant.wrap, yard, site, folder_of(task.stack))
     if record.adopted or not _is_image(task, record, site, progress):
         return record
-    from stackyard.image import form, order
+    from stackyard.images import form
+    from stackyard.images.squashfs import order
 
     progress.phase(task.module, "image", task.paths.image.name)
     named = task.variant.environment

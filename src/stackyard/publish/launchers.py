@@ -14,7 +14,7 @@ from stackyard.core.findings import counted
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.files.scratch import scratch
 from stackyard.host.tools import sshkeygen
-from stackyard.image import launcher
+from stackyard.images.squashfs import launcher
 from stackyard.inputs.models import Site
 from stackyard.publish import signing
 from stackyard.yard import atomic, disk, revisions, signatures, within

@@ -29,7 +29,7 @@ def pinned(stacks: Iterable[Stack], yard: Yard, site: Site) -> tuple[Stack, ...]
 def _pinned(variant: Variant, stack: Stack, yard: Yard, site: Site) -> Variant:
     if variant.wrap is None:
         return variant
-    from stackyard.image.wrap import origin
+    from stackyard.images.wrap import origin
 
     try:
         digest = origin.digest_of(variant.wrap, yard, site, folder_of(stack))

@@ -16,7 +16,7 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError, cause
 from stackyard.expose import asking, commands
 from stackyard.host.files.hashing import sha256_file, sha256_once
-from stackyard.image.launcher import compare
+from stackyard.images.squashfs.launcher import compare
 from stackyard.yard import checksum, disk, temporaries
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackyard.image.launcher.compare import has_launcher, is_recorded, problem
+from stackyard.images.squashfs.launcher.compare import has_launcher, is_recorded, problem
 from stackyard.verify.report import CheckResult
 from stackyard.yard.record import BuildRecord
 

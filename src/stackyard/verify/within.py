@@ -16,8 +16,8 @@ from typing import Any
 from stackyard.core.errors import StackyardError
 from stackyard.host.files.scratch import scratch
 from stackyard.host.machine.probe import machine
-from stackyard.image.enter import run_within, staying_mounted
-from stackyard.image.squashfs import superblock
+from stackyard.images.squashfs.enter import run_within, staying_mounted
+from stackyard.images.squashfs.file import superblock
 from stackyard.verify.report import CheckResult, Report
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord, now

@@ -10,9 +10,9 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
 from stackyard.host.files.hashing import sha256_file
-from stackyard.image.enter import run_within
-from stackyard.image.squashfs import superblock
-from stackyard.image.wrap import inventory
+from stackyard.images.squashfs.enter import run_within
+from stackyard.images.squashfs.file import superblock
+from stackyard.images.wrap import inventory
 from stackyard.verify.report import CheckResult, Kind
 from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord

@@ -19,8 +19,8 @@ from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
     from stackyard.core.findings import Finding
-    from stackyard.image.bindings.check import Asked, Checked
-    from stackyard.image.bindings.maps import Rank
+    from stackyard.images.bindings.check import Asked, Checked
+    from stackyard.images.bindings.maps import Rank
     from stackyard.inputs.sites.bindings import HostBindings
 
 FILE = "bindings.yaml"
@@ -70,7 +70,7 @@ def detect(
     if program and not trace:
         raise InputError("cannot run PROGRAM: no launcher given", hint='name it: --trace "srun -n2 --mpi=pmi2"')
     if trace:
-        from stackyard.image.bindings.trace import traced
+        from stackyard.images.bindings.trace import traced
 
         bindings = traced(bindings, trace, program)
     for note in notes:
@@ -82,21 +82,21 @@ def detect(
 
 
 def _detected(mpi: str, profile: str) -> tuple[HostBindings, tuple[str, ...]]:
-    from stackyard.image.bindings.profiles import of_this_machine, read_profile, tested
+    from stackyard.images.bindings.profiles import of_this_machine, read_profile, tested
 
     if mpi and profile:
         raise InputError("cannot use --mpi with --profile: a profile names its MPI", hint="leave one of them out")
     if profile:
         bindings, left = of_this_machine(read_profile(profile, os.environ))
         return bindings, tuple(f"left out: {path} does not exist on this machine" for path in left)
-    from stackyard.image.bindings.detect import detect as detected
+    from stackyard.images.bindings.detect import detect as detected
 
     found = detected(os.environ, mpi=mpi)
     return tested(found.bindings), found.notes
 
 
 def _write(context: Context, bindings: HostBindings, output: Path | None, replace: bool) -> None:
-    from stackyard.image.bindings.written import bindings_text
+    from stackyard.images.bindings.written import bindings_text
 
     text = bindings_text(bindings, (f"{bindings.summary}. Review it; each path has its reason.",))
     if output is None:
@@ -127,7 +127,7 @@ def show(context: Context, file: Path | None, kind: str, runtime: str, profiles:
 
     Exit status 4: a path does not exist on this machine; no program would start in an image.
     """
-    from stackyard.image.bindings.profiles import missing_here, profile_names
+    from stackyard.images.bindings.profiles import missing_here, profile_names
 
     if profiles:
         show_json(profile_names()) if as_json else show_text("\n".join(profile_names()))
@@ -148,8 +148,8 @@ def show(context: Context, file: Path | None, kind: str, runtime: str, profiles:
 
 
 def _text(bindings: HostBindings, kind: str, runtime: str) -> str:
-    from stackyard.image.bindings.profiles import expanded
-    from stackyard.image.bindings.written import bindings_text, container_text, stack_text
+    from stackyard.images.bindings.profiles import expanded
+    from stackyard.images.bindings.written import bindings_text, container_text, stack_text
     from stackyard.inputs.sites.sitemodels import ContainerPolicy
 
     if kind == "bindings":
@@ -165,7 +165,7 @@ def _module(bindings: HostBindings, kind: str, runtime: str) -> str:
     """The modulefile ``stackyard-bindings``."""
     from stackyard.expose import lua, tcl
     from stackyard.expose.page import Page
-    from stackyard.image.bindings.written import as_change, module_summary
+    from stackyard.images.bindings.written import as_change, module_summary
 
     text = module_summary(bindings, runtime)
     content = Page(
@@ -209,7 +209,7 @@ def check(
 
     IMAGE is a directory, a SquashFS file or a SIF file; nothing in it is run without --run. Exit status 3: they do not.
     """
-    from stackyard.image.bindings.check import check as checked
+    from stackyard.images.bindings.check import check as checked
 
     if program and launcher is None:
         raise InputError(
@@ -241,8 +241,8 @@ def _asked(context: Context, file: Path | None, pmi: str) -> Asked:
     """What the site and the bindings want of an image."""
     from stackyard.host.machine.daemons import daemons
     from stackyard.host.machine.probe import machine
-    from stackyard.image.bindings.check import Asked, drivers_of
-    from stackyard.image.bindings.drivers import of_machine
+    from stackyard.images.bindings.check import Asked, drivers_of
+    from stackyard.images.bindings.drivers import of_machine
 
     site = context.site()
     pmi = pmi or site.scheduler.mpi or daemons(os.environ).pmi
@@ -255,8 +255,8 @@ def _repair(
     """Keep repaired copies of the image's files, and note them in the bindings."""
     from dataclasses import replace
 
-    from stackyard.image.bindings.repair import repaired
-    from stackyard.image.bindings.written import bindings_text
+    from stackyard.images.bindings.repair import repaired
+    from stackyard.images.bindings.written import bindings_text
 
     bindings = repaired(image, done.rpaths, folder, asked.bindings)
     target = _file(context, file)
@@ -267,7 +267,7 @@ def _repair(
 
 
 def _ranks(context: Context, image: Path, asked: Asked, launcher: str, program: Sequence[str]) -> list[Rank]:
-    from stackyard.image.bindings.maps import run_ranks
+    from stackyard.images.bindings.maps import run_ranks
 
     ranks, done = run_ranks(image, asked.bindings, asked.policy, launcher, program)
     show_text(done.output, err=True)

@@ -68,7 +68,7 @@ def status(context: Context, rev: str | None, as_json: bool) -> None:
 
     Exit status 4: an image is not mounted, and this machine has no way to mount it, or you may not read it.
     """
-    from stackyard.image import mounts, servers
+    from stackyard.images.squashfs import mounts, servers
 
     ways = mounts.ways()
     records = list(_records(context, rev))
@@ -117,7 +117,7 @@ def _said(row: Mapping[str, Any]) -> str:
 @click.pass_obj
 def list_(context: Context, as_json: bool) -> None:
     """List the images of this yard and the site's, and their bases: bytes, files, and what packed them."""
-    from stackyard.image.bases import store
+    from stackyard.images.bases import store
 
     rows = [{"module": record.module, **_form(record)} for record in _records(context, None)]
     rows += [{"base": base.name, "digest": base.manifest, "platform": base.platform, **asdict(base.root)}
@@ -147,8 +147,8 @@ def inspect(context: Context, rev: str, as_json: bool) -> None:
     if rev.startswith("oci:"):
         imagetransfer.inspect(rev, as_json)
         return
-    from stackyard.image.bases import store
-    from stackyard.image.squashfs import superblock
+    from stackyard.images.bases import store
+    from stackyard.images.squashfs.file import superblock
 
     if _is_file(rev):
         imagefiles.inspect_file(Path(rev), as_json)
@@ -185,8 +185,8 @@ def check(context: Context, rev: str) -> None:
         imagetransfer.check(rev)
         return
     from stackyard.host.files.hashing import sha256_file
-    from stackyard.image.bases import store
-    from stackyard.image.squashfs import superblock
+    from stackyard.images.bases import store
+    from stackyard.images.squashfs.file import superblock
 
     if _is_file(rev):
         imagefiles.check_file(Path(rev))
@@ -218,7 +218,7 @@ def mount(context: Context, rev: str) -> None:
 
     Its commands do not need it; editors, debuggers and file listings then see the files too.
     """
-    from stackyard.image import mounts
+    from stackyard.images.squashfs import mounts
 
     record = _one(context, rev)
     echo(f"{record.module} is mounted on {record.prefix} {mounts.mount(record)}")
@@ -233,7 +233,7 @@ def mount(context: Context, rev: str) -> None:
 @click.pass_obj
 def unmount(context: Context, rev: str) -> None:
     """Unmount the image of REV."""
-    from stackyard.image import mounts
+    from stackyard.images.squashfs import mounts
 
     record = _one(context, rev)
     mounts.unmount(record)
@@ -254,7 +254,7 @@ def autofs(context: Context, as_json: bool) -> None:
     everybody. The last one is the script by which mount(8) mounts them (mode 0755). As root it looks whether root can
     read each image on this node. Exit status 3: one is left out, since root cannot.
     """
-    from stackyard.image import bykernel, mounts
+    from stackyard.images.squashfs import bykernel, mounts
 
     left_out = 0
     records: list[BuildRecord] = []

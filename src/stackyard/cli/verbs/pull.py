@@ -15,7 +15,7 @@ from stackyard.cli.imagetransfer import registry_options
 from stackyard.cli.output import echo, show_json
 
 if TYPE_CHECKING:
-    from stackyard.image.oci.transfer import Registry
+    from stackyard.images.oci.transfer import Registry
     from stackyard.publish.arrival import Request
     from stackyard.publish.deploy import Outcome
 
@@ -45,8 +45,8 @@ def command(
     was built, the checks are run on this machine, and it is published as by a deploy. Exit status 3: a check failed or
     was skipped; it is not published then.
     """
-    from stackyard.image.artefact import Fit
-    from stackyard.image.oci.transfer import Registry, notes_of
+    from stackyard.images.oci.artefact import Fit
+    from stackyard.images.oci.transfer import Registry, notes_of
     from stackyard.publish.arrival import Request, require_fit
 
     yard, registry = context.yard(), Registry(plain_http, authfile, limit_s)
@@ -63,10 +63,10 @@ def command(
 def _pulled(context: Context, source: str, registry: Registry, request: Request, module: str) -> Outcome:
     from stackyard.cli.display import display
     from stackyard.host.files.scratch import scratch
-    from stackyard.image.artefact import read
-    from stackyard.image.oci.build import verified
-    from stackyard.image.oci.layout import Reference, is_reference, reference
-    from stackyard.image.oci.transfer import pull
+    from stackyard.images.oci.artefact import read
+    from stackyard.images.oci.build import verified
+    from stackyard.images.oci.layout import Reference, is_reference, reference
+    from stackyard.images.oci.transfer import pull
     from stackyard.publish.arrival import arrive
     from stackyard.publish.writing import building
 

@@ -17,9 +17,9 @@ from stackyard.cli.output import echo, human_bytes, show_json
 from stackyard.yard import catalogue
 
 if TYPE_CHECKING:
-    from stackyard.image.oci.layers import Compression
-    from stackyard.image.oci.layout import Image, Reference
-    from stackyard.image.oci.transfer import Registry
+    from stackyard.images.oci.layers import Compression
+    from stackyard.images.oci.layout import Image, Reference
+    from stackyard.images.oci.transfer import Registry
     from stackyard.yard.record import BuildRecord, Entry
 
 EXAMPLES = (
@@ -45,8 +45,8 @@ def command(
     `stackyard pull` makes the same revision of it in a yard at the same path, as on another cluster that has the yard
     there too. For containers, which need neither a yard nor its path: `stackyard image push`.
     """
-    from stackyard.image import artefact
-    from stackyard.image.oci.transfer import Registry
+    from stackyard.images.oci import artefact
+    from stackyard.images.oci.transfer import Registry
 
     record, entry = catalogue.record_of(context.yard(), rev), catalogue.resolve(context.yard(), rev)
     for text in _told(entry):
@@ -86,7 +86,7 @@ class _Made:
     compression: Compression
 
     def into(self, layout: Reference) -> Image:
-        from stackyard.image.artefact import pack
+        from stackyard.images.oci.artefact import pack
 
         return pack(self.record, self.entry, layout, self.compression)
 
@@ -94,9 +94,9 @@ class _Made:
 def _send(made: _Made, target: str, registry: Registry) -> tuple[str, Image]:
     """Where it is now, and its manifest."""
     from stackyard.host.files.scratch import scratch
-    from stackyard.image.oci.build import name_of
-    from stackyard.image.oci.layout import Reference, is_reference, reference
-    from stackyard.image.oci.transfer import push
+    from stackyard.images.oci.build import name_of
+    from stackyard.images.oci.layout import Reference, is_reference, reference
+    from stackyard.images.oci.transfer import push
 
     name = name_of(made.record)
     if is_reference(target):

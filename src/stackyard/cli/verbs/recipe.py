@@ -42,8 +42,8 @@ def command(context: Context, rev: str, kind: str, base: str, builder: str, pref
     had elsewhere (a local project, a post script) is refused: push the image itself.
     """
     from stackyard.expose.published import change_of
-    from stackyard.image.oci.build import ROOT
-    from stackyard.image.recipe.write import Recipe, files
+    from stackyard.images.oci.build import ROOT
+    from stackyard.images.recipe.write import Recipe, files
     from stackyard.lock.lockfile.text import read
 
     record = revision_of(context, rev)
@@ -65,7 +65,7 @@ def _named(context: Context, base: str) -> str:
     """
     if ":" in base:
         return base
-    from stackyard.image.bases.store import find
+    from stackyard.images.bases.store import find
 
     kept = find(context.yard(), context.site(), base).base
     if not kept.source.startswith("docker://"):

@@ -50,7 +50,7 @@ def command(context: Context, rev: str, argv: tuple[str, ...]) -> None:
         raise MissingError(f"{shell} not found", hint="set SHELL")
     if not words and not record.payload.is_visible:
         if record.form.kind != "container":
-            from stackyard.image.enter import run_within
+            from stackyard.images.squashfs.enter import run_within
 
             run_within(record.payload, ["true"], timeout_s=MOUNT_S, environ=environ)  # before it is said to be mounted
         show_notice(

@@ -84,7 +84,7 @@ def _mounted(record: BuildRecord) -> str:
     """How its image is mounted here; empty where it has none."""
     if record.form.kind != "squashfs":
         return ""
-    from stackyard.image import mounts
+    from stackyard.images.squashfs import mounts
 
     return mounts.told(record)
 

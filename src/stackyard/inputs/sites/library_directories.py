@@ -21,4 +21,4 @@ APPTAINER = Place(LIBRARIES, "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
 WRAPPED = Place("/.stackyard/libs", "")
 """The container of a wrapped image, whose launcher (image/launcher/container.c) evaluates nothing."""
 CHARLIECLOUD = Place("${STACKYARD_DIR}/libs", "${STACKYARD_LIBRARY_PATH}")
-"""`launch` fills in these variables on the node (`image.bindings.charliecloud`)."""
+"""`launch` fills in these variables on the node (`images.bindings.charliecloud`)."""

@@ -232,8 +232,8 @@ def _mount_points(inside: Inside) -> None:
     """Raise InputError if a directory image lacks a mount point: ch-run creates none in a read-only image."""
     if not Path(inside.image).is_dir() or {"-w", "--write"} & set(inside.policy.options):
         return
-    from stackyard.image.bindings.charliecloud import without_a_place
-    from stackyard.image.bindings.tree import Tree
+    from stackyard.images.bindings.charliecloud import without_a_place
+    from stackyard.images.bindings.tree import Tree
 
     lacking = without_a_place(Tree((Path(inside.image),)), inside.binds)
     if lacking:

@@ -225,7 +225,7 @@ class Wrapper:
     Words may hold ``${NAME}`` of the rank's variables, as in `RankProgram.argv`. The first wrapper is the outermost.
     `lists` are variables with names of files, joined by commas; a ``*`` in one is expanded on the node. `needed`: files
     of each node that the site's configuration names; `shared`: those of the job. `linked`: files that are added to an
-    image, by options before the last two words, the image and ``--`` (`image.bindings.charliecloud`).
+    image, by options before the last two words, the image and ``--`` (`images.bindings.charliecloud`).
     `host_mpi`: the library of the MPI that the ranks are to load, outside of the image.
     """
 

@@ -90,7 +90,7 @@ def _mpi(plan: Plan) -> dict[str, Any]:
     library = next((one.host_mpi for each in plans for one in each.wrappers if one.host_mpi), "")
     if not library:
         return {}
-    from stackyard.image.bindings.families import mpi_sonames
+    from stackyard.images.bindings.families import mpi_sonames
 
     return {"mpi_library": library, "mpi_names": tuple(sorted(mpi_sonames()))}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from stackyard.image.bindings.charliecloud import linked
+from stackyard.images.bindings.charliecloud import linked
 from stackyard.launch.layout.ranges import runs
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan, Wrapper

@@ -16,10 +16,10 @@ from typing import cast
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host.files import automount
 from stackyard.host.files.hashing import sha256_file
-from stackyard.image import squashfs
-from stackyard.image.enter import run_within
-from stackyard.image.launcher import compare
-from stackyard.image.stubs import text_of
+from stackyard.images.squashfs import file as squashfs
+from stackyard.images.squashfs.enter import run_within
+from stackyard.images.squashfs.launcher import compare
+from stackyard.images.squashfs.stubs import text_of
 from stackyard.make.seal import PARTS
 from stackyard.publish.fsck.fault import Fault, What
 from stackyard.publish.fsck.owners import Owners

@@ -10,8 +10,8 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
 from stackyard.host.files import at
 from stackyard.host.run.identity import account_name
-from stackyard.image.launcher.compare import is_recorded
-from stackyard.image.stubs import text_of
+from stackyard.images.squashfs.launcher.compare import is_recorded
+from stackyard.images.squashfs.stubs import text_of
 from stackyard.inputs.models import Site
 from stackyard.publish import launchers, rollback, signing
 from stackyard.publish.fsck.fault import Fault, Report

@@ -11,7 +11,7 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
 from stackyard.expose.published import MODULE
-from stackyard.image.launcher.compare import is_recorded
+from stackyard.images.squashfs.launcher.compare import is_recorded
 from stackyard.inputs.models import Site
 from stackyard.make.seal import PARTS
 from stackyard.publish.drift import drifted

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
-from stackyard.image import squashfs
-from stackyard.image.bases import store
+from stackyard.images.bases import store
+from stackyard.images.squashfs import file as squashfs
 from stackyard.inputs.models import Site
 from stackyard.lock.lockfile import text as lockfile
 from stackyard.publish import garbage

@@ -1,0 +1,165 @@
+"""Writing an OCI image layout: blobs by their digest, a manifest, an index; `oci.layout` reads them.
+
+Source: the OCI image specification 1.1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from stackyard.core.errors import InputError, StackyardError, cause
+from stackyard.images.bases.model import Layer
+from stackyard.images.oci.layout import CONFIG, MANIFEST, MOST_JSON, blob, read
+
+TAR = "application/vnd.oci.image.layer.v1.tar"
+EPOCH = "1970-01-01T00:00:00Z"
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Blob:
+    """What a layout has of one file: its digest (``sha256:...``) and its bytes."""
+
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A directory with ``oci-layout``, ``index.json`` and ``blobs/sha256``."""
+
+    folder: Path
+
+    def path(self, digest: str) -> Path:
+        """Where the blob of this digest is, or would be.
+
+        Raises:
+            StackyardError: it is not a sha256, which others could make a path of.
+        """
+        if not _DIGEST.fullmatch(digest):
+            raise StackyardError(f"unsupported digest in {self.folder}: {digest:.80}", hint="only sha256 is supported")
+        return blob(self.folder, digest)
+
+    def add(self, stream: IO[bytes], *, expected: str = "", size: int = -1) -> Blob:
+        """Copy a stream to a blob, which has its name once it is complete.
+
+        Args:
+            expected, size: its digest and its bytes, where these are known; at most one byte more is read.
+
+        Raises:
+            StackyardError: they differ.
+        """
+        folder = self.folder / "blobs" / "sha256"
+        folder.mkdir(parents=True, exist_ok=True)
+        made = folder / ".new"
+        try:
+            with made.open("wb") as target:
+                found = _copy(stream, target, size)
+            _compare(found, expected, size)
+            made.replace(self.path(found.digest))
+        finally:
+            made.unlink(missing_ok=True)
+        return found
+
+    def add_json(self, value: Mapping[str, Any]) -> Blob:
+        """Add a manifest or a configuration, the same bytes for the same values."""
+        return self.add_bytes(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())
+
+    def add_bytes(self, data: bytes) -> Blob:
+        """Add a blob that is in memory."""
+        path = self.path("sha256:" + hashlib.sha256(data).hexdigest())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return Blob(f"sha256:{path.name}", len(data))
+
+    def read_json(self, digest: str) -> dict[str, Any]:
+        """A manifest or a configuration, whose bytes are compared with the digest.
+
+        Raises:
+            StackyardError: it cannot be read, or differs.
+        """
+        return parsed(read(self.folder, digest), str(self.path(digest)))
+
+    def finish(self, manifest: Blob, tag: str) -> None:
+        """Write what names the one image of this layout."""
+        entry = {
+            "mediaType": MANIFEST, "digest": manifest.digest, "size": manifest.size,
+            "annotations": {"org.opencontainers.image.ref.name": tag},
+        }  # fmt: skip
+        index = {"schemaVersion": 2, "manifests": [entry]}
+        (self.folder / "index.json").write_text(json.dumps(index, sort_keys=True), encoding="utf-8")
+        (self.folder / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}', encoding="utf-8")
+
+    def sync(self) -> None:
+        """Wait until all of it is on the disk."""
+        for path in (self.folder / "index.json", *(self.folder / "blobs" / "sha256").iterdir()):
+            handle = os.open(path, os.O_RDONLY)
+            with suppress(OSError):
+                os.fsync(handle)
+            os.close(handle)
+
+
+def manifest_of(config: Blob, layers: Sequence[Layer]) -> dict[str, Any]:
+    """The manifest of a configuration and its layers."""
+    return {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": {"mediaType": CONFIG, "digest": config.digest, "size": config.size},
+        "layers": [{"mediaType": each.media_type, "digest": each.digest, "size": each.size} for each in layers],
+    }
+
+
+def read_small(path: Path) -> bytes:
+    """A file that is no larger than a manifest may be.
+
+    Raises:
+        InputError: it cannot be read, or is larger.
+    """
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MOST_JSON + 1)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {cause(error)}") from error
+    if len(data) > MOST_JSON:
+        raise InputError(f"{path} is too large for a manifest: more than {MOST_JSON >> 20} MiB")
+    return data
+
+
+def parsed(data: bytes, origin: str) -> dict[str, Any]:
+    """The values of a JSON object. Raises InputError: it is none."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"cannot read {origin}: {str(error) or 'nested too deep'}") from error
+    if not isinstance(value, dict):
+        raise InputError(f"cannot read {origin}: not an object with keys")
+    return value
+
+
+def _copy(stream: IO[bytes], target: IO[bytes], size: int) -> Blob:
+    digest, length = hashlib.sha256(), 0
+    while block := stream.read(_BLOCK if size < 0 else min(_BLOCK, size + 1 - length)):
+        digest.update(block)
+        target.write(block)
+        length += len(block)
+    return Blob(f"sha256:{digest.hexdigest()}", length)
+
+
+def _compare(found: Blob, expected: str, size: int) -> None:
+    if 0 <= size != found.size:
+        found_size = f"more than {size}" if found.size > size else str(found.size)
+        message = f"wrong size: {expected or 'a blob'} has {found_size} bytes, expected {size}"
+        raise StackyardError(message, hint="it is truncated or damaged: copy it again")
+    if expected not in ("", found.digest):
+        raise StackyardError(
+            f"wrong digest: expected {expected}, found {found.digest}", hint="it is damaged, or not what you expect"
+        )

@@ -1,0 +1,268 @@
+"""Packages that are compiled on top of a base: source prepared on this machine, and built in a container of the base.
+
+The settings are those of a stack's ``build:``. What compiles finds the compilers, the CUDA and the MPI of the base, and
+the directories of this machine that its variables name.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from stackyard.core.errors import InputError, MissingError, StackyardError
+from stackyard.core.names import canonical, pip_name
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.run.command import CommandError, Result
+from stackyard.images.bases.container import VENV, Box, Given
+from stackyard.images.bases.model import PythonEnvironment
+from stackyard.inputs.models import BuildSpec, Check, PackageBuild, PipOptions, Variant
+from stackyard.lock.lockfile.fingerprint import conda_requirements, constraints, pip_requirements
+from stackyard.make import tools
+from stackyard.make.job import cores
+from stackyard.make.wheels import c_extensions as extensions
+from stackyard.make.wheels import key as wheelkey
+from stackyard.make.wheels import source, toolchain
+
+Judge = Callable[[Check, Result], str | None]
+"""What is wrong with what a check printed, or None."""
+_NONE: Mapping[str, str] = {}
+_OF_A_BASE = frozenset({"python", "pip"})
+
+
+@dataclass(frozen=True)
+class Packages:
+    """What is installed on top of a base.
+
+    Attributes:
+        requirements: as pip takes them.
+        find_links: directories of this machine with packages.
+        constraints: as pip takes them, for what the requirements need.
+        no_binary: packages that are compiled though wheels exist, without settings of their own.
+        variables: set while anything is built, e.g. HOROVOD_WITH_PYTORCH; ``{env:NAME}`` and the others are replaced.
+        build: how single packages are compiled.
+        checks: run in the result, before it is kept.
+        recipe: the files that say all this, each with its sha256.
+        given: what the container gets besides.
+    """
+
+    requirements: tuple[str, ...]
+    find_links: tuple[Path, ...] = ()
+    constraints: tuple[str, ...] = ()
+    no_binary: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    build: BuildSpec = field(default_factory=BuildSpec)
+    checks: tuple[Check, ...] = ()
+    recipe: Mapping[str, str] = field(default_factory=dict)
+    given: Given = field(default_factory=Given)
+
+    def with_places(self, environ: Mapping[str, str]) -> Packages:
+        """The same, with the directories that ``{env:NAME}`` stands for in the container."""
+        texts = [self._all(), *(self.build.variables | each.variables for each in self.build.packages.values())]
+        names = sorted(name for each in texts for name in wheelkey.read_from_environment(each))
+        named = (Path(environ.get(name, "")) for name in names)
+        places = (place for place in named if place.is_absolute() and place.is_dir() and place != Path("/"))
+        given = dict.fromkeys([*self.given.places, *self.find_links, *places])
+        return replace(self, given=replace(self.given, places=tuple(given)))
+
+    def of(self, how: PackageBuild | None) -> dict[str, str]:
+        """The variables for compiling a package, as they are written."""
+        return {**self._all(), **(how.variables if how else {})}
+
+    def _all(self) -> dict[str, str]:
+        return {**self.build.variables, **self.variables}
+
+
+def of_variant(variant: Variant, platform: str) -> Packages:
+    """What a stack's file asks for on top of a base.
+
+    Raises:
+        InputError: it needs what is not installed on a base, or does not exist.
+    """
+    file = next(iter(variant.files), variant.stack)
+    conda = [each.name for each in conda_requirements(variant, platform) if each.name not in _OF_A_BASE]
+    options = variant.environment.pip_options
+    lines = pip_requirements(variant, platform)
+    local = next((each.line for each in lines if each.kind == "path"), "")
+    for what, why in (
+        (", ".join(conda), "conda packages are not installed on a base: name pip packages"),
+        (variant.post and "the post script", "it is not run on a base: remove `post:`"),
+        (local, "a local project is not seen in the base: make an archive of it, and name its directory: --find-links"),
+        (options.model_copy(update={"no_binary": ()}) != PipOptions() and "the options of its pip section",
+         "name indexes and directories in pip.conf"),
+        (not lines and "no pip packages", "name them in `environment: dependencies: pip:`"),
+    ):  # fmt: skip
+        if what:
+            raise InputError(f"cannot install {file} on a base: {what}", hint=why)
+    return Packages(
+        requirements=tuple(each.line for each in lines),
+        constraints=tuple(each.line for each in constraints(variant, platform)),
+        no_binary=options.no_binary,
+        build=variant.build,
+        checks=variant.checks,
+        recipe={Path(name).name: sha256_file(Path(name)) for name in _recipe(variant)},
+    )
+
+
+def _recipe(variant: Variant) -> list[str]:
+    return [*variant.files, *(name for how in variant.build.packages.values() for name in how.patches)]
+
+
+@dataclass(frozen=True)
+class Building:
+    """One build on top of a base.
+
+    Attributes:
+        environ: the variables of this machine that ``{env:NAME}`` stands for.
+        tools: variables with the paths of the base's programs.
+    """
+
+    box: Box
+    python: PythonEnvironment
+    packages: Packages
+    environ: Mapping[str, str]
+    tools: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def log(self) -> Path:
+        """What the programs of this machine print."""
+        return self.box.work / "build.log"
+
+    def run(
+        self, *argv: str, how: PackageBuild | None = None, check: bool = True, paths: Mapping[str, str] = _NONE
+    ) -> Result:
+        """Run a program in the container with the variables of a package's build."""
+        words = {"prefix": self.python.path, "python": f"{VENV}/bin/python", "ncores": str(cores())}
+        values = wheelkey.substitute(self.packages.of(how), words, self.environ)
+        return self.box.run(*argv, check=check, variables={**self.tools, **values}, paths=paths)
+
+    def pip(
+        self, command: str, *words: str, how: PackageBuild | None = None, paths: Mapping[str, str] = _NONE
+    ) -> Result:
+        """Run pip in the virtual environment."""
+        links = [f"--find-links={folder}" for folder in self.packages.find_links]
+        return self.run(f"{VENV}/bin/python", "-m", "pip", command, "--no-cache-dir", "--disable-pip-version-check",
+                        *links, *words, how=how, paths=paths)  # fmt: skip
+
+
+def environment(build: BuildSpec) -> dict[str, str]:
+    """This process's environment, with the modules of the host that a build names."""
+    return {**os.environ, **(toolchain.with_modules(build.modules) if build.modules else {})}
+
+
+def require_tools(building: Building) -> dict[str, str]:
+    """The variables that are set to the paths of tools.
+
+    Raises:
+        MissingError: naming every program that the base does not have, or not in the version that is needed.
+    """
+    lacking, paths = [], {}
+    for tool in building.packages.build.tools:
+        path = building.run("/bin/sh", "-c", 'command -v "$1"', "sh", tool.name, check=False).stdout.strip()
+        if tool.variable:
+            paths[tool.variable] = path
+        if not path:
+            lacking.append(f"{tool.name} not found on PATH")
+        elif tool.version:
+            found = tools.version_of(tool.name, lambda word, path=path: building.run(path, word, check=False))  # type: ignore[misc]
+            if not tools.satisfies(found, tool.version):
+                lacking.append(f"{tool.name} {found or 'of unknown version'} ({path}), not {tool.version}")
+    if lacking:
+        base = building.box.kept.base.name
+        raise MissingError(f"cannot build on the base {base}: {'; '.join(lacking)}",
+                           hint="`--before LINE` prepares the base: --before '. /opt/mpi/activate'")  # fmt: skip
+    return paths
+
+
+def compile_all(building: Building) -> dict[str, str]:
+    """Compile what has settings of its own; the wheel of each in the container, by its canonical name."""
+    named = {pip_name(line): line for line in building.packages.requirements}
+    made = {}
+    for name, how in building.packages.build.packages.items():
+        line = named.get(canonical(name))
+        if line is None:
+            raise InputError(f"cannot compile {name}: it is not among the packages to install",
+                             hint="name it among the pip packages, or remove it from `build: packages:`")  # fmt: skip
+        if how.no_binary or how.patches:
+            made[canonical(name)] = _compiled(building, canonical(name), line, how)
+    return made
+
+
+def _compiled(building: Building, name: str, line: str, how: PackageBuild) -> str:
+    """Fetch the source in the container, patch it here, compile it there."""
+    paths = _required(building, name, how)
+    isolation = [] if how.isolation else ["--no-build-isolation"]
+    building.pip("download", "--no-deps", f"--no-binary={name}", "-d", f"/tmp/{name}/sdist", *isolation, line,
+                 how=how, paths=paths)  # fmt: skip
+    work = building.box.tmp / name
+    (archive,) = (work / "sdist").iterdir()
+    (work / "source").mkdir()
+    source.unpack(archive, work / "source")
+    inside = [each for each in (work / "source").iterdir() if each.is_dir()]
+    root = inside[0] if len(inside) == 1 else work / "source"
+    source.apply_patches(how.patches, root, name, building.log)
+    settings = [f"--config-settings={key}={value}" for key, value in sorted(how.config_settings.items())]
+    done = building.pip("wheel", "-v", "--no-deps", "-w", f"/tmp/{name}/wheel", *isolation, *settings,
+                        f"/tmp/{root.relative_to(building.box.tmp)}", how=how, paths=paths)  # fmt: skip
+    (wheel,) = (work / "wheel").glob("*.whl")
+    reason = extensions.missing(wheel, root, done.output)
+    if reason and not how.incomplete:
+        raise StackyardError(
+            f"compiling {name} on the base {building.box.kept.base.name} made {wheel.name}: {reason}",
+            hint=f"if the wheel is what you want, set `incomplete: true` under `build: packages: {name}:`",
+            detail="\n".join(done.output.splitlines()[-30:]),
+        )
+    return f"/tmp/{wheel.relative_to(building.box.tmp)}"
+
+
+def _required(building: Building, name: str, how: PackageBuild) -> dict[str, str]:
+    """Install the build requirements beside, so that they do not stay; the search paths with them."""
+    if not how.requires or how.isolation:
+        return {}
+    place = f"/tmp/{name}/requires"
+    building.pip("install", "--no-compile", "--target", place, *how.requires)
+    return {"PYTHONPATH": place, "PATH": f"{place}/bin"}
+
+
+def require_checks(
+    building: Building, own: Mapping[str, str], judge: Judge, unmet: Callable[[Check], str | None]
+) -> list[str]:
+    """Run the checks in the result; what was skipped, and what did not pass and need not, a sentence each.
+
+    Args:
+        own: the variables by which programs find what was installed.
+        judge: what is wrong with what one printed.
+        unmet: why this machine cannot run it, or None.
+
+    Raises:
+        StackyardError: one did not pass.
+    """
+    notices = []
+    for check in building.packages.checks:
+        why = unmet(check)
+        if why is not None:
+            notices.append(f"skipped: {check.name}: {why}")
+            continue
+        try:
+            done = building.box.run(*_argv(building, check), check=False, variables=own, paths={"PATH": f"{VENV}/bin"})
+            problem = judge(check, done)
+        except CommandError as error:
+            done, problem = error.result, error.message
+        if problem and check.required:
+            raise StackyardError(f"check failed: {check.name}: {problem}", detail=done.output)
+        if problem:
+            notices.append(f"not passed: {check.name}: {problem}")
+    return notices
+
+
+def _argv(building: Building, check: Check) -> list[str]:
+    if check.run:
+        words = {"{prefix}": building.python.path, "{python}": f"{VENV}/bin/python"}
+        return [words.get(word, word) for word in check.run]
+    if check.python:
+        return [f"{VENV}/bin/python", "-c", check.python]
+    target = building.box.tmp / "check"
+    shutil.copyfile(check.script, target)
+    return [*([f"{VENV}/bin/python"] if check.script.endswith(".py") else ["/bin/bash"]), "/tmp/check"]

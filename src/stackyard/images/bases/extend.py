@@ -1,0 +1,202 @@
+"""Packages on top of a base's own Python: a virtual environment in one more layer, made in a container of the base.
+
+The base stays as it is, and the result is a base of its own. What compiles (Horovod) finds the compilers, the CUDA and
+the MPI of the base.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import distributions
+from typing import Any
+
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.names import pip_name
+from stackyard.core.secrets import redacted
+from stackyard.host.files.scratch import scratch
+from stackyard.host.run.command import CommandError, ending
+from stackyard.images.bases import compile as onbase
+from stackyard.images.bases import fit, store
+from stackyard.images.bases.blobs import EPOCH, TAR, Blob, Layout, manifest_of
+from stackyard.images.bases.compile import Building, Judge, Packages
+from stackyard.images.bases.container import VENV, Box, runtime
+from stackyard.images.bases.folder import write_layer
+from stackyard.images.bases.model import Base, Layer, PythonEnvironment
+from stackyard.images.bases.sources import Source
+from stackyard.images.bases.store import Kept, Wanted
+from stackyard.images.oci.settings import PATH
+from stackyard.inputs.models import Check
+from stackyard.make.programs import telling
+from stackyard.yard.layout import Yard
+from stackyard.yard.payload import Prefix
+
+
+@dataclass(frozen=True)
+class Proof:
+    """How checks are judged: what is wrong with what one printed; why this machine cannot run one. None: nothing."""
+
+    judge: Judge
+    unmet: Callable[[Check], str | None]
+
+
+@dataclass(frozen=True)
+class Extended:
+    """A base with packages on top, and sentences about what could not be checked here."""
+
+    kept: Kept
+    notices: tuple[str, ...] = ()
+
+
+def extend(yard: Yard, kept: Kept, name: str, packages: Packages, proof: Proof) -> Extended:
+    """Install packages on top of a base, as a new base. Call it within `publish.writing`.
+
+    Raises:
+        InputError: the base has no Python, or the name is that of another base.
+        MissingError: no container runtime, or the base lacks a program that the build needs.
+        StackyardError: a package cannot be installed, or a check does not pass; the detail has the output.
+    """
+    program, python = runtime(), python_of(kept, packages.given.activation)
+    environ = onbase.environment(packages.build)
+    packages = packages.with_places(environ)
+    with scratch("extend") as work:
+        box = Box(program, kept, work, packages.given)
+        building = onbase.Building(box, python, packages, environ)
+        box.prepare()
+        variables = activated(box)
+        building = replace(building, tools=onbase.require_tools(building))
+        own = _install(building, variables)
+        notices = onbase.require_checks(building, own, proof.judge, proof.unmet)
+        source = Source("oci", str(_layout(building, name, {**variables, **own}).folder), name)
+        origin = f"base:{kept.base.name}@{kept.base.manifest} with {shlex.join(packages.requirements)}"
+        wanted = Wanted(source, name, platform=kept.base.platform, origin=origin,
+                        licences=lambda _: (kept.base.licences, ()))  # fmt: skip
+        return Extended(store.add(yard, wanted), tuple(notices))
+
+
+def python_of(kept: Kept, activation: str = "") -> PythonEnvironment:
+    """The Python of a base: its own environment, the one that is activated first; else its system's.
+
+    Args:
+        activation: how the site says that it is activated.
+
+    Raises:
+        InputError: it has none.
+    """
+    own = kept.base.software.environments
+    if own:
+        return next((each for each in own if f"{each.path}/" in activation), own[0])
+    files = fit.listing(kept.paths.image)
+    for folder in ("/usr/local", "/usr"):
+        if fit.resolved(files, f"{folder}/bin/python3") is not None:
+            return PythonEnvironment("system", folder)
+    raise InputError(f"the base {kept.base.name} has no Python to install packages on",
+                     hint="build a revision on it: stackyard image build REV --base NAME")  # fmt: skip
+
+
+def activated(box: Box) -> dict[str, str]:
+    """What the site's activation of a base sets. Raises StackyardError where it fails."""
+    try:
+        return box.activated()
+    except CommandError as error:
+        what = f"cannot activate the base {box.kept.base.name}: {ending(error.result.returncode)}"
+        hint = f"correct `bases: {box.kept.base.name}: activate` in the site's file"
+        raise StackyardError(what, detail=error.detail, hint=hint) from error
+
+
+def _install(building: Building, activated: Mapping[str, str]) -> dict[str, str]:
+    """Install all; the variables by which programs of the result find it."""
+    box, packages = building.box, building.packages
+    try:
+        place, variables = _environment(box, building.python, activated)
+        wheels = onbase.compile_all(building)
+        (box.tmp / "constraints.txt").write_text("\n".join([*packages.constraints, ""]), encoding="utf-8")
+        rest = [line for line in packages.requirements if pip_name(line) not in wheels]
+        options = [*place, "-c", "/tmp/constraints.txt", *(f"--no-binary={name}" for name in packages.no_binary)]
+        building.pip("install", "--no-compile", *options, *wheels.values(), *rest)
+    except CommandError as error:
+        what = f"cannot install {shlex.join(packages.requirements)} on the base {box.kept.base.name}"
+        detail = telling(redacted(error.result.output))
+        raise StackyardError(f"{what}: {ending(error.result.returncode)}", detail=detail, hint=error.hint) from error
+    bytecode = ("-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", VENV)
+    box.run(f"{VENV}/bin/python", *bytecode, check=False)
+    return variables
+
+
+def _environment(
+    box: Box, python: PythonEnvironment, activated: Mapping[str, str]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """A virtual environment on the base's Python, which sees its packages; pip's options for it, and its variables.
+
+    A Python without its venv module (Python 2; Debian's) gets a prefix that PYTHONPATH names.
+    """
+    program = f"{python.path}/bin/python{'3' if python.kind == 'system' else ''}"
+    if box.run(program, "-c", "import venv, ensurepip", check=False).returncode:
+        return _prefix(box, program, activated)
+    box.run(program, "-m", "venv", "--system-site-packages", VENV)
+    if python.kind == "venv":  # one made from a virtual environment sees the packages of its base only
+        code = "import site; print(*site.getsitepackages(), sep='\\n')"
+        (own,) = box.venv.glob("lib/python3*/site-packages")
+        (own / "base.pth").write_text(box.run(program, "-c", code).stdout, encoding="utf-8")
+    return (), {"VIRTUAL_ENV": VENV}
+
+
+def _prefix(box: Box, program: str, activated: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The base's Python under another name, with a directory of packages that come before its own."""
+    version = box.run(program, "-c", "import sys; print('%d.%d' % sys.version_info[:2])").stdout.strip()
+    own = f"{VENV}/lib/python{version}/site-packages"
+    made = Prefix(box.venv)
+    made.program_folders[0].mkdir()
+    path = f'PYTHONPATH={own}"${{PYTHONPATH:+:$PYTHONPATH}}"'
+    python = f'#!/bin/sh\n{path} exec {shlex.quote(program)} "$@"\n'
+    activate = f'export {path} PATH={VENV}/bin:"$PATH"\n'
+    for name, text in (("python", python), (f"python{version[0]}", python), ("activate", activate)):
+        made.program(name).write_text(text, encoding="utf-8")
+        made.program(name).chmod(0o755)
+    given = dict(each.partition("=")[::2] for each in box.kept.base.defaults.env) | dict(activated)
+    return ("--prefix", VENV), {"PYTHONPATH": ":".join(filter(None, [own, given.get("PYTHONPATH", "")]))}
+
+
+def _layout(building: Building, name: str, variables: Mapping[str, str]) -> Layout:
+    """The base's layers and one more."""
+    box = building.box
+    layout, kept = Layout(box.work / "oci"), box.kept
+    write_layer(box.work / "root", box.work / "tar")
+    with (box.work / "tar").open("rb") as stream:
+        blob = layout.add(stream)
+    (box.work / "tar").unlink()
+    for each in kept.base.layers:
+        layout.path(each.digest).symlink_to(kept.layout.path(each.digest))  # `store.add` copies and compares it
+    layers = (*kept.base.layers, Layer(blob.digest, blob.size, TAR, blob.digest))
+    config = layout.add_json(_configuration(building, blob, variables))
+    layout.finish(layout.add_json(manifest_of(config, layers)), name)
+    return layout
+
+
+def _configuration(building: Building, blob: Blob, variables: Mapping[str, str]) -> dict[str, Any]:
+    box, recipe = building.box, building.packages.recipe
+    layout = box.kept.layout
+    value = dict(layout.read_json(layout.read_json(box.kept.base.manifest)["config"]["digest"]))
+    value["rootfs"] = {**value["rootfs"], "diff_ids": [*value["rootfs"]["diff_ids"], blob.digest]}
+    note = {"created": EPOCH, "created_by": "stackyard image extend"}
+    if value.get("history"):
+        value["history"] = [*value["history"], note]
+    (own,) = box.venv.glob("lib/python*/site-packages")
+    found = sorted({(each.name, each.version) for each in distributions(path=[str(own)])})
+    said = dict(value.get("config") or {})
+    said["Env"] = environment_of(box.kept.base, variables)
+    labels = {"io.stackyard.packages": " ".join(f"{name}={version}" for name, version in found),
+              "io.stackyard.recipe": " ".join(f"{file}={digest}" for file, digest in recipe.items())}  # fmt: skip
+    said["Labels"] = {**(said.get("Labels") or {}), **{key: value for key, value in labels.items() if value}}
+    return {**value, "config": said}
+
+
+def environment_of(base: Base, activated: Mapping[str, str]) -> Sequence[str]:
+    """The variables of an extended base: what its site's activation sets, and before all its own environment."""
+    given = {**dict(each.partition("=")[::2] for each in base.defaults.env), **activated}
+    own = {"PATH": f"{VENV}/bin:{given.get('PATH') or PATH}"}
+    for name in ("WITH_CONDA", "WITH_VENV", "WITH_CONDA_VENV"):
+        if given.get(name):
+            own[name] = f"{given[name]}; . {VENV}/bin/activate"
+    return [f"{name}={value}" for name, value in {**given, **own}.items()]

@@ -1,0 +1,138 @@
+"""Whether a revision runs on a base, and a base on a site's nodes: checked before anything is written."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from stackyard.core.errors import InputError
+from stackyard.core.findings import Finding
+from stackyard.host.run.command import run
+from stackyard.images import needs
+from stackyard.images.bases.model import Base
+from stackyard.images.bases.store import Kept
+from stackyard.images.bindings.check import drivers_of
+from stackyard.images.bindings.drivers import Toolkit, check_driver, numbers
+from stackyard.images.sif.overlay import interpreter
+from stackyard.inputs.sites.sitemodels import Site
+from stackyard.yard.record import BuildRecord
+
+_HOST = ("/home", "/tmp", "/var/tmp", "/root", "/proc", "/sys", "/dev")
+_MOST_LINKS = 40
+
+
+def require(record: BuildRecord, kept: Kept) -> None:
+    """Raise where a revision cannot run on a base.
+
+    Raises:
+        InputError: it is for another platform, for a newer C library, or needs an interpreter that the base lacks.
+        MissingError: its image cannot be mounted on this machine, to look at it.
+    """
+    base = kept.base
+    if record.platform not in (base.platform, "noarch"):
+        raise InputError(f"{record.module} is for {record.platform}, and the base {base.name} for {base.platform}",
+                         hint="use a base for the same platform")  # fmt: skip
+    _require_c_library(record, base)
+    files = listing(kept.paths.image)
+    _require_no_link(record, base, files)
+    if record.interpreter.get("source") == "host":
+        _require_file(record, base, files, record.interpreter["path"])
+
+
+def _require_c_library(record: BuildRecord, base: Base) -> None:
+    homes = (needs.of_tree(place) for place in interpreter(record).values() if not place.is_symlink())
+    needed = max((needs.of_record(record), *homes), key=lambda each: numbers(each.glibc))
+    kind, _, version = base.software.libc.partition(" ")
+    has = version if kind == "glibc" else ""
+    needs.require(needed, has, stack=record.module, system=f"the base {base.name}")
+
+
+def _require_no_link(record: BuildRecord, base: Base, files: Mapping[str, str]) -> None:
+    """A directory of the overlay hides a link of the base at the same path, and what is found through it."""
+    for above in map(str, Path(record.prefix).parents):
+        if files.get(above):
+            link = f"in the base {base.name} {above} is a link to {files[above]}"
+            raise InputError(f"{record.module} is in {record.prefix}, and {link}",
+                             hint="use a base without that link, or deploy to a yard elsewhere")  # fmt: skip
+
+
+def _require_file(record: BuildRecord, base: Base, files: Mapping[str, str], path: str) -> None:
+    """The revision is a virtual environment on a Python of the machine that it was built on."""
+    if resolved(files, path) is None:
+        raise InputError(
+            f"{record.module} uses the interpreter {path} of the machine that it was built on, and the base "
+            f"{base.name} does not have that",
+            hint="deploy it with `interpreter: {source: uv}` or conda's Python, which go with it",
+        )
+
+
+def listing(image: Path) -> Mapping[str, str]:
+    """What is in a SquashFS: absolute paths, and for each link where it leads (empty for anything else)."""
+    found = {}
+    for line in run(["unsquashfs", "-lln", image]).stdout.splitlines():
+        words = line.split(maxsplit=5)
+        if len(words) == 6 and re.match(r"[-a-z]([r-][w-][xsStT-]){3}", words[0]):
+            name, _, target = words[5].partition(" -> ")
+            found["/" + name.removeprefix("squashfs-root").lstrip("/")] = target if words[0][0] == "l" else ""
+    return found
+
+
+def resolved(files: Mapping[str, str], path: str) -> str | None:
+    """The path of a file in a listing with links followed, or None."""
+    rest, here, links = [part for part in reversed(path.split("/")) if part], "/", 0
+    while rest:
+        part = rest.pop()
+        there = posixpath.normpath(posixpath.join(here, part))
+        if there not in files:
+            return None
+        if files[there]:
+            links += 1
+            here = "/" if files[there].startswith("/") else here
+            rest += [step for step in reversed(files[there].split("/")) if step not in ("", ".")]
+        else:
+            here = there
+        if links > _MOST_LINKS:
+            return None
+    return here
+
+
+def findings(base: Base, site: Site) -> list[Finding]:
+    """What is known about running a base on the GPU drivers of a site's node kinds."""
+    toolkits = [Toolkit(each["vendor"], each["version"], each["path"]) for each in base.software.toolkits]
+    pairs = ((each, driver) for each in toolkits for driver in drivers_of(site))
+    tried = [check_driver(each, driver) for each, driver in pairs if driver.vendor == each.vendor]
+    return [found for found in tried if found is not None]
+
+
+def require_driver(base: Base, site: Site) -> list[Finding]:
+    """The findings, where at least one of the site's node kinds runs the base.
+
+    Raises:
+        InputError: none of them does.
+    """
+    found = findings(base, site)
+    refused = [each for each in found if each.severity == "refused"]
+    vendors = {each["vendor"] for each in base.software.toolkits}
+    kinds = [driver for driver in drivers_of(site) if driver.vendor in vendors]
+    if refused and len(refused) >= len(kinds):
+        raise InputError(refused[0].message + f" ({refused[0].reason})", hint=refused[0].remedy or None)
+    return found
+
+
+def notices(record: BuildRecord, kept: Kept) -> Iterator[str]:
+    """What is different in a container of this revision and this base, a sentence each."""
+    hidden = next((each for each in _HOST if Path(record.prefix).is_relative_to(each)), "")
+    if hidden:
+        yield (
+            f"its files are in {record.prefix}, and a runtime shows the host's {hidden} there: "
+            "start it with --no-home, --contain or --no-mount, or deploy to a yard elsewhere"
+        )
+    if not kept.base.software.shell:
+        yield f"the base {kept.base.name} has no /bin/sh: `apptainer shell` and `run` do not work, `exec` does"
+    for each in kept.base.software.environments:
+        yield (
+            f"the base has a Python of its own in {each.path} ({each.kind}{' ' + each.python if each.python else ''}); "
+            "the revision's comes before it on PATH"
+        )

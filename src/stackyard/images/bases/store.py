@@ -1,0 +1,318 @@
+"""The bases of a yard: importing one, finding one, and comparing one with its record.
+
+A base is complete once it has its name: everything is made in a directory beside, which is then renamed. What a killed
+import left is removed by the next one of this name.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stackyard.core.errors import ChecksFailed, InputError, StackyardError
+from stackyard.core.findings import some
+from stackyard.core.grammar import LABEL, NotAllowed
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.files.scratch import scratch
+from stackyard.host.machine.platforms import this_platform
+from stackyard.host.run.identity import account_name, process_token
+from stackyard.images.bases import software
+from stackyard.images.bases.blobs import EPOCH, Layout, manifest_of
+from stackyard.images.bases.folder import write_layer
+from stackyard.images.bases.model import ARCHITECTURES, BASE, Base, Defaults, Layer, Root
+from stackyard.images.bases.sources import Fetched, Source, fetch
+from stackyard.images.bases.unpack import MOST_BYTES, Unpacked
+from stackyard.images.squashfs import file as squashfs
+from stackyard.inputs.sites.sitemodels import Site
+from stackyard.inputs.sites.siteyard import in_sites_yard
+from stackyard.yard import atomic, disk, formats
+from stackyard.yard.claim import claim
+from stackyard.yard.folders import BasePaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.lease import lease
+from stackyard.yard.permissions import file_mode, program_mode
+from stackyard.yard.record import now
+
+Licences = Callable[[Path], tuple[Sequence[Mapping[str, Any]], Sequence[tuple[str, str]]]]
+"""Given the unpacked image: who accepted which licences, and the lines to add, each with the path of its file."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An import that is asked for.
+
+    Attributes:
+        name: what the base is called in its yard.
+        digest: what it must be (`Base.digests`); empty: whatever the source has.
+        platform: conda's name of its architecture; empty: this machine's.
+        most_bytes: how large it may be when it is unpacked.
+        licences: called before anything is kept; raises where one is not accepted.
+        origin: what the record says in place of the source, for an image that was made here.
+    """
+
+    source: Source
+    name: str
+    digest: str = ""
+    platform: str = ""
+    most_bytes: int = MOST_BYTES
+    licences: Licences = lambda root: ((), ())
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A base and where it is."""
+
+    base: Base
+    paths: BasePaths
+
+    @property
+    def layout(self) -> Layout:
+        """Its layers."""
+        return Layout(self.paths.layout)
+
+
+def add(yard: Yard, wanted: Wanted, on_wait: Callable[[str], None] | None = None) -> Kept:
+    """Import a base; one of this name and digest that is there already is returned as it is.
+
+    Call it within `publish.writing`. Two imports of one name wait for each other.
+
+    Raises:
+        InputError: the name is not one, or is that of another base; the image is for another platform.
+        StackyardError: the source is damaged or harmful, its digest differs, the disk is full.
+        MissingError: a program is missing, or a licence is not accepted.
+    """
+    try:
+        LABEL(wanted.name)
+    except NotAllowed as error:
+        raise InputError(str(error), hint=error.hint) from error
+    there = _read(yard.base(wanted.name))
+    if there is not None and wanted.digest in there.digests:
+        return Kept(there, yard.base(wanted.name))
+    with lease(yard.lease(f"base {wanted.name}"), f"the base {wanted.name}", on_wait=on_wait) as held:
+        _remove_left(yard, wanted.name)
+        there = _read(yard.base(wanted.name))
+        made = yard.base_draft(wanted.name, process_token())
+        try:
+            yard.bases.mkdir(parents=True, exist_ok=True)
+            made.root.mkdir(mode=0o700)  # until it is sealed
+            kept = _make(made, wanted, there)
+            if kept is not there:
+                held.check()
+                _seal(made)
+                atomic.fault_point("base")
+                _claim(made.root, yard.base(wanted.name), kept)
+            return Kept(kept, yard.base(wanted.name))
+        except OSError as error:
+            raise disk.failure(error, f"importing the base {wanted.name}") from error
+        finally:
+            disk.remove_tree(made.root, yard.root)
+
+
+def find(yard: Yard, site: Site, name: str) -> Kept:
+    """The base of this name, of this yard or of the site's.
+
+    A base that another account imported is used where it is in the site's yard, which its staff answer for.
+
+    Raises:
+        InputError: it does not exist, is retired, or is not the one that the site's file pins.
+        StackyardError: its record is damaged, or another account made it.
+    """
+    listed = site.bases.get(name)
+    if listed is not None and listed.successor:
+        raise InputError(f"the base {name} is retired", hint=f"use {listed.successor}")
+    for each in yard.lineage():
+        base = _read(each.base(name))
+        if base is not None:
+            _trust(each.base(name), base, site)
+            if listed is not None:
+                _pinned(base, listed.digest, f"{site.file}")
+            return Kept(base, each.base(name))
+    names = sorted({base.name for base, _ in everything(yard)})
+    hint = f"its bases: {some(names, 8)}" if names else "`stackyard image from SOURCE --name NAME` imports one"
+    raise InputError(f"no such base in {yard.root}: {name}", hint=hint)
+
+
+def named(yard: Yard, name: str) -> Kept | None:
+    """The base of this name as it is, for showing and checking it; None where the yard has none."""
+    return next((Kept(base, paths) for base, paths in everything(yard) if base.name == name), None)
+
+
+def everything(yard: Yard) -> Iterator[tuple[Base, BasePaths]]:
+    """Every base of this yard and of those above it, by name; of equal names the nearest."""
+    seen: dict[str, tuple[Base, BasePaths]] = {}
+    for each in yard.lineage():
+        for name in disk.names(each.bases) if disk.is_folder(each.bases) else ():
+            base = None if name.startswith(".") else _read(each.base(name))
+            if base is not None:
+                seen.setdefault(name, (base, each.base(name)))
+    yield from (seen[name] for name in sorted(seen))
+
+
+def check(kept: Kept) -> None:
+    """Compare every byte of a base with its record and the digests in it.
+
+    Raises:
+        ChecksFailed: a file differs.
+        StackyardError: one is missing, or cannot be read.
+    """
+    squashfs.superblock(kept.paths.image)
+    if sha256_file(kept.paths.image) != kept.base.root.sha256:
+        raise StackyardError(
+            f"{kept.paths.image} has changed: its hash is not the one in the record", hint=_again(kept)
+        )
+    manifest = kept.layout.read_json(kept.base.manifest)
+    for entry in (manifest["config"], *manifest["layers"]):
+        path = kept.layout.path(entry["digest"])
+        if sha256_file(path) != path.name:
+            raise ChecksFailed(f"{path} has changed: its hash is not its name", hint=_again(kept))
+
+
+def _again(kept: Kept) -> str:
+    return f"move {kept.paths.root} away and import it again from {kept.base.source}"
+
+
+def _read(paths: BasePaths) -> Base | None:
+    return formats.load(paths.record, BASE) if disk.is_there(paths.record) else None
+
+
+def _trust(paths: BasePaths, base: Base, site: Site) -> None:
+    owner = paths.record.stat().st_uid
+    if owner in (os.geteuid(), 0) or in_sites_yard(str(paths.root), site):
+        return
+    raise StackyardError(
+        f"the base {base.name} in {paths.root} was imported by {account_name(owner)}",
+        hint="import it into a yard of your own, or ask your site to do so",
+    )
+
+
+def _pinned(base: Base, digest: str, by: str) -> None:
+    if digest and digest not in base.digests:
+        raise InputError(f"wrong digest: the base {base.name} is {base.digests[0]}, and {by} pins {digest}",
+                         hint="correct `digest:`, or import the image under another name")  # fmt: skip
+
+
+def _remove_left(yard: Yard, name: str) -> None:
+    """What processes that were killed left; nobody else imports this name while we hold its lease."""
+    for place in yard.bases.glob(yard.base_draft(name, "*").root.name) if yard.bases.is_dir() else ():
+        disk.remove_tree(place, yard.root)
+
+
+def _make(paths: BasePaths, wanted: Wanted, there: Base | None) -> Base:
+    platform = wanted.platform or this_platform()
+    layout = Layout(paths.layout)
+    fetched = fetch(wanted.source, layout, platform, wanted.most_bytes)
+    if wanted.digest and wanted.digest not in fetched.digests:
+        raise StackyardError(f"wrong digest: {wanted.source} is {fetched.digests[0]}, expected {wanted.digest}",
+                             hint=f"its digests are {', '.join(dict.fromkeys(fetched.digests))}")  # fmt: skip
+    if there is not None:
+        if set(there.digests) & set(fetched.digests):
+            return there
+        differs = f"the base {wanted.name} exists and is another image: {there.digests[0]}, not {fetched.digests[0]}"
+        raise InputError(differs, hint="choose another --name: what is imported never changes")
+    with scratch("base") as work:
+        root = work / "root"
+        root.mkdir(mode=0o700)
+        unpacked = Unpacked(root, wanted.most_bytes)
+        for layer in fetched.layers:
+            unpacked.apply(layer, layout.path(layer.digest))
+        _check_platform(wanted, fetched, root, platform)
+        return _kept(paths, wanted, fetched, unpacked, platform)
+
+
+def _check_platform(wanted: Wanted, fetched: Fetched, root: Path, platform: str) -> None:
+    said = str(fetched.config.get("architecture"))
+    found = software.platform_of(root) or ARCHITECTURES.get(said, "")
+    if found != platform:
+        what = f"its programs are for {found}" if found else f"its architecture is {said!r:.40}"
+        hint = f"say so with --platform {found}" if found else "use an image for a platform that is known"
+        raise InputError(f"{wanted.source} is not for {platform}: {what}", hint=hint)
+
+
+def _kept(paths: BasePaths, wanted: Wanted, fetched: Fetched, unpacked: Unpacked, platform: str) -> Base:
+    """Pack what was unpacked, and write the record."""
+    accepted, lines = wanted.licences(unpacked.root)
+    fetched = _with_lines(Layout(paths.layout), fetched, unpacked, lines)
+    Layout(paths.layout).finish(fetched.manifest, wanted.name)
+    unpacked.settle()
+    packed = squashfs.pack(unpacked.root, paths.image, as_it_is=True)
+    defaults = _defaults(fetched.config)
+    base = Base(
+        name=wanted.name,
+        source=wanted.origin or str(wanted.source),
+        manifest=fetched.manifest.digest,
+        digests=tuple(dict.fromkeys(fetched.digests)),
+        platform=platform,
+        root=Root(packed.sha256, packed.size, packed.entries, packed.tool),
+        layers=fetched.layers,
+        who=account_name(os.getuid()),
+        uid=os.getuid(),
+        when=now(),
+        defaults=defaults,
+        software=software.software_of(unpacked.root, defaults.env),
+        licences=tuple(accepted),
+        without_rights=tuple(sorted(unpacked.without_rights)),
+    )
+    atomic.write_json(paths.record, base.to_json(), checked=True)
+    return base
+
+
+def _with_lines(layout: Layout, fetched: Fetched, unpacked: Unpacked, lines: Sequence[tuple[str, str]]) -> Fetched:
+    """Add lines to files of the image, as one more layer: what says that its licences are accepted."""
+    if not lines:
+        return fetched
+    for name, line in lines:
+        unpacked.append(name, line)
+    with scratch("layer") as work:
+        for name in dict.fromkeys(name for name, _ in lines):
+            target = work / "root" / name.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(unpacked.place(name), target)
+        write_layer(work / "root", work / "tar")
+        with (work / "tar").open("rb") as stream:
+            blob = layout.add(stream)
+    layer = Layer(blob.digest, blob.size, "application/vnd.oci.image.layer.v1.tar", blob.digest)
+    config = dict(fetched.config)
+    config["rootfs"] = {**config["rootfs"], "diff_ids": [*config["rootfs"]["diff_ids"], layer.diff_id]}
+    note = {"created": EPOCH, "created_by": "stackyard image from --accept-licence"}
+    if config.get("history"):
+        config["history"] = [*config["history"], note]
+    layers = (*fetched.layers, layer)
+    manifest = layout.add_json(manifest_of(layout.add_json(config), layers))
+    return Fetched(manifest, config, layers, (*fetched.digests, manifest.digest))
+
+
+def _defaults(config: Mapping[str, Any]) -> Defaults:
+    said = config.get("config") or {}
+    try:
+        return Defaults(
+            env=tuple(map(str, said.get("Env") or ())),
+            entrypoint=tuple(map(str, said.get("Entrypoint") or ())),
+            command=tuple(map(str, said.get("Cmd") or ())),
+            directory=str(said.get("WorkingDir") or ""),
+            user=str(said.get("User") or ""),
+            labels={str(key): str(value) for key, value in (said.get("Labels") or {}).items()},
+        )
+    except (AttributeError, TypeError) as error:
+        raise InputError(f"cannot read the image's configuration: {error}", hint="save the image again") from error
+
+
+def _seal(paths: BasePaths) -> None:
+    """Read-only for their owner too, and on the disk before the name is."""
+    paths.image.chmod(file_mode() & 0o444)
+    blobs = paths.layout / "blobs" / "sha256"
+    for path in (*blobs.iterdir(), paths.layout / "index.json", paths.layout / "oci-layout", paths.record):
+        path.chmod(file_mode() & 0o444)
+    paths.root.chmod(program_mode() | paths.root.stat().st_mode & stat.S_ISGID)
+    Layout(paths.layout).sync()
+
+
+def _claim(made: Path, paths: BasePaths, base: Base) -> None:
+    if not claim(made, paths.root):
+        raise StackyardError(f"cannot name the base {base.name}: {paths.root} exists",
+                             hint="move that directory away: it is not a base")  # fmt: skip

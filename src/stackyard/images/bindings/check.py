@@ -1,0 +1,330 @@
+"""Whether the programs of an image load the host's libraries, and can: findings, each with one remedy.
+
+All is said of the files, without running anything: which file the loader takes in the image with the bindings in it,
+and whether that file defines what is needed of it. Most of what is found here does not fail when it runs: the ranks use
+the image's own MPI, or each rank is alone, and the exit status is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from stackyard.core.findings import Finding, some
+from stackyard.host.files.elf import ElfFile
+from stackyard.images.bindings.charliecloud import without_a_place
+from stackyard.images.bindings.detect import files_below
+from stackyard.images.bindings.drivers import Driver, check_driver, newest
+from stackyard.images.bindings.families import KnownMpi, companion_sonames, families, known_mpi, mpi_sonames, parts
+from stackyard.images.bindings.loader import Closure, Loaded, read_elf
+from stackyard.images.bindings.opened import opened
+from stackyard.images.bindings.profiles import missing_here
+from stackyard.images.bindings.symbols import version_findings
+from stackyard.images.bindings.tree import Tree
+from stackyard.images.bindings.view import Contents, User, View, contents, view
+from stackyard.inputs.sites.bindings import HostBindings
+from stackyard.inputs.sites.library_directories import LIBRARIES
+from stackyard.inputs.sites.sitemodels import ContainerPolicy, Gpu, Site
+
+_SHOWN = 4
+_OF_AN_MPI = (
+    "mca_", "libmca_", "libompi", "ompi_", "oshmem_", "orte-", "libmpi_", "liboshmem", "libmpifort", "libmpicxx",
+    "libmpich", "mpichversion", "mpivars", "mpirun", "mpiexec",
+)  # fmt: skip
+"""How the files of an MPI itself begin, which are no programs of the image."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What is known about an image with the host's bindings.
+
+    Attributes:
+        read: how its files were read: ``directory``, ``mounted`` or ``unpacked``.
+        users: its programs and libraries that are linked to an MPI.
+        loads: the file of the MPI that each of them loads, and whose it is: ``host`` or ``image``.
+        rpaths: files of the image whose RPATH leads to its own MPI (`repair`).
+    """
+
+    image: str
+    read: str
+    users: tuple[str, ...]
+    loads: dict[str, str]
+    findings: tuple[Finding, ...]
+    rpaths: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """What was found as JSON values."""
+        return {**asdict(self), "findings": [each.to_json() for each in self.findings]}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an image is checked for. `pmi`: the kind that the launcher starts MPI programs with; empty: unknown."""
+
+    bindings: HostBindings
+    policy: ContainerPolicy = field(default_factory=ContainerPolicy)
+    pmi: str = ""
+    drivers: tuple[Driver, ...] = ()
+
+
+def check(image: Path, asked: Asked) -> Checked:
+    """Check an image.
+
+    Raises:
+        InputError: it is not an image.
+        MissingError: a program that reads it is not installed.
+    """
+    policy = asked.bindings.applied(asked.policy)
+    with opened(image) as files:
+        seen, inside = view(files.tree, policy), contents(files.tree)
+        users = [user for user in inside.users if _counts(user, seen)]
+        loads: dict[str, str] = {}
+        rpaths: dict[str, None] = {}
+        findings = [*_sources(asked.bindings), *_known(asked.bindings), *_cleaned(policy), *_names(seen), *_pmi(asked)]
+        findings += _places(files.tree, policy)
+        findings += _of_users(users, seen, asked.bindings, loads, rpaths)
+        findings += _of_components(users, seen, asked.bindings, loads)
+        findings += _of_drivers(inside, asked.drivers)
+        return Checked(
+            str(image), files.how, tuple(user.path for user in users), loads, _sorted(findings), tuple(rpaths)
+        )
+
+
+def drivers_of(site: Site, here: tuple[Driver, ...] = ()) -> tuple[Driver, ...]:
+    """The GPU drivers of a site's node kinds, which a login node does not have; else this machine's."""
+    kinds = ((name, kind.gpu) for name, kind in site.nodes.items() if kind.gpu.vendor in ("nvidia", "amd"))
+    found = tuple(_driver(gpu, f"node kind {name}") for name, gpu in kinds if gpu.driver)
+    return found or here
+
+
+def _driver(gpu: Gpu, where: str) -> Driver:
+    return Driver(gpu.vendor, gpu.driver, where, gpu.cuda)
+
+
+def _counts(user: User, seen: View) -> bool:
+    """Whether a user of an MPI is a program's: not a component of the image's own MPI, nor hidden by a bind."""
+    if Path(user.path).name.startswith(_OF_AN_MPI):
+        return False
+    found = seen.loader.tree.find(user.path)
+    elf = read_elf(found.outside) if found else None  # a repaired copy may be bound there, or a directory of the host
+    return elf is not None and set(user.needs) <= set(elf.needed)
+
+
+def _sources(bindings: HostBindings) -> Iterator[Finding]:
+    missing = missing_here(bindings)
+    if missing:
+        yield Finding(
+            "bind-source", "refused", f"{some(missing, _SHOWN)} not found on this machine",
+            "the runtime starts no program if a path to bind does not exist",
+            "detect the bindings again on a compute node, or remove the path",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Host:
+    """The host's MPI: the one that the image's programs are to load."""
+
+    library: Path
+    known: KnownMpi
+    elf: ElfFile | None
+
+
+def _host(bindings: HostBindings) -> _Host | None:
+    library = Path(bindings.mpi.library)
+    known = known_mpi(library) if bindings.mpi.library else None
+    return _Host(library, known, read_elf(library)) if known else None
+
+
+def _known(bindings: HostBindings) -> Iterator[Finding]:
+    """Bindings for an MPI whose library is not known: whether a program loads it could not be said."""
+    library = bindings.mpi.library
+    if (bindings.mpi.family == "none" and not library) or _host(bindings):
+        return
+    what = f"{library} is not an MPI that is known" if Path(library).exists() else f"{library} not found"
+    yield Finding(
+        "mpi-unknown", "refused", f"the host's MPI: {what if library else 'its library is not named'}",
+        "whether the image's programs load it is unknown",
+        "name it in the bindings, `mpi: {library: PATH}`; stackyard bindings detect, on a compute node, writes it",
+    )  # fmt: skip
+
+
+def _cleaned(policy: ContainerPolicy) -> Iterator[Finding]:
+    if policy.cleaning:
+        yield Finding(
+            "cleanenv", "refused", f"{policy.cleaning} removes the launcher's variables inside the image",
+            "every rank would be rank 0 of 1, and exit with status 0",
+            "remove it from `options` of launch.container",
+        )  # fmt: skip
+
+
+def _places(image: Tree, policy: ContainerPolicy) -> Iterator[Finding]:
+    lacking = without_a_place(image, policy.binds) if policy.runtime == "charliecloud" else []
+    if lacking:
+        yield Finding(
+            "mount-point", "refused", f"{some(lacking, _SHOWN)} not found in the image",
+            "Charliecloud binds only over what an image has: it would start no program",
+            "make an empty directory, or file, in the image for each",
+        )  # fmt: skip
+
+
+def _names(seen: View) -> Iterator[Finding]:
+    """Libraries that are bound under a name which nothing asks for."""
+    for name, file in seen.libraries.items():
+        elf = read_elf(file)
+        if elf is not None and elf.soname and elf.soname != name and elf.soname not in seen.libraries:
+            better = file.with_name(elf.soname)
+            yield Finding(
+                "library-name", "refused", f"{file} is bound as {name}, and programs ask for {elf.soname}",
+                f"CONTAINLIBS binds a file under its own name, in {LIBRARIES}: the image's own {elf.soname} would be "
+                "used, with exit status 0",
+                f"name the link instead: {better}" if better.exists() else f"bind it: {file}:{LIBRARIES}/{elf.soname}",
+            )  # fmt: skip
+
+
+def _pmi(asked: Asked) -> Iterator[Finding]:
+    kinds, given = asked.bindings.mpi.pmi, asked.pmi
+    if not given or not kinds or any(given == kind or given.startswith(f"{kind}_") for kind in kinds):
+        return
+    yield Finding(
+        "pmi", "refused", f"MPI programs are started with --mpi={given}, and the host's MPI needs {' or '.join(kinds)}",
+        "every rank would be rank 0 of 1, and exit with status 0",
+        f"site.yaml: scheduler: {{mpi: {kinds[0]}}}; with srun itself: --mpi={kinds[0]}",
+    )  # fmt: skip
+
+
+def _of_users(
+    users: Sequence[User], seen: View, bindings: HostBindings, loads: dict[str, str], rpaths: dict[str, None]
+) -> Iterator[Finding]:
+    host, closures = _host(bindings), list[Closure]()
+    others: dict[Finding, dict[str, None]] = {}
+    if not users:
+        yield Finding(
+            "no-mpi-program", "note", "no program or library of the image is linked to an MPI",
+            "what opens an MPI by dlopen, as mpi4py's wheels do, is seen only when it runs",
+            "stackyard bindings check --run LAUNCHER IMAGE -- PROGRAM shows what it loads",
+        )  # fmt: skip
+    for user in users:
+        closures.append(closure := seen.loader.closure([user.path], preload=seen.preload))
+        for name in user.needs:
+            item = closure.get(name)
+            if name in mpi_sonames():
+                loads[user.path] = f"{'host' if item and seen.is_host(item) else 'image'}:{item.inside if item else ''}"
+            if host is not None and (item is None or not seen.is_host(item)):
+                found = _own(user, name, item, seen, host)
+                others.setdefault(found, {})[user.path] = None
+                if found.rule == "rpath" and item is not None:
+                    rpaths[item.rule.removeprefix("RPATH of ")] = None
+    yield from (_of_files(found, list(files)) for found, files in others.items())
+    yield from _missing(closures, seen)
+    yield from version_findings(closures, seen)
+
+
+def _of_files(found: Finding, files: Sequence[str]) -> Finding:
+    """A finding whose message goes on after the name of a file, for the files that share it."""
+    more = f"; so do {some(files[1:], _SHOWN)}" if len(files) > 1 else ""
+    return replace(found, message=f"{files[0]} {found.message}{more}")
+
+
+def _own(user: User, name: str, item: Loaded | None, seen: View, host: _Host) -> Finding:
+    """Why a program loads another MPI than the host's. The message goes on after the program's name."""
+    own = known_mpi(item.elf.path) if item else None
+    abi = own.family.abi if own else _abi_of(name)
+    loaded = f"loads {item.inside} of the image, not {host.library}" if item else f"does not find {name}"
+    if host.elf is not None and host.elf.machine != user.elf.machine:
+        return Finding(
+            "architecture", "refused", f"is for {user.elf.machine}, the host's MPI for {host.elf.machine}",
+            "the loader passes over libraries of other architectures", "use an image for this architecture",
+        )  # fmt: skip
+    if abi != host.known.family.abi:
+        title = own.title if own else next((f.title for f in families() if f.abi == abi), name)
+        return Finding(
+            "mpi-family", "refused", f"is linked to {title} ({name}), and the host's MPI is {host.known.title}",
+            "an MPI cannot take the place of one with another ABI: the image's own would run, each rank alone",
+            f"build the image with an MPI of {host.known.title}'s ABI, or bind the host's {title}: "
+            "stackyard bindings detect --mpi PATH",
+        )  # fmt: skip
+    if item is not None and item.rule.startswith("RPATH"):
+        return Finding(
+            "rpath", "refused", f"{loaded}: the {item.rule} comes before LD_LIBRARY_PATH",
+            f"the image's own {own.title if own else name} would run, with exit status 0",
+            "stackyard bindings check --repair DIR IMAGE binds a copy over it whose RPATH is a RUNPATH",
+        )  # fmt: skip
+    return _unprovided(name, item, seen, host.library, loaded)
+
+
+def _unprovided(name: str, item: Loaded | None, seen: View, library: Path, loaded: str) -> Finding:
+    """A program whose MPI could be the host's: it is not bound under that name, or not searched."""
+    reason = f"it was found by {item.rule}; the image's own MPI would run, with exit status 0" if item else ""
+    folder = library.parent
+    if name in seen.libraries and not seen.searched:
+        return Finding(
+            "libraries-not-searched", "refused", loaded, f"{LIBRARIES} is not on its library path",
+            f"set LD_LIBRARY_PATH: {LIBRARIES} in `variables` of launch.container",
+        )  # fmt: skip
+    if name in companion_sonames():
+        remedy = f"add {folder / name} to `libraries`, if the host has it"
+    elif (folder / name).exists():
+        remedy = f"add {folder / name} to `libraries`, or its directory to `library_path`"
+    else:
+        remedy = f"bind it under that name: {{path: {library}, to: {LIBRARIES}/{name}}}"
+    return Finding("mpi-own", "refused", loaded, reason, remedy)
+
+
+def _abi_of(name: str) -> str:
+    return next((family.abi for family in families() if name in (*family.sonames, *family.companions)), "")
+
+
+def _missing(closures: Iterable[Closure], seen: View) -> Iterator[Finding]:
+    """Libraries that the host's need, and that neither the bindings nor the image have."""
+    lost: dict[str, dict[str, None]] = {}
+    for each in (each for closure in closures for each in closure.missing if seen.is_host(each.by)):
+        lost.setdefault(each.name, {})[str(each.by.elf.path)] = None
+    for name, needing in lost.items():
+        yield Finding(
+            "library-missing", "refused", f"{name} not found in the image, required by {some(list(needing), _SHOWN)}",
+            "the program does not start", f"add the host's {name} to `libraries`",
+        )  # fmt: skip
+
+
+def _of_components(
+    users: Sequence[User], seen: View, bindings: HostBindings, loads: dict[str, str]
+) -> Iterator[Finding]:
+    """What components of the host's MPI lack inside."""
+    user = next((user.path for user in users if loads.get(user.path, "").startswith("host:")), "")
+    folders = {name for part in parts() for name in part.folders}
+    places = [bind.to or bind.path for bind in bindings.binds if Path(bind.to or bind.path).name in folders]
+    files = [path for place in places for path in files_below(seen.loader.tree, place) if ".so" in Path(path).name]
+    if not user or not files:
+        return
+    known = {item.elf.path for item in seen.loader.closure([user], preload=seen.preload).loaded}
+    closure = seen.loader.closure([user, *files], preload=seen.preload)
+    lost = [each for each in closure.missing if seen.is_host(each.by)]
+    if lost:
+        names = some([each.name for each in lost], 2 * _SHOWN)
+        yield Finding(
+            "component-missing", "warning",
+            f"components of the host's MPI need what the image does not have: {names}", _LEFT_OUT,
+            "add them to `libraries`, from where `ldconfig -p` of the host has them",
+        )  # fmt: skip
+    for found in version_findings([closure], seen, besides=known):
+        yield replace(found, rule="component-version", severity="warning", reason=_LEFT_OUT)
+
+
+_LEFT_OUT = "such a component is left out without a word, and a slower one is used"
+
+
+def _of_drivers(inside: Contents, drivers: Iterable[Driver]) -> Iterator[Finding]:
+    drivers = tuple(drivers)
+    for toolkit in newest(inside.toolkits):
+        for driver in drivers:
+            found = check_driver(toolkit, driver) if driver.vendor == toolkit.vendor else None
+            if found:
+                yield found
+
+
+def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Each finding once; the worst first."""
+    order = {"refused": 0, "warning": 1, "note": 2}
+    return tuple(sorted(dict.fromkeys(findings), key=lambda each: order[each.severity]))

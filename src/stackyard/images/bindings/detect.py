@@ -1,0 +1,295 @@
+"""What of this machine an image needs for its MPI: found by the loader's rules, each path with its reason.
+
+A library in one of the system's own directories goes into the image alone (CONTAINLIBS), so that it does not bring the
+system with it. One that has a directory of its own is bound with that directory, where its RUNPATH and its components
+expect it. The C library and the compilers' run times stay the image's: `check` says where they are too old.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from stackyard.core.errors import InputError, MissingError
+from stackyard.host.machine.daemons import daemons
+from stackyard.host.run.command import which
+from stackyard.images.bindings.families import KnownMpi, asked_version, known_mpi, mpi_sonames, parts, pmi_kinds
+from stackyard.images.bindings.loader import Closure, Loaded, Loader, is_c_library
+from stackyard.images.bindings.tree import Tree
+from stackyard.inputs.sites.bindings import Bind, BoundPath, BoundVariable, HostBindings, HostMpi
+
+RUN_TIMES = (
+    "libgcc_s.so.*",
+    "libstdc++.so.*",
+    "libgfortran.so.*",
+    "libquadmath.so.*",
+    "libgomp.so.*",
+    "libatomic.so.*",
+)
+"""The compilers' run times: the image's programs need theirs at least as new as they were built with."""
+
+
+def is_left_to_image(name: str) -> bool:
+    """Whether a library is never bound by itself: the C library, and the compilers' run times."""
+    return is_c_library(name) or any(fnmatchcase(name, glob) for glob in RUN_TIMES)
+
+
+_SYSTEM = re.compile(r"/(usr/)?lib(64|32)?(/[\w]+-linux-gnu\w*)?(/openmpi/lib)?")
+
+
+def is_of_system(folder: str) -> bool:
+    """Whether a directory is one of a distribution's, which hold the libraries of everything."""
+    return _SYSTEM.fullmatch(folder) is not None
+
+
+_SHARED = ("/", "/usr", "/usr/local", "/opt", "/etc", "/var", "/lib", "/lib64")
+"""Directories that are never bound as a whole: the image has its own."""
+
+
+@dataclass
+class _Found:
+    """What is collected, by path, in the order of discovery."""
+
+    libraries: dict[str, str] = field(default_factory=dict)
+    binds: dict[str, str] = field(default_factory=dict)
+    library_path: dict[str, str] = field(default_factory=dict)
+    components: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Detected:
+    """The bindings, and what is worth knowing about them: libraries that were not found on this machine."""
+
+    bindings: HostBindings
+    notes: tuple[str, ...] = ()
+
+
+def detect(environ: Mapping[str, str], *, mpi: str = "") -> Detected:
+    """The bindings for the MPI of this machine.
+
+    Args:
+        environ: its LD_LIBRARY_PATH and PATH say which MPI is loaded, as a module of the site sets them.
+        mpi: a library, an mpiexec, or a directory of an MPI; empty: by `environ`.
+
+    Raises:
+        InputError: `mpi` is not an MPI.
+        MissingError: this machine has no MPI that is known.
+    """
+    loader = Loader(Tree(), _folders(environ.get("LD_LIBRARY_PATH", "")))
+    path, known = library(loader, environ, mpi)
+    if not known.version:
+        known = replace(known, version=asked_version(path, environ))
+    return required(loader, path, known, daemons(environ).sockets)
+
+
+def required(loader: Loader, path: str, known: KnownMpi, sockets: Mapping[str, str]) -> Detected:
+    """The bindings for an MPI of a tree: what it needs, what it opens, and the daemons' `sockets`."""
+    closure = loader.closure([path, *_companions(loader, path, known)])
+    main, found = closure.loaded[0], _Found()
+    for item in closure.loaded:
+        _place(loader, item, known, found)
+    notes = [f"{each.name}, required by {each.by.name}, not found" for each in closure.missing]
+    notes += _open_components(loader, closure, found)
+    for place, why in sockets.items():
+        _bind(place, why, found)
+    return Detected(_bindings(loader.tree, main, known, closure, found), tuple(notes))
+
+
+def _folders(text: str) -> tuple[str, ...]:
+    return tuple(folder for folder in text.split(":") if folder)
+
+
+def library(loader: Loader, environ: Mapping[str, str], mpi: str) -> tuple[str, KnownMpi]:
+    """The library of the MPI that is asked for, or that an environment leads to, and what it is; see `detect`."""
+    for path in _candidates(loader, environ, mpi):
+        found = loader.tree.find(path)
+        known = known_mpi(found.outside) if found else None
+        if known is not None:
+            return path, known
+    if mpi:
+        raise InputError(f"no MPI found in {mpi}", hint="give its library, its mpiexec, or the directory above its lib")
+    raise MissingError(
+        "no MPI found: none on LD_LIBRARY_PATH, beside an mpiexec on PATH, or in ld.so.cache",
+        hint="load the module of your MPI, or name it: --mpi /opt/openmpi-4.1.4",
+    )
+
+
+def _candidates(loader: Loader, environ: Mapping[str, str], mpi: str) -> Iterator[str]:
+    """Paths that may be the MPI's library, the most certain first."""
+    if mpi:
+        place = Path(mpi).absolute()
+        if loader.tree.find(str(place)) and re.search(r"\.so(\.|$)", place.name):
+            yield str(place)
+            return
+        yield from _below(_prefix(place) if place.is_file() else place)
+        return
+    for folder in loader.library_path:
+        yield from (f"{folder}/{name}" for name in _sorted_sonames())
+    for program in ("mpiexec", "mpirun"):
+        path = which(program, environ)
+        if path is not None and _prefix(path) not in (Path("/usr"), Path("/")):
+            yield from _below(_prefix(path))
+    yield from _of_system(loader, environ)
+
+
+def _of_system(loader: Loader, environ: Mapping[str, str]) -> Iterator[str]:
+    """Libraries in ld.so.cache, those of the mpiexec's family first."""
+    from stackyard.host.machine.mpi import find_mpi
+
+    paths = [path for name in _sorted_sonames() for path in loader.cached(name)]
+    mpiexec = find_mpi(environ)
+    wanted = {"mpirun": ("openmpi", "spectrum"), "mpich": ("mpich",), "pals": ("mpich",)}
+    abis = wanted[mpiexec.launcher] if mpiexec else ()
+    yield from sorted(paths, key=lambda path: (known := known_mpi(Path(path))) is None or known.family.abi not in abis)
+
+
+def _sorted_sonames() -> list[str]:
+    return sorted(mpi_sonames())
+
+
+def _prefix(program: Path) -> Path:
+    return program.resolve().parent.parent
+
+
+def _below(prefix: Path) -> Iterator[str]:
+    for folder in (prefix / "lib", prefix / "lib64", prefix / "lib-abi-mpich", prefix):
+        yield from (f"{folder}/{name}" for name in _sorted_sonames())
+
+
+def _companions(loader: Loader, path: str, known: KnownMpi) -> list[str]:
+    folder = posixpath.dirname(path)
+    return [f"{folder}/{name}" for name in known.family.companions if loader.tree.find(f"{folder}/{name}")]
+
+
+def _place(loader: Loader, item: Loaded, known: KnownMpi, found: _Found) -> None:
+    """Decide how one library gets into the image."""
+    if is_left_to_image(item.name):
+        return
+    why = f"required by {item.by.name}" if item.by else known.title
+    if item.name in known.family.companions:
+        why = f"{known.title} for other languages"
+    _put(loader.tree, item, why, found)
+
+
+def _put(tree: Tree, item: Loaded, why: str, found: _Found) -> None:
+    item = _for_all_processors(tree, item)
+    folder = posixpath.dirname(item.inside)
+    path = _own_path(tree, item)  # /lib may be a link to /usr/lib here
+    if is_of_system(posixpath.dirname(path)):
+        found.libraries.setdefault(path, why)
+        return
+    _bind(_whole(folder), why, found)
+    if item.by is None or item.rule == "LD_LIBRARY_PATH":
+        found.library_path.setdefault(folder, f"{item.name} is there")
+
+
+def _for_all_processors(tree: Tree, item: Loaded) -> Loaded:
+    """The library that every node can run, where the one of this node's processor was found."""
+    plain = re.sub(r"/glibc-hwcaps/[^/]+(?=/[^/]+$)", "", item.inside)
+    return replace(item, inside=plain) if tree.find(plain) is not None else item
+
+
+def _bind(place: str, why: str, found: _Found) -> None:
+    """Bind a file or directory, unless one above it is bound."""
+    if not any(posixpath.commonpath([place, bound]) == bound for bound in found.binds):
+        found.binds[place] = why
+
+
+def _soname(item: Loaded) -> str:
+    """The name that programs ask for: CONTAINLIBS binds a file under its own name, and another is never looked for."""
+    return item.elf.soname or item.name
+
+
+def _whole(folder: str) -> str:
+    """The directory to bind for a library: its prefix, with components, settings and texts; else its own."""
+    parent = posixpath.dirname(folder)
+    is_lib = re.fullmatch(r"lib(64)?", posixpath.basename(folder)) is not None
+    return parent if is_lib and parent not in _SHARED else folder
+
+
+def _open_components(loader: Loader, closure: Closure, found: _Found) -> list[str]:
+    """Directories whose files are opened by dlopen, what these files need, and what that opens in its turn."""
+    notes: dict[str, None] = {}
+    opened: set[str] = set()
+    for item in closure.loaded:  # grows by what components need
+        for part in parts():
+            if not fnmatchcase(item.name, part.library):
+                continue
+            for place in (*_beside(loader.tree, item, part.folders), *filter(loader.tree.find, part.paths)):
+                if place not in opened:
+                    opened.add(place)
+                    _bind(place, part.why, found)
+                    notes.update(dict.fromkeys(_open_folder(loader, closure, place, found)))
+    return list(notes)
+
+
+def _beside(tree: Tree, item: Loaded, names: Iterable[str]) -> list[str]:
+    """Directories beside a library, or beside the file that its link leads to; by their own path, without links."""
+    real = tree.find(item.inside)
+    folders = (posixpath.dirname(item.inside), posixpath.dirname(real.inside) if real else "")
+    places = (tree.find(f"{folder}/{name}") for folder in folders for name in names if folder)
+    return list(dict.fromkeys(place.inside for place in places if place))
+
+
+def _open_folder(loader: Loader, closure: Closure, folder: str, found: _Found) -> list[str]:
+    """Note what the components of a directory need. Returns what they need and this machine does not have."""
+    files = [path for path in files_below(loader.tree, folder) if re.search(r"\.so(\.\d+)*$", path)]
+    files = [path for path in files if _is_below(loader.tree, path, folder)]
+    found.components += [posixpath.basename(path) for path in files]
+    inner = loader.closure(files)
+    for item in inner.loaded:
+        if item.by is None or item.inside.startswith(f"{folder}/") or closure.get(item.name) is not None:
+            continue
+        closure.add(item, item.elf.path)
+        if not is_left_to_image(item.name):
+            _put(loader.tree, item, f"required by {item.by.name}", found)
+    return [f"{each.name}, required by the component {each.by.name}, not found" for each in inner.missing]
+
+
+def _is_below(tree: Tree, path: str, folder: str) -> bool:
+    """Whether a file is in a directory, and not a link to elsewhere: a compiler's link to a library of the system."""
+    found, above = tree.find(path), tree.find(folder)
+    return found is not None and above is not None and found.inside.startswith(f"{above.inside}/")
+
+
+def files_below(tree: Tree, folder: str, depth: int = 4) -> Iterator[str]:
+    """The files below a directory, as seen inside."""
+    for name in tree.names(folder):
+        path = f"{folder}/{name}"
+        found = tree.find(path)
+        if found is None:
+            continue
+        if found.outside.is_dir():
+            if depth:
+                yield from files_below(tree, path, depth - 1)
+        else:
+            yield path
+
+
+def _own_path(tree: Tree, item: Loaded) -> str:
+    """The path of a library in a directory without links, by the name that programs ask for."""
+    folder = tree.find(posixpath.dirname(item.inside))
+    return f"{folder.inside if folder else posixpath.dirname(item.inside)}/{_soname(item)}"
+
+
+def _bindings(tree: Tree, main: Loaded, known: KnownMpi, closure: Closure, found: _Found) -> HostBindings:
+    names = [*(item.name for item in closure.loaded), *found.components]
+    why = "each rank in a namespace of its own cannot read another's memory: shared memory is copied twice instead"
+    return HostBindings(
+        name=f"{known.family.name}-{known.version}".rstrip("-"),
+        summary=f"{known.title} of this machine",
+        mpi=HostMpi(
+            family=known.family.name,
+            version=known.version,
+            library=_own_path(tree, main),
+            pmi=pmi_kinds(known.family, names),
+        ),
+        libraries=tuple(BoundPath(path=path, why=why) for path, why in found.libraries.items()),
+        binds=tuple(Bind(path=path, why=why) for path, why in found.binds.items()),
+        library_path=tuple(BoundPath(path=path, why=why) for path, why in found.library_path.items()),
+        variables=tuple(BoundVariable(name=n, value=v, why=why) for n, v in known.family.variables.items()),
+    )

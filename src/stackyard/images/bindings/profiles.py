@@ -1,0 +1,128 @@
+"""What sites document for their machines: a bindings.yaml each, whose paths may hold variables of its modules."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+from stackyard.core.errors import InputError, MissingError
+from stackyard.host.machine.probe import glibc
+from stackyard.inputs.reading.validate import plain, validate
+from stackyard.inputs.reading.yamlfile import parse_yaml, raise_problems
+from stackyard.inputs.sites.bindings import BoundPath, HostBindings, Tested
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+B = TypeVar("B", bound=BoundPath)
+
+
+def profile_names() -> list[str]:
+    """The machines with a profile."""
+    folder = resources.files("stackyard.images.bindings").joinpath("profiles")
+    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+
+
+def read_profile(name: str, environ: Mapping[str, str]) -> HostBindings:
+    """The bindings of a machine, with the paths of the modules that are loaded.
+
+    Raises:
+        InputError: no such profile, or a variable of its modules is not set.
+    """
+    if name not in profile_names():
+        raise InputError(f"no such profile: {name}", hint=f"profiles: {', '.join(profile_names())}")
+    text = resources.files("stackyard.images.bindings").joinpath(f"profiles/{name}.yaml").read_text("utf-8")
+    document, problems = parse_yaml(text, f"{name}.yaml"), list[InputError]()
+    data = _filled(plain(document.root), environ, name)
+    data.pop("format")
+    bindings = validate(HostBindings, data, document, problems)
+    raise_problems(problems)
+    assert bindings is not None
+    return bindings
+
+
+def of_this_machine(bindings: HostBindings) -> tuple[HostBindings, tuple[str, ...]]:
+    """The bindings without what this machine does not have, and the paths that were left out.
+
+    Raises:
+        MissingError: it does not have the MPI itself.
+    """
+    library = bindings.mpi.library
+    if library and not Path(library).exists():
+        raise MissingError(
+            f"cannot use {bindings.name} here: {library} does not exist on this machine",
+            hint="run this on a node of the machine, with its modules loaded",
+        )
+    left: list[str] = []
+    kept = {
+        "libraries": _existing(bindings.libraries, left),
+        "binds": _existing(bindings.binds, left),
+        "preload": tuple(each for each in bindings.preload if _outside(bindings, each.path, left)),
+    }
+    return tested(bindings.model_copy(update=kept)), tuple(left)
+
+
+def tested(bindings: HostBindings) -> HostBindings:
+    """The bindings with where and when their paths were seen to exist."""
+    time = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%MZ")
+    return bindings.model_copy(update={"tested": Tested(host=socket.gethostname(), time=time, glibc=glibc())})
+
+
+def missing_here(bindings: HostBindings) -> list[str]:
+    """The paths that a runtime would refuse to bind on this machine."""
+    return [path for path in bindings.needed if not Path(path).exists()]
+
+
+def expanded(bindings: HostBindings) -> HostBindings:
+    """The bindings with every ``*`` replaced by the files of this machine."""
+    rows = tuple(BoundPath(path=path, why=each.why) for each in bindings.libraries for path in files_of(each.path))
+    return bindings.model_copy(update={"libraries": rows})
+
+
+def files_of(path: str) -> list[str]:
+    """The files that a path with ``*`` stands for on this machine; a path without one is itself."""
+    if "*" not in path:
+        return [path]
+    fixed = path[: path.index("*")].rpartition("/")[0] or "/"
+    return sorted(str(found) for found in Path(fixed).glob(path[len(fixed) :].lstrip("/")))
+
+
+def _existing(rows: Iterable[B], left: list[str]) -> tuple[B, ...]:
+    kept = []
+    for row in rows:
+        if any(Path(path).exists() for path in files_of(row.path)):
+            kept.append(row)
+        else:
+            left.append(row.path)
+    return tuple(kept)
+
+
+def _outside(bindings: HostBindings, path: str, left: list[str]) -> bool:
+    """Whether a library to preload exists on this machine, seen through the binds."""
+    for bind in bindings.binds:
+        if bind.to and Path(path).is_relative_to(bind.to):
+            path = f"{bind.path}/{Path(path).relative_to(bind.to)}"
+    if not Path(path).exists():
+        left.append(path)
+        return False
+    return True
+
+
+def _filled(value: Any, environ: Mapping[str, str], name: str) -> Any:
+    """The content of a profile with its variables replaced."""
+    if isinstance(value, dict):
+        return {key: _filled(inner, environ, name) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner, environ, name) for inner in value]
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda found: _variable(found.group(1), environ, name), value)
+    return value
+
+
+def _variable(variable: str, environ: Mapping[str, str], name: str) -> str:
+    if not environ.get(variable):
+        raise InputError(f"profile {name}: {variable} is not set", hint="load the MPI module that sets it, then detect")
+    return environ[variable]

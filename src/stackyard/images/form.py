@@ -1,0 +1,109 @@
+"""From a finished prefix to one image: packed, read back where it will be used, and only then the files removed.
+
+Until the revision is marked as built, a process that was killed in between leaves what the next build removes.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import some
+from stackyard.host.files.hashing import sha256_file, sha256_text
+from stackyard.images.squashfs import file as squashfs
+from stackyard.images.squashfs import launcher, stubs
+from stackyard.images.squashfs.enter import run_within
+from stackyard.make.seal import PARTS
+from stackyard.yard import contents, disk, formats, within
+from stackyard.yard.atomic import write_text
+from stackyard.yard.contents import Contents
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.payload import IMAGES, Form
+from stackyard.yard.permissions import file_mode
+from stackyard.yard.record import BuildRecord
+
+COMPARE_S = 3600.0
+
+
+def squash(record: BuildRecord, *, order: Sequence[str] = ()) -> BuildRecord:
+    """Pack the prefix of a revision that is built and not yet marked; the record of the image.
+
+    Raises:
+        MissingError: mksquashfs is missing, or an image cannot be mounted on this machine.
+        StackyardError: the tree cannot be packed, or what is read back differs; the files are where they were.
+        OSError: the disk is full, or another error of it; they are there as well.
+    """
+    try:
+        return _squashed(record, RevisionPaths.of(record.path), order)
+    except OSError as error:
+        error.filename = error.filename or record.path  # a write to a full disk does not say where
+        raise
+
+
+def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str]) -> BuildRecord:
+    packed = squashfs.pack(paths.prefix, paths.image, order=order)
+    within.set_mode(paths.yard, paths.image, lambda _: file_mode() & 0o444)
+    made_by = launcher.make(paths.launcher)
+    noted = _without_times(formats.load(paths.files, contents.KIND))
+    text = noted.to_text()
+    unpacked, fresh = paths.work / "unpacked", paths.work / "stubs"
+    missing = stubs.make(paths.prefix, fresh, paths.prefix, record.activation.change)
+    _move(paths.yard, paths.prefix, unpacked)
+    try:
+        _move(paths.yard, fresh, paths.prefix)
+        write_text(paths.files, text)
+        made = replace(
+            record,
+            form=Form("squashfs", paths.image.name, packed.sha256, packed.size, packed.entries,
+                      f"{packed.tool}; launcher: {made_by}", tuple(order), sha256_file(paths.launcher)),
+            files_sha256=sha256_text(text),
+            disk=_use(paths, packed),
+            notices=(*record.notices, *missing),
+        )  # fmt: skip
+        _read_back(made)
+    except BaseException:
+        disk.remove_tree(paths.prefix, paths.yard)
+        _move(paths.yard, unpacked, paths.prefix)
+        raise
+    disk.remove_tree(paths.work, paths.yard)
+    contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), folders=True)
+    return made
+
+
+def _move(top: Path, source: Path, target: Path) -> None:
+    """Rename a directory, which may be sealed: that needs the right to write into it."""
+    within.set_mode(top, source, lambda status: status.st_mode | stat.S_IWUSR)
+    within.rename(top, source, target)
+
+
+def _without_times(noted: Contents) -> Contents:
+    """In an image every file has the time 0, so that the same files give the same image."""
+    inside = PARTS[0]
+    files = {
+        name: replace(item, mtime_ns=0) if name.startswith(inside) and item.sha256 else item
+        for name, item in noted.files.items()
+    }
+    return replace(noted, files=files)
+
+
+def _use(paths: RevisionPaths, packed: squashfs.Packed) -> disk.DiskUse:
+    tree = contents.scan(paths.root, PARTS[:1])
+    use = disk.measure([*tree.values(), paths.image.stat(), paths.launcher.stat()])
+    return replace(use, link_mode="image")
+
+
+def _read_back(record: BuildRecord) -> None:
+    """Compare every byte of the mounted image with what was built."""
+    words = [sys.executable, "-m", "stackyard.images.squashfs.compare", record.path]
+    done = run_within(record.payload, words, timeout_s=COMPARE_S, environ={**os.environ, IMAGES: ""})
+    if done.returncode:
+        differs = done.stdout.splitlines() or [done.stderr.strip()]
+        raise StackyardError(
+            f"{record.form.file} does not hold what was packed: {some(differs, 3)}",
+            hint="see whether the disk or the memory of this machine is faulty, and deploy again",
+        )

@@ -1,0 +1,351 @@
+"""A revision as an artefact of an OCI registry, of which a yard at the same path makes the same revision.
+
+Its files stay as they are, with the path of their yard in them, so this is for yards and not for containers: those are
+built at a path of their own (`images.oci.build`). The configuration has the record; the annotations of the manifest have
+what a machine must fit, so that who does not is told before anything is fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.findings import some
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.tools.sshkeygen import fingerprint
+from stackyard.images import needs
+from stackyard.images.bases.model import ARCHITECTURES
+from stackyard.images.bases.model import Layer as Applied
+from stackyard.images.bases.unpack import Unpacked
+from stackyard.images.oci import layers
+from stackyard.images.oci.layers import Compression, Entry, Layer, Made
+from stackyard.images.oci.layout import MANIFEST, TITLE, Descriptor, Image, Reference, blob, image
+from stackyard.images.oci.owners import owners
+from stackyard.images.oci.writer import Writer, writer
+from stackyard.images.sif import overlay
+from stackyard.images.squashfs.launcher import compare
+from stackyard.make.job import cores
+from stackyard.make.seal import PARTS
+from stackyard.yard import checksum, contents, disk, formats, members, signatures
+from stackyard.yard import record as records
+from stackyard.yard.contents import Damage, Tree
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.record import BuildRecord
+
+FORMAT = 1
+KIND = "application/vnd.stackyard.revision.config.v1+json"
+IMAGE = "application/vnd.stackyard.revision.image.v1.squashfs"
+PART = "io.stackyard.part"
+"""The note on a layer: beside (what lies around the prefix), prefix, image or interpreter."""
+ABOUT = "io.stackyard.revision-format"
+BESIDE, INTERPRETER, IMAGE_FILE = "beside", "interpreter", "image"
+FOLDERS = PARTS[1:]
+FILES = ("files.json", "module.json", "report.json", "report.xml", "build.log")
+LAUNCHER = "launch"
+"""That of an image, where the record has its hash: then the record of each yard is the same, and so are signatures."""
+LEFT_OUT = ("condarc", "commands", "checks.json", "checks")
+"""What has no hash in the record, and says what is run: each yard writes its own. Earlier versions sent it."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a machine and a yard must have for a revision.
+
+    Attributes:
+        path: the directory of the revision.
+        glibc: the version of the C library; empty: none is needed.
+        glibc_file: the file that needs it.
+        host_python: an interpreter of the machine that it uses; empty: none. `host_sha256` is its hash.
+        base: of an extension, the module that it is a layer on; with its input hash and its prefix.
+    """
+
+    module: str
+    path: str
+    platform: str
+    glibc: str = ""
+    glibc_file: str = ""
+    host_python: str = ""
+    host_sha256: str = ""
+    base: str = ""
+    base_hash: str = ""
+    base_prefix: str = ""
+
+    def notes(self) -> dict[str, str]:
+        """The same as annotations."""
+        return {f"io.stackyard.{key.replace('_', '-')}": value for key, value in asdict(self).items() if value}
+
+    @classmethod
+    def of_notes(cls, notes: Mapping[str, str], origin: str) -> Fit:
+        """Read what `notes` made.
+
+        Raises:
+            InputError: it is not a revision, or one that a later version wrote.
+        """
+        found = notes.get(ABOUT, "")
+        if not found:
+            hint = "`stackyard push REV` makes one; images for containers: `stackyard image pull`"
+            raise InputError(f"{origin} is not a revision", hint=hint)
+        if found != str(FORMAT):
+            raise InputError(f"{origin} has format {found}, and this version reads {FORMAT}", hint="update Stackyard")
+        try:
+            keys = {key: notes[f"io.stackyard.{key}"] for key in ("module", "path", "platform")}
+        except KeyError as error:
+            raise InputError(f"{origin} is not complete: missing {error}", hint="push it again") from error
+        more = ("glibc", "glibc-file", "host-python", "host-sha256", "base", "base-hash", "base-prefix")
+        return cls(**keys, **{key.replace("-", "_"): notes.get(f"io.stackyard.{key}", "") for key in more})
+
+
+@dataclass(frozen=True)
+class Signed:
+    """The text of a record as it was signed, all that was signed (`yard.signatures`), and the signatures."""
+
+    record: str
+    statement: str
+    signatures: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """An artefact in a layout: the record of its revision, and how it was published where it comes from."""
+
+    reference: Reference
+    image: Image
+    fit: Fit
+    record: BuildRecord
+    entry: Mapping[str, Any]
+    signed: Signed | None = None
+
+
+def fit_of(record: BuildRecord) -> Fit:
+    """What a revision needs.
+
+    Raises:
+        MissingError: its image cannot be mounted on this machine.
+    """
+    needed, own = needs.of_record(record), record.interpreter
+    host = own if own.get("source") == "host" else {}
+    below = record.base
+    on = (below.id, below.hash, below.prefix) if below else ()
+    return Fit(record.module, record.path, record.platform, needed.glibc, needed.file, host.get("path", ""),
+               host.get("sha256", ""), *on)  # fmt: skip
+
+
+def require_sendable(record: BuildRecord) -> None:
+    """See that a yard that pulls a revision can make the same of it: every byte of it is known, and as it was built.
+
+    Raises:
+        InputError: it is of a kind that cannot be sent.
+        StackyardError: it does not hold what was built.
+    """
+    cannot = f"cannot push {record.module}: "
+    if record.form.kind == "container":
+        raise InputError(f"{cannot}it is a wrapped image", hint="wrap the image there: `stackyard wrap`")
+    if record.adopted:
+        raise InputError(f"{cannot}it was adopted, and its files are in {record.prefix}, not in the yard",
+                         hint="adopt the same prefix there: `stackyard adopt`")  # fmt: skip
+    if not record.files_sha256:
+        raise InputError(
+            f"{cannot}an earlier version built it, which did not note what its files hold, so that no yard could "
+            "compare them", hint="push the next revision of it: `stackyard deploy --rebuild FILE` builds that",
+        )  # fmt: skip
+    wrong = [str(bad)] if record.form.launcher and (bad := compare.problem(record)) else []
+    wrong = wrong or _changed(record, RevisionPaths.of(record.path))
+    if wrong:
+        raise StackyardError(f"{cannot}it does not hold what was built: {some(wrong, 3)}",
+                             hint=f"`stackyard fsck --deep --repair {record.module}`")  # fmt: skip
+
+
+def _changed(record: BuildRecord, paths: RevisionPaths) -> list[str]:
+    """What is not as it was built, every byte compared; of an image itself, not of the files in it."""
+    if not disk.is_there(paths.files) or sha256_file(paths.files) != record.files_sha256:
+        return [f"{paths.files} is not the list of its files whose hash the record has"]
+    noted, parts = formats.load(paths.files, contents.KIND), list(PARTS)
+    if record.form.kind == "squashfs":
+        if sha256_file(paths.image) != record.form.sha256:
+            return [f"{paths.image} has changed: its hash is not the one in the record"]
+        noted, parts = noted.without(PARTS[0]), list(PARTS[1:])
+    found = contents.compare(noted, paths.root, contents.scan(paths.root, parts), noted.hashed)
+    return sorted(str(each) for each in found if not _is_bytecode(each))
+
+
+def _is_bytecode(damage: Damage) -> bool:
+    """What Python added where it may write: it is not sent."""
+    return damage.what == "unexpected" and "__pycache__" in damage.path.split("/")
+
+
+def _built(tree: Tree, paths: RevisionPaths) -> Tree:
+    """What is in a tree of what was built."""
+    noted = formats.load(paths.files, contents.KIND)
+    known = noted.files.keys() | noted.folders
+    return {name: status for name, status in tree.items() if name.rstrip("/") in known}
+
+
+def pack(record: BuildRecord, entry: Mapping[str, Any], target: Reference, compression: Compression = "gzip") -> Image:
+    """Write a revision into a layout.
+
+    Args:
+        entry: how it is published.
+
+    Raises:
+        InputError: as `require_sendable`; or the layout's directory holds something else.
+        StackyardError: something cannot be read or written; the images that the layout had are as they were.
+    """
+    require_sendable(record)
+    paths, fit = RevisionPaths.of(record.path), fit_of(record)
+    with writer(target.folder) as into:
+        parts = list(_parts(record, paths))
+        with ThreadPoolExecutor(cores()) as pool:
+            numbers = range(len(parts))
+            made = list(pool.map(lambda number: _layer(into, number, *parts[number], compression), numbers))
+        if record.form.kind == "squashfs":
+            made.append(_image(into, paths, record))
+        notes = {TITLE: record.module, ABOUT: str(FORMAT), **fit.notes(), "io.stackyard.input-hash": record.input_hash,
+                 "io.stackyard.lock-sha256": sha256_file(paths.lock)}  # fmt: skip
+        _publish(into, target.name, record, entry, made, notes, _signed(paths))
+    return image(target)
+
+
+def _signed(paths: RevisionPaths) -> Signed | None:
+    texts = signatures.texts(paths)
+    return Signed(signatures.record_text(paths), signatures.statement(paths), texts) if texts else None
+
+
+def _publish(
+    into: Writer, name: str, record: BuildRecord, entry: Mapping[str, Any],
+    made: Sequence[tuple[Descriptor, str]], notes: Mapping[str, str], signed: Signed | None = None,
+) -> None:  # fmt: skip
+    architecture = next((each for each, platform in ARCHITECTURES.items() if platform == record.platform), "unknown")
+    config = into.add_json(KIND, {
+        "architecture": architecture, "os": "linux", "format": FORMAT, "record": record.to_json(), "entry": dict(entry),
+        "rootfs": {"type": "layers", "diff_ids": [diff for _, diff in made]},
+        **({"signed": asdict(signed)} if signed else {}),
+    })  # fmt: skip
+    into.publish(name, into.add_json(MANIFEST, {
+        "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": KIND, "config": config.to_json(),
+        "layers": [each.to_json() for each, _ in made], "annotations": dict(notes),
+    }))  # fmt: skip
+
+
+def _parts(record: BuildRecord, paths: RevisionPaths) -> Iterator[tuple[str, Layer]]:
+    """The layers that are archives, each with the name of its part."""
+    folders = [folder for folder in FOLDERS if disk.is_folder(paths.root / folder)]
+    beside = contents.scan(paths.root, folders + (["prefix/"] if record.form.kind == "squashfs" else []))
+    own = (*FILES, LAUNCHER) if record.form.launcher else FILES
+    beside |= {name: (paths.root / name).lstat() for name in own if disk.is_there(paths.root / name)}
+    yield BESIDE, Layer("beside the prefix", tuple(_entries(paths.root, beside)))
+    if record.form.kind == "prefix":
+        yield from (("prefix", layer) for layer in _of_prefix(record, paths))
+    homes = overlay.interpreter(record)
+    if homes:
+        yield INTERPRETER, Layer("interpreter", tuple(_outside(paths.yard, homes.values())))
+
+
+def _of_prefix(record: BuildRecord, paths: RevisionPaths) -> list[Layer]:
+    """By package, so that revisions of one stack share what is equal in spite of their paths."""
+    built = _built(contents.scan(paths.root, PARTS[:1]), paths)
+    entries = {each.name: each for each in _entries(paths.root, built)}
+    owner = owners(paths.prefix, [name.removeprefix(PARTS[0]) for name in entries])
+    owned: dict[str, list[Entry]] = {}
+    for name, entry in entries.items():
+        owned.setdefault(owner.get(name.removeprefix(PARTS[0]), ""), []).append(entry)
+    return layers.grouped(owned, {each.name: each.version for each in record.packages}, layers.MOST - 3)
+
+
+def _outside(yard: Path, homes: Any) -> Iterator[Entry]:
+    """An interpreter of the yard, by its path in that."""
+    for home in homes:
+        inside = home.relative_to(yard).as_posix()
+        if home.is_symlink():
+            yield Entry(inside, target=str(home.readlink()))
+        else:
+            tree = contents.scan(home)
+            yield from (_placed(entry, inside) for entry in _entries(home, tree))
+
+
+def _placed(entry: Entry, folder: str) -> Entry:
+    return Entry(f"{folder}/{entry.name}", entry.source, entry.target, entry.size, entry.mode, entry.folder)
+
+
+def _entries(root: Path, tree: Tree) -> Iterator[Entry]:
+    for name, status in sorted(tree.items()):
+        place = root / name
+        if name.endswith("/"):
+            yield Entry(name.rstrip("/"), mode=0o755, folder=True)
+        elif place.is_symlink():
+            yield Entry(name, target=str(place.readlink()))
+        else:
+            yield Entry(name, str(place), size=status.st_size, mode=layers.mode_of(status))
+
+
+def _layer(into: Writer, number: int, part: str, layer: Layer, compression: Compression) -> tuple[Descriptor, str]:
+    made: Made = layers.write(layer, into.work / f"layer-{number}", compression)
+    assert made.file is not None
+    into.add_file(made.file, made.descriptor.digest)
+    kept = made.descriptor
+    return Descriptor(kept.kind, kept.digest, kept.size, {**kept.annotations, PART: part}), made.diff_id
+
+
+def _image(into: Writer, paths: RevisionPaths, record: BuildRecord) -> tuple[Descriptor, str]:
+    made, digest = into.work / "image", f"sha256:{record.form.sha256}"
+    disk.link_or_copy(paths.image, made, link=False)
+    into.add_file(made, digest)
+    return Descriptor(IMAGE, digest, record.form.bytes, {TITLE: paths.image.name, PART: "image"}), digest
+
+
+# --------------------------------------------------------------------------- reading
+
+
+def read(wanted: Reference) -> Arrived:
+    """An artefact in a layout. Its blobs are compared with their digests by who fetched it.
+
+    Raises:
+        InputError: it is not a revision.
+        StackyardError: it is damaged.
+    """
+    found = image(wanted)
+    fit = Fit.of_notes(found.annotations, str(wanted))
+    try:
+        record = BuildRecord.from_json(found.settings["record"], str(wanted))
+        entry = members.make(records.Entry, found.settings["entry"])
+        signed = _read_signed(found.settings.get("signed"), record, str(wanted))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StackyardError(f"cannot read {wanted}: {error}", hint="push it again") from error
+    if (record.module, record.path, record.platform) != (fit.module, fit.path, fit.platform):
+        raise StackyardError(f"{wanted} is damaged: its record is of another revision", hint="push it again")
+    return Arrived(wanted, found, fit, record, asdict(entry), signed)
+
+
+def _read_signed(value: Any, record: BuildRecord, origin: str) -> Signed | None:
+    """What was signed of a revision, if anything. Raises ValueError: it is none, or of another record."""
+    if value is None:
+        return None
+    signed: Signed = members.make(Signed, value)
+    for each in signed.signatures:
+        fingerprint(each)
+    text, _ = checksum.remove(signed.record)
+    if BuildRecord.from_json(formats.content(text), origin) != record:
+        raise ValueError("the record that was signed is another one")
+    return signed
+
+
+def unpack(arrived: Arrived, folder: Path) -> None:
+    """Unpack the parts of an artefact, each into a directory (`BESIDE`, with the prefix; `INTERPRETER`) or file.
+
+    Raises:
+        StackyardError: it is damaged or harmful, or the disk is full.
+    """
+    trees = {name: Unpacked(folder / name) for name in (BESIDE, INTERPRETER)}
+    for tree in trees.values():
+        tree.root.mkdir()
+    for layer, diff in zip(arrived.image.layers, arrived.image.diff_ids, strict=True):
+        source, part = blob(arrived.reference.folder, layer.digest), layer.annotations.get(PART, "")
+        if part == "image":
+            disk.link_or_copy(source, folder / IMAGE_FILE, link=False)
+        else:
+            trees[INTERPRETER if part == INTERPRETER else BESIDE].apply(
+                Applied(layer.digest, layer.size, layer.kind, diff), source
+            )

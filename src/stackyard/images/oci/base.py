@@ -1,0 +1,199 @@
+"""What a base image has: its files as its layers give them together, its C library, and its programs."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.findings import some
+from stackyard.host.files.elf import read_elf
+from stackyard.host.files.scratch import scratch
+from stackyard.images import needs
+from stackyard.images.bases import model
+from stackyard.images.bindings.versions import read_versions
+from stackyard.images.oci import check
+from stackyard.images.oci.layout import Image, Reference, blob, image
+from stackyard.images.oci.packed import plain
+
+ARCHITECTURES = {platform: name for name, platform in model.ARCHITECTURES.items()}
+"""OCI's names (those of the Go language) of conda's platforms."""
+SCRATCH = "scratch"
+"""The base without any files, as in a Containerfile."""
+_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+_LIBRARIES = ("lib64", "usr/lib64", "lib/{}-linux-gnu", "usr/lib/{}-linux-gnu", "lib", "usr/lib")
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "powerpc64le"}
+_MOST_LINKS = 40
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A path of a base: the layer that has it, and the target of a link."""
+
+    layer: int
+    target: str = ""
+    regular: bool = False
+
+
+@dataclass(frozen=True)
+class Base:
+    """A base image, and every path in it."""
+
+    reference: Reference | None = None
+    image: Image | None = None
+    nodes: dict[str, _Node] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The settings of its containers: environment, command, user."""
+        return dict(self.image.settings.get("config") or {}) if self.image else {}
+
+    def resolve(self, path: str) -> str:
+        """The path behind all links; empty where there is nothing."""
+        done, left, links = "", path.strip("/").split("/"), 0
+        while left:
+            name, *left = left
+            at = posixpath.normpath(posixpath.join("/", done, name)).lstrip("/")
+            node = self.nodes.get(at)
+            if node is None and at:
+                return ""
+            if node is None or not node.target:
+                done = at
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                return ""
+            start = [] if node.target.startswith("/") else done.split("/")
+            left = [part for part in (*start, *node.target.split("/"), *left) if part]
+            done = ""
+        return done
+
+    def has(self, path: str) -> bool:
+        """Whether it has a file at a path, behind links."""
+        found = self.nodes.get(self.resolve(path))
+        return found is not None and found.regular
+
+    def extract(self, path: str, target: Path) -> None:
+        """Copy a file of it. `path` is one that `resolve` gave."""
+        assert self.reference is not None and self.image is not None
+        place = blob(self.reference.folder, self.image.layers[self.nodes[path].layer].digest)
+        for member, stream in _members(place):
+            if stream is not None and _name(member) == path:
+                with target.open("wb") as out:
+                    shutil.copyfileobj(stream, out)
+                return
+        raise StackyardError(f"cannot read /{path} in {self.reference}")
+
+
+def read(wanted: Reference | None, platform: str) -> Base:
+    """Read a base, and compare all its blobs with their digests.
+
+    Args:
+        wanted: None: the base without files.
+        platform: as conda names it; the base must be for the same.
+
+    Raises:
+        InputError: it is for another architecture.
+        StackyardError: it is damaged, or a layer is compressed in a way that cannot be read here.
+    """
+    if wanted is None:
+        return Base()
+    architecture = ARCHITECTURES[platform]
+    found = image(wanted, architecture=architecture)
+    if found.settings.get("architecture") != architecture:
+        raise InputError(f"{wanted} is for {found.settings.get('architecture')}, and the stack for {architecture}")
+    if wrong := check.problems(wanted.folder, found):
+        raise StackyardError(f"{wanted} is damaged: {some(wrong, 3)}", hint="pull it again")
+    nodes: dict[str, _Node] = {}
+    for number, layer in enumerate(found.layers):
+        for member, _ in _members(blob(wanted.folder, layer.digest)):
+            _apply(nodes, member, number)
+    return Base(wanted, found, nodes)
+
+
+def _members(place: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    try:
+        with place.open("rb") as raw, plain(raw) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+            for member in tar:
+                yield member, tar.extractfile(member) if member.isreg() else None
+    except (tarfile.TarError, EOFError) as error:
+        raise StackyardError(f"cannot read the layer {place.name}: {error}", hint="pull it again") from error
+
+
+def _name(member: tarfile.TarInfo) -> str:
+    return posixpath.normpath(posixpath.join("/", member.name)).lstrip("/")
+
+
+def _apply(nodes: dict[str, _Node], member: tarfile.TarInfo, layer: int) -> None:
+    """Put one entry of a layer over those below it."""
+    name = _name(member)
+    folder, file = posixpath.split(name)
+    if file == _OPAQUE:
+        _remove(nodes, folder, layer, itself=False)
+    elif file.startswith(_WHITEOUT):
+        _remove(nodes, posixpath.join(folder, file.removeprefix(_WHITEOUT)), layer, itself=True)
+    elif member.islnk():
+        same = nodes.get(posixpath.normpath(posixpath.join("/", member.linkname)).lstrip("/"))
+        nodes[name] = _Node(layer, f"/{member.linkname.lstrip('/')}") if same else _Node(layer)
+    else:
+        nodes[name] = _Node(layer, member.linkname if member.issym() else "", member.isreg())
+
+
+def _remove(nodes: dict[str, _Node], name: str, layer: int, *, itself: bool) -> None:
+    """Remove what layers below have there."""
+    for path in [path for path in nodes if (itself and path == name) or path.startswith(f"{name}/")]:
+        if nodes[path].layer < layer:
+            del nodes[path]
+
+
+# --------------------------------------------------------------------------- does it fit
+
+
+def refuse_older(base: Base, programs: list[Path], stack: str) -> None:
+    """The C library of the base must define every version that a program or a library of the prefix needs.
+
+    Raises:
+        InputError: it is older, or the base has none.
+    """
+    needed = needs.of_files(programs)
+    if base.image is not None and needed.glibc:
+        has, where = _libc(base)
+        needs.require(needed, has, stack=stack, system=f"{base.reference}{where and f' ({where})'}")
+
+
+def lacking(base: Base, programs: list[Path]) -> dict[str, str]:
+    """Libraries that neither the base nor the stack has, each with a file that is linked to it."""
+    if base.image is None:
+        return {}
+    there = {posixpath.basename(name) for name in base.nodes} | {path.name for path in programs}
+    found: dict[str, str] = {}
+    for path in programs:
+        elf = read_elf(path)
+        for name in elf.needed if elf else ():
+            if name not in there:
+                found.setdefault(name, path.name)
+    return found
+
+
+def _libc(base: Base) -> tuple[str, str]:
+    """The newest version that the C library of a base defines, and its path; empty without one."""
+    assert base.image is not None
+    machine = _MACHINES.get(str(base.image.settings.get("architecture")), "")
+    for folder in _LIBRARIES:
+        place = base.resolve(f"{folder.format(machine)}/libc.so.6")
+        if place and base.nodes[place].regular:
+            with scratch("libc") as work:
+                base.extract(place, work / "libc.so.6")
+                return needs.newest(read_versions(work / "libc.so.6").defined), f"/{place}"
+    return "", ""
+
+
+def interpreter_in(base: Base, path: Path) -> bool:
+    """Whether it has the same interpreter at the same path, and what that path leads to here."""
+    return base.has(str(path)) and base.has(os.path.realpath(path))

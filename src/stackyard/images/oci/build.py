@@ -1,0 +1,311 @@
+"""A revision as an OCI image: its prefix at a neutral path, in layers by package, on the layers of a base.
+
+python -m stackyard.images.oci.build FOLDER     carries out what `build` has written there, within a mounted image
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stackyard.core.change import EnvironmentChange
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.findings import counted, some
+from stackyard.host.files.scratch import scratch
+from stackyard.images.oci import base as bases
+from stackyard.images.oci import check, layers, settings
+from stackyard.images.oci.layers import Compression, Entry, Layer, Made
+from stackyard.images.oci.layout import (
+    CONFIG,
+    MANIFEST,
+    NAME,
+    Descriptor,
+    Image,
+    Reference,
+    blob,
+    image,
+    index,
+    size_of,
+    tag,
+)
+from stackyard.images.oci.owners import owners
+from stackyard.images.oci.paths import Moves
+from stackyard.images.oci.relocate import Relocated, Relocation
+from stackyard.images.oci.writer import Writer, writer
+from stackyard.images.squashfs.enter import run_within
+from stackyard.make.job import cores
+from stackyard.yard import disk
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.payload import Prefix
+from stackyard.yard.record import BuildRecord
+
+ROOT = "/opt/stackyard"
+LIMIT_S = 6 * 3600.0
+WITHIN = "stackyard.images.oci.within"
+"""The program that builds where the image of a revision is mounted."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to build.
+
+    Attributes:
+        change: what loading the module does.
+        base: the image below; None: nothing, so that only what brings its own system can run it.
+        target: the layout, and the name of the image in it.
+        prefix: where the stack is in the image; empty: a path that all its revisions share.
+        base_name: what the base was called.
+        compression: of the layers; those of the base are as they are.
+    """
+
+    record: BuildRecord
+    change: EnvironmentChange
+    base: Reference | None
+    target: Reference
+    prefix: str = ""
+    base_name: str = ""
+    compression: Compression = "gzip"
+
+    @property
+    def place(self) -> str:
+        """The prefix in the image: revisions of one stack have the same, or they could share no layer."""
+        return self.prefix.rstrip("/") or f"{ROOT}/{self.record.stack}"
+
+
+@dataclass(frozen=True)
+class Built:
+    """An image that was built: where, its layers' bytes (ours, those that the layout did not have), and notices."""
+
+    reference: Reference
+    digest: str
+    layers: int
+    bytes: int
+    bytes_new: int
+    notices: tuple[str, ...] = field(default=())
+
+
+def name_of(record: BuildRecord) -> str:
+    """The name of a revision's image: its module's, as a tag."""
+    return tag(record.module.replace("/", "-"))
+
+
+def build(wanted: Wanted) -> Built:
+    """Build the image of a revision into a layout.
+
+    Raises:
+        InputError: the base does not fit, the prefix in the image is too long, or an interpreter is missing.
+        MissingError: the revision is an image that cannot be mounted on this machine.
+        StackyardError: something cannot be read or written; images that the layout had are as they were.
+    """
+    if not wanted.place.startswith("/") or ":" in wanted.place or ".." in wanted.place.split("/"):
+        raise InputError(f"not an absolute path without `..` and `:`: {wanted.place}")
+    if wanted.record.payload.is_visible:
+        return carry_out(wanted)
+    with scratch("oci") as work:
+        (work / "wanted").write_bytes(pickle.dumps(wanted))
+        done = run_within(wanted.record.payload, [sys.executable, "-m", WITHIN, str(work)], timeout_s=LIMIT_S)
+        if not (work / "built").exists():
+            message = f"building the image of {wanted.record.module} exited with status {done.returncode}"
+            raise StackyardError(message, detail=done.output)
+        made = pickle.loads((work / "built").read_bytes())
+    if isinstance(made, StackyardError):
+        raise made
+    assert isinstance(made, Built)
+    return made
+
+
+def carry_out(wanted: Wanted) -> Built:
+    """`build`, where the files of the prefix can be read at their paths."""
+    record = wanted.record
+    base = bases.read(wanted.base, record.platform)
+    pairs, notices = _interpreter(record, base)
+    moves = Moves.of([(record.prefix, wanted.place), *pairs])
+    with scratch("oci") as work:
+        parts = list(_parts(wanted, moves, work))
+        programs = [part.tree / name for part in parts for name in part.found.programs]
+        bases.refuse_older(base, programs, record.module)
+        below = len(base.image.layers) if base.image else 0
+        planned = _plan(wanted, parts, work, layers.MOST - below)
+        notices += [sentence for part in parts for sentence in _said(part, base)]
+        if lacking := [f"{name} (for {file})" for name, file in bases.lacking(base, programs).items()]:
+            notices.append(f"{len(lacking)} libraries that neither the base nor the stack has: {some(lacking, 3)}")
+        with writer(wanted.target.folder) as into:
+            return _write(wanted, into, base, planned, moves, notices)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A directory that goes into the image: the prefix, or an interpreter beside it."""
+
+    tree: Path
+    found: Relocated
+
+
+def _interpreter(record: BuildRecord, base: bases.Base) -> tuple[list[tuple[str, str]], list[str]]:
+    """Where the prefix's Python is, if it is not in it: what moves into the image with it, and what to say.
+
+    Raises:
+        InputError: it is the host's, and the base has not the same.
+    """
+    source, path = record.interpreter.get("source"), Path(record.interpreter.get("path", ""))
+    if source == "uv":
+        real = path.resolve().parents[1]
+        place = f"{ROOT}/python/{real.name}"
+        moved = [(str(real), place), (str(path.parents[1]), place)]
+        return moved, [f"{real} is included at {place}: the prefix's Python is there"]
+    if source != "host":
+        return [], []
+    if not bases.interpreter_in(base, path):
+        raise InputError(
+            f"the Python of {record.module} is not in its prefix but the host's {path}, which the base does not have",
+            hint="name a base that has it, or build the stack with conda's Python or `interpreter: {source: uv}`",
+        )
+    return [], [f"its Python is {path} of the base"]
+
+
+def _parts(wanted: Wanted, moves: Moves, work: Path) -> Iterator[_Part]:
+    record, yard = wanted.record, RevisionPaths.of(wanted.record.path).yard
+    trees = {Path(record.prefix): wanted.place}
+    if record.interpreter.get("source") == "uv":
+        real = Path(record.interpreter["path"]).resolve().parents[1]
+        trees[real] = moves.path(str(real))
+    python = Prefix(Path(record.prefix)).python
+    for number, (tree, place) in enumerate(trees.items()):
+        changed = work / str(number)
+        changed.mkdir()
+        made = Relocation(tree, place, moves, changed, yard).relocate(python if python.exists() else None)
+        yield _Part(tree, made)
+
+
+def _plan(wanted: Wanted, parts: list[_Part], work: Path, room: int) -> list[Layer]:
+    """The layers from below: the interpreter, the packages, and what describes the revision."""
+    if room < layers.BUCKETS:
+        raise InputError(f"{wanted.base} has more layers than fit below a stack", hint="flatten it to a single layer")
+    prefix, *others = parts
+    entries = prefix.found.entries
+    owner = owners(prefix.tree, entries)
+    owned: dict[str, list[Entry]] = {}
+    for name, entry in entries.items():
+        owned.setdefault(owner.get(name, ""), []).append(entry)
+    versions = {package.name: package.version for package in wanted.record.packages}
+    made = [Layer(f"interpreter {part.tree.name}", tuple(part.found.entries.values())) for part in others]
+    made += layers.grouped(owned, versions, room - len(made) - 1)
+    return [*made, _description(wanted, work)]
+
+
+def _description(wanted: Wanted, work: Path) -> Layer:
+    """A last layer with the lock, the recipe and the packages."""
+    paths, place = RevisionPaths.of(wanted.record.path), wanted.place.lstrip("/")
+    listed = [[each.name, each.version, each.build, each.kind] for each in wanted.record.packages]
+    file = work / "packages.json"
+    file.write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
+    given = {"packages.json": file, "stack.lock": paths.lock}
+    if paths.recipe.is_dir():
+        given |= {f"recipe/{each.name}": each for each in sorted(paths.recipe.iterdir()) if each.is_file()}
+    entries = [Entry(f"{place}/.stackyard/{name}", str(source), size=source.stat().st_size)
+               for name, source in sorted(given.items())]  # fmt: skip
+    return Layer("lock and recipe", tuple(entries))
+
+
+def _said(part: _Part, base: bases.Base) -> Iterator[str]:
+    gone = sorted(name for name, target in part.found.outside.items() if not base.resolve(target))
+    if gone:
+        yield f"{counted(len(gone), 'link')} to what the image does not have: {some(gone, 3)}"
+    if part.found.traces:
+        yield f"{counted(len(part.found.traces), 'file')} still with a path of the yard: {some(part.found.traces, 3)}"
+
+
+# --------------------------------------------------------------------------- writing
+
+
+def _write(
+    wanted: Wanted, into: Writer, base: bases.Base, planned: list[Layer], moves: Moves, notices: list[str]
+) -> Built:
+    before = {path.name for path in (into.folder / "blobs" / "sha256").iterdir()}
+    below = _take_over(into, base)
+    made = _pack(into, planned, wanted.compression)
+    config = dict(base.settings)
+    yard = str(RevisionPaths.of(wanted.record.path).yard)
+    variables, lost = settings.environment(wanted.change, moves, yard, list(config.get("Env") or ()))  # type: ignore[call-overload]
+    digest = base.image.manifest.digest if base.image else ""
+    labels = settings.labels(wanted.record, wanted.place, wanted.base_name if base.image else "", digest,
+                             wanted.compression)  # fmt: skip
+    config |= {"Env": variables, "Labels": {**(config.get("Labels") or {}), **labels}}  # type: ignore[dict-item]
+    below_settings = base.image.settings if base.image else {}
+    architecture = bases.ARCHITECTURES[wanted.record.platform]
+    value = settings.configuration(architecture, below_settings, config, made)
+    described = into.add_json(CONFIG, value)
+    manifest = into.add_json(MANIFEST, {
+        "schemaVersion": 2, "mediaType": MANIFEST, "config": described.to_json(), "annotations": labels,
+        "layers": [layer.to_json() for layer in (*below, *(each.descriptor for each in made))],
+    })  # fmt: skip
+    into.publish(wanted.target.name, manifest)
+    new = sum(each.descriptor.size for each in made if each.descriptor.digest.removeprefix("sha256:") not in before)
+    total = sum(each.descriptor.size for each in made)
+    notices += [f"not in the image's environment: {sentence}" for sentence in lost]
+    return Built(wanted.target, manifest.digest, len(below) + len(made), total, new, tuple(notices))
+
+
+def _take_over(into: Writer, base: bases.Base) -> tuple[Descriptor, ...]:
+    """Put the layers of the base into the layout."""
+    if base.image is None or base.reference is None:
+        return ()
+    for layer in base.image.layers:
+        copy_blob(base.reference.folder, layer, into)
+    return base.image.layers
+
+
+def copy_blob(source: Path, wanted: Descriptor, into: Writer) -> int:
+    """Put a blob of another layout, which was compared with its digest, into this one; the bytes that it lacked."""
+    if size_of(blob(into.folder, wanted.digest)) == wanted.size:
+        return 0
+    made = into.work / wanted.digest.removeprefix("sha256:")
+    disk.link_or_copy(blob(source, wanted.digest), made, link=False)
+    into.add_file(made, wanted.digest)
+    return wanted.size
+
+
+def _pack(into: Writer, planned: list[Layer], compression: Compression) -> list[Made]:
+    """Write all layers, on all cores: compressing and hashing leave the interpreter free."""
+    there = _packed_before(into.folder, layers.compressor(compression))
+
+    def one(numbered: tuple[int, Layer]) -> Made:
+        number, layer = numbered
+        made = layers.known(layer, there) or layers.write(layer, into.work / f"layer-{number}", compression)
+        if made.file is not None:
+            into.add_file(made.file, made.descriptor.digest)
+        return made
+
+    with ThreadPoolExecutor(cores()) as pool:
+        return list(pool.map(one, enumerate(planned)))
+
+
+def _packed_before(folder: Path, compressor: str) -> dict[str, Descriptor]:
+    """The layers of the images in a layout that the same compressor made, by their digests before compression."""
+    found: dict[str, Descriptor] = {}
+    for entry in index(folder):
+        try:
+            each = image(Reference(folder, entry.annotations.get(NAME, "")))
+        except StackyardError:  # damaged, or for several architectures
+            continue
+        if each.annotations.get(settings.COMPRESSOR) == compressor:
+            pairs = zip(each.diff_ids, each.layers, strict=True)
+            found |= {diff: one for diff, one in pairs if size_of(blob(folder, one.digest)) == one.size}
+    return found
+
+
+def verified(wanted: Reference) -> Image:
+    """The image of a reference, all its blobs compared with their digests.
+
+    Raises:
+        StackyardError: it is damaged.
+    """
+    found = image(wanted)
+    if wrong := check.problems(wanted.folder, found):
+        raise StackyardError(f"{wanted} is damaged: {some(wrong, 3)}", hint="pull or build it again")
+    return found

@@ -1,0 +1,251 @@
+"""Which file goes into which layer, and a layer as a tar file whose bytes depend on nothing but the files.
+
+A registry and a node's store keep each layer once. So a package of some size has a layer of its own, the small ones
+share a fixed number of them by a hash of their names, and a change of one package changes one layer. Whether a package
+is large enough depends on its own bytes alone, as long as there are not too many.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Literal, cast, get_args
+
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.tools import zstd
+from stackyard.images.oci.layout import LAYER, LAYER_ZSTD, PACKAGES, TITLE, Descriptor
+
+MOST = 100
+"""Layers of an image, those of its base included: overlay file systems of older kernels and engines stop near 127."""
+BUCKETS = 16
+OWN_LAYER = 1 << 20
+"""Bytes from which a package has a layer of its own."""
+LEVEL = 6
+Compression = Literal["gzip", "zstd"]
+COMPRESSIONS: tuple[Compression, ...] = get_args(Compression)
+"""How a layer is packed: gzip is read everywhere, zstd packs closer and in a tenth of the time."""
+ZSTD_LEVEL = 9
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file, link or empty directory of the image.
+
+    Attributes:
+        name: its path in the image, without the leading slash.
+        source: where its bytes are; for a link empty.
+        target: of a link.
+    """
+
+    name: str
+    source: str = ""
+    target: str = ""
+    size: int = 0
+    mode: int = 0o644
+    folder: bool = False
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The entries of one layer; `title` says what it holds, `packages` are their names and versions."""
+
+    title: str
+    entries: tuple[Entry, ...]
+    packages: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes before compression."""
+        return sum(entry.size for entry in self.entries)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A packed layer: its descriptor, the digest before compression, and its file; None: the layout has it."""
+
+    layer: Layer
+    descriptor: Descriptor
+    diff_id: str
+    file: Path | None
+
+
+def grouped(owned: Mapping[str, Sequence[Entry]], versions: Mapping[str, str], room: int) -> list[Layer]:
+    """Put packages into layers.
+
+    Args:
+        owned: the entries of each package; those of none are under an empty name.
+        versions: of each package, for people.
+        room: at most so many layers.
+    """
+    sizes = {name: sum(entry.size for entry in entries) for name, entries in owned.items() if name}
+    least, most_own = OWN_LAYER, max(room - BUCKETS - 1, 0)
+    while sum(size >= least for size in sizes.values()) > most_own:
+        least *= 2
+    groups: dict[str, list[str]] = {}
+    for name in sorted(owned):
+        groups.setdefault(name if not name or sizes[name] >= least else _bucket(name, min(BUCKETS, room)), []).append(
+            name
+        )
+    return [_layer(title, names, owned, versions) for title, names in sorted(groups.items())]
+
+
+def _bucket(name: str, buckets: int) -> str:
+    return f"~small-{zlib.crc32(name.encode()) % buckets:02d}"
+
+
+def _layer(
+    title: str, names: Sequence[str], owned: Mapping[str, Sequence[Entry]], versions: Mapping[str, str]
+) -> Layer:
+    entries = sorted((entry for name in names for entry in owned[name]), key=lambda entry: entry.name)
+    packages = tuple(f"{name} {versions.get(name, '')}".strip() for name in names if name)
+    return Layer(title.lstrip("~") or "files of no package", tuple(entries), packages)
+
+
+def write(layer: Layer, file: Path, compression: Compression = "gzip") -> Made:
+    """Write a layer as a compressed tar file: sorted, owned by root, readable for everybody, times 0.
+
+    Each layer has all directories above its files, but for those of the top, whose rights are the base's.
+
+    Raises:
+        MissingError: zstd is missing.
+    """
+    with file.open("wb") as raw:
+        diff, digest, size = _PACKERS[compression](layer, raw)
+    made = Descriptor(_KINDS[compression], f"sha256:{digest}", size, _notes(layer))
+    return Made(layer, made, f"sha256:{diff}", file)
+
+
+def _gzip(layer: Layer, raw: IO[bytes]) -> tuple[str, str, int]:
+    packed = _Packed(raw)
+    _tar(layer, packed)
+    packed.close()
+    return packed.diff.hexdigest(), packed.blob.hexdigest(), packed.size
+
+
+def _zstd(layer: Layer, raw: IO[bytes]) -> tuple[str, str, int]:
+    with zstd.packing(raw, ZSTD_LEVEL) as stream:
+        hashed = _Hashed(stream)
+        _tar(layer, hashed)
+    return hashed.diff.hexdigest(), sha256_file(Path(raw.name)), Path(raw.name).stat().st_size
+
+
+def known(layer: Layer, there: Mapping[str, Descriptor]) -> Made | None:
+    """The same layer where it was packed before: to hash it takes a tenth of the time that packing takes.
+
+    Args:
+        there: packed layers by their digests before compression.
+    """
+    if not there:
+        return None
+    hashed = _Hashed()
+    _tar(layer, hashed)
+    diff_id = f"sha256:{hashed.diff.hexdigest()}"
+    found = there.get(diff_id)
+    return None if found is None else Made(layer, replace(found, annotations=_notes(layer)), diff_id, None)
+
+
+def _tar(layer: Layer, into: _Hashed | _Packed) -> None:
+    with tarfile.open(fileobj=cast(IO[bytes], into), mode="w|", format=tarfile.PAX_FORMAT, bufsize=_BLOCK) as tar:
+        for folder in _folders(layer.entries):
+            tar.addfile(_header(Entry(folder, mode=0o755, folder=True)))
+        for entry in layer.entries:
+            _add(tar, entry)
+
+
+def _notes(layer: Layer) -> dict[str, str]:
+    return {TITLE: layer.title, PACKAGES: ", ".join(layer.packages)}
+
+
+def _folders(entries: Iterable[Entry]) -> list[str]:
+    """Every directory that has an entry, the topmost left out; an empty one is an entry itself."""
+    found: set[str] = set()
+    for entry in entries:
+        above = entry.name.rpartition("/")[0]
+        while "/" in above and above not in found:
+            found.add(above)
+            above = above.rpartition("/")[0]
+    return sorted(found - {entry.name for entry in entries})
+
+
+def _header(entry: Entry) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(entry.name)
+    made.mode = entry.mode
+    if entry.folder:
+        made.type = tarfile.DIRTYPE
+    elif entry.target:
+        made.type, made.linkname, made.mode = tarfile.SYMTYPE, entry.target, 0o777
+    else:
+        made.size = entry.size
+    return made
+
+
+def _add(tar: tarfile.TarFile, entry: Entry) -> None:
+    header = _header(entry)
+    if not header.isreg():
+        tar.addfile(header)
+        return
+    with Path(entry.source).open("rb") as stream:
+        header.size = os.fstat(stream.fileno()).st_size
+        tar.addfile(header, stream)
+
+
+class _Hashed:
+    """A file that is hashed as it is written; without a stream only the digest is wanted."""
+
+    def __init__(self, stream: IO[bytes] | None = None) -> None:
+        self.diff, self._stream = hashlib.sha256(), stream
+
+    def write(self, data: bytes) -> int:
+        self.diff.update(data)
+        if self._stream is not None:
+            self._stream.write(data)
+        return len(data)
+
+
+class _Packed:
+    """A file that is compressed as it is written; counts and hashes both sides."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self._deflate = zlib.compressobj(LEVEL, zlib.DEFLATED, 31)  # gzip's header, without name and time
+        self.diff, self.blob, self.size = hashlib.sha256(), hashlib.sha256(), 0
+
+    def write(self, data: bytes) -> int:
+        self.diff.update(data)
+        self._out(self._deflate.compress(data))
+        return len(data)
+
+    def close(self) -> None:
+        self._out(self._deflate.flush())
+
+    def _out(self, data: bytes) -> None:
+        self.blob.update(data)
+        self.size += len(data)
+        self._raw.write(data)
+
+
+def mode_of(status: os.stat_result) -> int:
+    """The rights of a file in the image: everybody may read it, and execute what its owner may."""
+    return 0o755 if stat.S_ISDIR(status.st_mode) or status.st_mode & stat.S_IXUSR else 0o644
+
+
+def compressor(compression: Compression = "gzip") -> str:
+    """What the compressed bytes depend on besides the files.
+
+    Raises:
+        MissingError: zstd is missing.
+    """
+    if compression == "zstd":
+        return f"zstd {zstd.version()}, level {ZSTD_LEVEL}"
+    return f"zlib {zlib.ZLIB_RUNTIME_VERSION}, level {LEVEL}"
+
+
+_PACKERS: Mapping[Compression, Callable[[Layer, IO[bytes]], tuple[str, str, int]]] = {"gzip": _gzip, "zstd": _zstd}
+_KINDS: Mapping[Compression, str] = {"gzip": LAYER, "zstd": LAYER_ZSTD}

@@ -1,0 +1,254 @@
+"""An OCI image layout: a directory of blobs by their sha256 and an index of named images.
+
+Source: the OCI image specification 1.1 (image-layout.md, manifest.md, config.md, descriptor.md). Docker's media
+types of the same files are read too, since registries still hold them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stackyard.core.errors import InputError, StackyardError, cause
+from stackyard.core.findings import some
+from stackyard.host.files import at
+from stackyard.host.machine.platforms import this_platform
+
+INDEX = "application/vnd.oci.image.index.v1+json"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+LAYER_ZSTD = "application/vnd.oci.image.layer.v1.tar+zstd"
+NAME = "org.opencontainers.image.ref.name"
+TITLE, PACKAGES = "org.opencontainers.image.title", "io.stackyard.packages"
+"""Notes on a layer: what it holds, and the packages in it."""
+_INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
+_MANIFESTS = (MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
+_DIGEST = re.compile("sha256:([0-9a-f]{64})")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+MOST_JSON = 4 << 20
+"""Bytes of a manifest or a configuration, as registries limit them; real ones have some thousand."""
+SCHEME = "oci:"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An image in a layout: ``oci:DIR:NAME``; without a name the only image there is."""
+
+    folder: Path
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.folder}" + (f":{self.name}" if self.name else "")
+
+
+def is_reference(text: str) -> bool:
+    """Whether a word of the command line names a layout, and not a revision."""
+    return text.startswith(SCHEME)
+
+
+def reference(text: str) -> Reference:
+    """Read ``oci:DIR`` or ``oci:DIR:NAME``.
+
+    Raises:
+        InputError: it is something else, or the name is not one that a registry takes as a tag.
+    """
+    path = text.removeprefix(SCHEME)
+    folder, colon, name = path.rpartition(":")
+    if not colon or "/" in name:
+        folder, name = path, ""
+    if not is_reference(text) or not folder:
+        raise InputError(f"not an image in a layout: {text}", hint="write oci:DIR, or oci:DIR:NAME")
+    return Reference(Path(folder), tag(name) if name else "")
+
+
+def tag(name: str) -> str:
+    """The name, if it is one that a registry takes as a tag. Raises InputError."""
+    if not _TAG.fullmatch(name):
+        raise InputError(f"invalid name of an image: {name!r}", hint="letters, digits, _ . - and at most 128 of them")
+    return name
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A blob: what it is, its digest (``sha256:...``), its bytes, and what was noted about it."""
+
+    kind: str
+    digest: str
+    size: int
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The descriptor as JSON values."""
+        value: dict[str, Any] = {"mediaType": self.kind, "digest": self.digest, "size": self.size}
+        return {**value, "annotations": dict(self.annotations)} if self.annotations else value
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image of a layout: its name, its manifest's blob, that of its configuration, and its layers from below."""
+
+    name: str
+    manifest: Descriptor
+    config: Descriptor
+    layers: tuple[Descriptor, ...]
+    settings: Mapping[str, Any]
+    annotations: Mapping[str, str]
+
+    @property
+    def diff_ids(self) -> tuple[str, ...]:
+        """The digests of the layers before compression."""
+        return tuple(self.settings.get("rootfs", {}).get("diff_ids", ()))
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all its blobs."""
+        return self.manifest.size + self.config.size + sum(layer.size for layer in self.layers)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """What the image says of itself to those who run it."""
+        return self.settings.get("config", {}).get("Labels") or {}
+
+    @property
+    def blobs(self) -> tuple[Descriptor, ...]:
+        """The layers, the configuration and the manifest: an order in which each is of use once the next is there."""
+        return (*self.layers, self.config, self.manifest)
+
+
+def image(wanted: Reference, *, architecture: str = "") -> Image:
+    """Read an image's manifest and configuration; both are compared with their digests.
+
+    Args:
+        architecture: as OCI names it; chooses where one name stands for several. Empty: this machine's.
+
+    Raises:
+        InputError: the directory is no layout, or has no image of this name.
+        StackyardError: what it holds is damaged.
+    """
+    found = _named(wanted, index(wanted.folder))
+    while found.kind in _INDEXES:
+        try:
+            found = _for(architecture or _own_architecture(), found, wanted)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise StackyardError(f"cannot read {wanted}: its list of platforms is damaged: {error!r}") from error
+    if found.kind not in _MANIFESTS:
+        raise StackyardError(f"cannot read {wanted}: {found.kind or 'its entry'} is not an image's manifest")
+    manifest = content(wanted.folder, found)
+    try:
+        config, layers = _descriptor(manifest["config"]), tuple(map(_descriptor, manifest["layers"]))
+        settings = content(wanted.folder, config)
+        made = Image(found.annotations.get(NAME, wanted.name), found, config, layers, settings,
+                     manifest.get("annotations") or {})  # fmt: skip
+        matches = len(made.diff_ids) == len(layers)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise StackyardError(f"cannot read {wanted}: its manifest or configuration is damaged: {error!r}") from error
+    if not matches:
+        raise StackyardError(f"cannot read {wanted}: {len(layers)} layers and {len(made.diff_ids)} digests of them")
+    return made
+
+
+def index(folder: Path) -> tuple[Descriptor, ...]:
+    """The entries of a layout's index.
+
+    Raises:
+        InputError: the directory is no layout.
+        StackyardError: its index is damaged.
+    """
+    try:
+        with at.open_regular(folder / "index.json") as stream:
+            value = json.loads(stream.read(MOST_JSON))
+        return tuple(map(_descriptor, value["manifests"]))
+    except OSError as error:
+        hint = "make one: `stackyard image build REV --format oci -o DIR`, or `stackyard image pull SOURCE -o DIR`"
+        raise InputError(f"{folder} is not an OCI image layout: cannot read index.json: {cause(error)}",
+                         hint=hint) from error  # fmt: skip
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise StackyardError(f"cannot read {folder}/index.json: {error}", hint="pull or build it again") from error
+
+
+def _descriptor(value: Mapping[str, Any]) -> Descriptor:
+    if not _DIGEST.fullmatch(value["digest"]):
+        raise ValueError(f"not a sha256 digest: {value['digest']!r}")
+    notes = {str(key): str(each) for key, each in (value.get("annotations") or {}).items()}
+    return Descriptor(str(value.get("mediaType", MANIFEST)), value["digest"], int(value["size"]), notes)
+
+
+def _named(wanted: Reference, entries: Sequence[Descriptor]) -> Descriptor:
+    fits = [each for each in entries if not wanted.name or each.annotations.get(NAME) == wanted.name]
+    if len(fits) == 1:
+        return fits[0]
+    names = [each.annotations.get(NAME, "(no name)") for each in entries]
+    if fits:
+        raise InputError(f"{wanted.folder} has {len(fits)} images: {some(names, 5)}", hint="name one: oci:DIR:NAME")
+    what = f"an image named {wanted.name}" if wanted.name else "an image"
+    raise InputError(f"{wanted.folder} does not have {what}", hint=f"it has: {some(names, 5)}" if names else None)
+
+
+def _own_architecture() -> str:
+    from stackyard.images.bases.model import ARCHITECTURES  # late: reading a layout needs no records
+
+    return next((name for name, platform in ARCHITECTURES.items() if platform == this_platform()), "")
+
+
+def _for(architecture: str, found: Descriptor, wanted: Reference) -> Descriptor:
+    """The image for an architecture, of an index that stands for several."""
+    rows = content(wanted.folder, found).get("manifests", ())
+    for row in rows:
+        platform = row.get("platform") or {}
+        if platform.get("os", "linux") == "linux" and platform.get("architecture", "") == architecture:
+            chosen = _descriptor(row)
+            return Descriptor(chosen.kind, chosen.digest, chosen.size, {**chosen.annotations, **found.annotations})
+    has = sorted({str((row.get("platform") or {}).get("architecture")) for row in rows})
+    raise InputError(f"{wanted} is not for {architecture}: it is for {', '.join(has)}")
+
+
+def blob(folder: Path, digest: str) -> Path:
+    """Where a blob lies. `digest` was checked when it was read."""
+    return folder / "blobs" / "sha256" / digest.removeprefix("sha256:")
+
+
+def content(folder: Path, wanted: Descriptor) -> Any:
+    """The JSON value of a blob, which is compared with its digest.
+
+    Raises:
+        StackyardError: it is missing, damaged, or too large to be one.
+    """
+    try:
+        return json.loads(read(folder, wanted.digest))
+    except (ValueError, RecursionError) as error:
+        raise StackyardError(f"cannot read {blob(folder, wanted.digest)}: {error}") from error
+
+
+def read(folder: Path, digest: str) -> bytes:
+    """A manifest or a configuration as it is, compared with its digest.
+
+    Raises:
+        StackyardError: it is missing, damaged, or too large to be one.
+    """
+    import hashlib
+
+    path = blob(folder, digest)
+    try:
+        with at.open_regular(path) as stream:
+            data = stream.read(MOST_JSON + 1)
+    except OSError as error:
+        raise StackyardError(f"cannot read {path}: {cause(error)}", hint="pull or build the image again") from error
+    if len(data) > MOST_JSON:
+        raise StackyardError(f"{path} is too large for a manifest or a configuration: more than {MOST_JSON >> 20} MiB")
+    if f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
+        raise StackyardError(f"{path} is damaged: its bytes do not have its digest",
+                             hint="pull or build the image again")  # fmt: skip
+    return data
+
+
+def size_of(path: Path) -> int:
+    """The bytes of a blob; -1 where it is missing."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1

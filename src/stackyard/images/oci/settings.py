@@ -1,0 +1,114 @@
+"""The settings of an OCI image: its environment, from what loading the module does, and its labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from stackyard.core.change import (
+    Append,
+    Default,
+    EnvironmentChange,
+    Flags,
+    Join,
+    Notice,
+    Operation,
+    Prepend,
+    SetRestorable,
+)
+from stackyard.core.change import Set as SetVariable
+from stackyard.host.files.hashing import sha256_file
+from stackyard.images.bases.blobs import EPOCH
+from stackyard.images.oci import layers
+from stackyard.images.oci.paths import Moves
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.payload import IMAGES
+from stackyard.yard.record import BuildRecord
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where a base names none."""
+_KEPT = (Prepend, Append, SetVariable, SetRestorable, Default, Flags, Join)
+"""Operations with a meaning where nothing is ever unloaded and the user is not known."""
+COMPRESSOR = "io.stackyard.compressor"
+"""The note on what the compressed bytes depend on besides the files."""
+
+
+def environment(change: EnvironmentChange, moves: Moves, yard: str, base: Sequence[str]) -> tuple[list[str], list[str]]:
+    """``NAME=value`` for each variable of a container; and sentences about what it does not have.
+
+    Args:
+        yard: the root; a variable that names another of its directories is left out.
+        base: the variables of the base.
+    """
+    environ = {"PATH": PATH, **dict(line.partition("=")[::2] for line in base)}
+    kept: list[Operation] = []
+    lost: dict[str, list[str]] = {}
+    for operation in change:
+        moved = _moved(operation, moves)
+        name = getattr(operation, "variable", getattr(operation, "name", ""))
+        if name == IMAGES or isinstance(operation, Notice):
+            continue
+        if not isinstance(operation, _KEPT):
+            lost.setdefault(operation.op.replace("_", " "), []).append(name)
+        elif any(f"{yard}/" in str(value) for value in vars(moved).values()):
+            lost.setdefault("it names a file of the yard", []).append(name)
+        else:
+            kept.append(moved)
+    made = EnvironmentChange(tuple(kept)).apply(environ)
+    return [f"{name}={value}" for name, value in sorted(made.items())], [
+        f"{', '.join(names)} ({why})" for why, names in lost.items()
+    ]
+
+
+def _moved(operation: Operation, moves: Moves) -> Operation:
+    values: dict[str, Any] = {
+        name: moves.path(value) for name, value in vars(operation).items() if isinstance(value, str)
+    }
+    return replace(operation, **values)
+
+
+def labels(
+    record: BuildRecord, prefix: str, base: str, digest: str, compression: layers.Compression = "gzip"
+) -> dict[str, str]:
+    """What a revision's image says of itself: annotations of OCI, and those of our own.
+
+    Args:
+        base, digest: what the base is called, and that of its manifest; empty without one.
+    """
+    licences = sorted({str(each.get("name", "")) for each in record.licences} - {""})
+    made = {
+        "org.opencontainers.image.title": record.module,
+        "org.opencontainers.image.version": record.version,
+        "org.opencontainers.image.description": record.summary,
+        "org.opencontainers.image.licenses": ", ".join(licences),
+        "org.opencontainers.image.base.name": base,
+        "org.opencontainers.image.base.digest": digest,
+        "io.stackyard.prefix": prefix,
+        "io.stackyard.platform": record.platform,
+        "io.stackyard.input-hash": record.input_hash,
+        "io.stackyard.lock-sha256": sha256_file(RevisionPaths.of(record.path).lock),
+        COMPRESSOR: layers.compressor(compression),
+    }
+    return {name: value for name, value in made.items() if value}
+
+
+def configuration(
+    architecture: str, base: Mapping[str, Any], config: Mapping[str, Any], made: Sequence[layers.Made]
+) -> dict[str, Any]:
+    """The configuration of an image: that of its base with our layers on top.
+
+    Args:
+        base: the configuration of the base; empty without one.
+        config: the settings of the containers.
+    """
+    below = base.get("rootfs", {}).get("diff_ids", [])
+    history = [{"created": EPOCH, "created_by": f"stackyard: {each.layer.title}"} for each in made]
+    return {
+        "architecture": architecture,
+        "os": "linux",
+        "created": EPOCH,
+        "config": config,
+        "rootfs": {"type": "layers", "diff_ids": [*below, *(each.diff_id for each in made)]},
+        "history": [*base.get("history", []), *history],
+    }

@@ -1,0 +1,218 @@
+"""Images to and from registries by skopeo, and from one layout to another without it. Every blob is compared with its
+digest before it is sent, and before what was received gets its name.
+
+skopeo takes the login from where podman, buildah and docker keep theirs (containers-auth.json(5)); it is never asked
+for here, nor given on a command line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard.core.errors import InputError, MissingError, StackyardError
+from stackyard.host.files import home, space
+from stackyard.host.files.scratch import scratch
+from stackyard.host.run.command import CommandError, Result, run, which
+from stackyard.images.bases.blobs import parsed
+from stackyard.images.oci.build import copy_blob, verified
+from stackyard.images.oci.layout import Image, Reference, blob, image, is_reference, reference, tag
+from stackyard.images.oci.writer import writer
+
+DOCKER = "docker://"
+ANSWER_S = 30.0
+"""How long a registry may take for its first answer."""
+TRANSFER_S = 3600.0
+_NAME = re.compile(
+    r"(?P<registry>[A-Za-z0-9.-]+(:\d+)?)/(?P<path>[a-z0-9._/-]+?)(:(?P<tag>[\w.-]+))?(@sha256:(?P<digest>[0-9a-f]{64}))?"
+)
+_ABSENT = re.compile("manifest unknown|name unknown|not found|404", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Registry:
+    """How registries are spoken to.
+
+    Attributes:
+        plain_http: without TLS, as one on this machine may be.
+        logins: the file with the logins; None: where skopeo looks.
+        limit_s: seconds until a transfer is given up.
+    """
+
+    plain_http: bool = False
+    logins: Path | None = None
+    limit_s: float = TRANSFER_S
+
+    def words(self, *ends: str) -> list[str]:
+        """skopeo's options: `ends` are the prefixes of the option about TLS (``src-``, ``dest-``)."""
+        found = [f"--{end}tls-verify=false" for end in ends if self.plain_http]
+        return found + (["--authfile", str(self.logins.absolute())] if self.logins else [])
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What was transferred: where it is now, and the digest of its manifest."""
+
+    place: str
+    digest: str
+    image: Image
+
+
+def push(source: Reference, target: str, registry: Registry = Registry()) -> Sent:
+    """Send an image of a layout to ``docker://REGISTRY/NAME:TAG``, or to another layout, ``oci:DIR:NAME``.
+
+    Raises:
+        InputError: the target is something else.
+        MissingError: skopeo is missing.
+        StackyardError: the image is damaged, or the registry cannot be reached or refuses it.
+    """
+    found = verified(source)
+    if is_reference(target):
+        return _copied(source, found, _named(reference(target), found))
+    host = _parsed(target)["registry"]
+    _probe(target, host, registry, may_lack=True)
+    with scratch("push") as work:
+        noted = work / "digest"
+        words = [
+            "--preserve-digests",
+            "--digestfile",
+            str(noted),
+            *registry.words("dest-"),
+            f"oci:.:{found.name}",
+            target,
+        ]
+        _copy(words, f"push to {target}", host, registry, source.folder)
+        digest = noted.read_text(encoding="ascii").strip()
+    if digest != found.manifest.digest:
+        raise StackyardError(f"{target} has another digest than was sent: {digest}", hint="push it again")
+    return Sent(target, digest, found)
+
+
+def notes_of(source: str, registry: Registry = Registry()) -> Mapping[str, str]:
+    """The annotations of an image's manifest, before it is fetched.
+
+    Raises:
+        InputError, MissingError, StackyardError: as `push`.
+    """
+    if is_reference(source):
+        return image(reference(source)).annotations
+    found = parsed(_probe(source, _parsed(source)["registry"], registry, may_lack=False).encode(), source)
+    notes = found.get("annotations") or {}
+    return {str(key): str(value) for key, value in notes.items()} if isinstance(notes, dict) else {}
+
+
+def pull(source: str, folder: Path, name: str = "", registry: Registry = Registry()) -> Sent:
+    """Fetch an image into a layout; it gets its name there once all its blobs have their digests.
+
+    Args:
+        source: ``docker://REGISTRY/NAME:TAG`` (or ``@sha256:...``), or ``oci:DIR:NAME``.
+        name: in the layout; empty: as in the source.
+
+    Raises:
+        InputError, MissingError, StackyardError: as `push`.
+    """
+    if is_reference(source):
+        wanted = reference(source)
+        found = verified(wanted)
+        return _copied(wanted, found, Reference(folder, tag(name) if name else _named(wanted, found).name))
+    parts = _parsed(source)
+    name = tag(name or parts["tag"] or parts["digest"][:12] or "latest")
+    _probe(source, parts["registry"], registry, may_lack=False)
+    with writer(folder) as into:
+        received = Reference(into.work / "received", name)
+        words = [*registry.words("src-"), source, f"oci:{received.folder.name}:{name}"]
+        _copy(words, f"pull {source}", parts["registry"], registry, into.work)
+        found = verified(received)
+        for each in found.blobs:
+            into.add_file(blob(received.folder, each.digest), each.digest)
+        into.publish(name, found.manifest)
+    return Sent(str(Reference(folder, name)), found.manifest.digest, found)
+
+
+def _named(wanted: Reference, found: Image) -> Reference:
+    name = wanted.name or found.name
+    if not name:
+        raise InputError(f"the image of {wanted} has no name", hint="name it: oci:DIR:NAME")
+    return Reference(wanted.folder, name)
+
+
+def _copied(source: Reference, found: Image, target: Reference) -> Sent:
+    with writer(target.folder) as into:
+        for each in found.blobs:
+            copy_blob(source.folder, each, into)
+        into.publish(target.name, found.manifest)
+    return Sent(str(target), found.manifest.digest, found)
+
+
+def _parsed(text: str) -> dict[str, str]:
+    found = _NAME.fullmatch(text.removeprefix(DOCKER))
+    if not text.startswith(DOCKER) or found is None:
+        raise InputError(f"not an image: {text}", hint="write docker://REGISTRY/NAME:TAG, or oci:DIR:NAME")
+    return {key: value or "" for key, value in found.groupdict().items()}
+
+
+# --------------------------------------------------------------------------- skopeo
+
+
+def _probe(name: str, host: str, registry: Registry, *, may_lack: bool) -> str:
+    """Ask for the manifest: a registry that does not answer is noticed at once, and not when the time is up."""
+    words = ["inspect", "--raw", *registry.words(""), name]
+    done = _skopeo(words, f"reach {host}", host, min(ANSWER_S, registry.limit_s))
+    if done.returncode and not (may_lack and _ABSENT.search(done.stderr)):
+        raise failure(f"reach {name}", host, done)
+    return done.stdout
+
+
+def _copy(words: Sequence[str], what: str, host: str, registry: Registry, folder: Path) -> None:
+    """Run in the directory of the layout, whose path may have a colon: in skopeo's names that begins another part."""
+    done = _skopeo(["copy", "--quiet", *words], what, host, registry.limit_s, folder)
+    if done.returncode:
+        raise failure(what, host, done)
+
+
+def _policies() -> list[Path]:
+    """The files by which containers tools decide what to accept; skopeo fails where none exists."""
+    own = home.find()
+    return [*([own / ".config/containers/policy.json"] if own else []), Path("/etc/containers/policy.json")]
+
+
+def _skopeo(words: Sequence[str], what: str, host: str, limit_s: float, folder: Path | None = None) -> Result:
+    program = which("skopeo")
+    if program is None:
+        raise MissingError(
+            "skopeo not found: it speaks to registries", hint="install skopeo, or copy a layout: oci:DIR"
+        )
+    accepts = [] if any(policy.exists() for policy in _policies()) else ["--insecure-policy"]
+    try:
+        return run([program, *accepts, *words], cwd=folder, check=False, timeout_s=limit_s)
+    except CommandError as error:  # the time is up
+        message = f"cannot {what}: {host} timed out after {limit_s:g} s"
+        raise StackyardError(message, hint="see whether it works otherwise; --time-limit S waits longer") from error
+
+
+_CAUSES = (
+    ("unauthorized|authentication required|denied|forbidden|invalid username",
+     "{host} refuses the login, or there is none for it",
+     "log in with `skopeo login {host}`, or name a file: --authfile FILE"),
+    ("HTTP response to HTTPS client", "{host} does not speak TLS", "--plain-http, if you trust the network to it"),
+    ("x509|certificate|tls: ", "the certificate of {host} cannot be verified",
+     "put the certificate of its authority into /etc/containers/certs.d/{host}/ca.crt"),
+    ("connection refused|no such host|no route to host|unreachable|timeout|connection reset|EOF",
+     "{host} cannot be reached", "see whether the name and the port are right, and whether a proxy is needed"),
+    (_ABSENT.pattern, "{host} does not have it", "see its tags: skopeo list-tags docker://REGISTRY/NAME"),
+    ("digest|checksum|does not match|unexpected size", "what {host} sent is damaged",
+     "push the image again from where it was built"),
+)  # fmt: skip
+
+
+def failure(what: str, host: str, done: Result) -> StackyardError:
+    """What a failed skopeo means: ``cannot WHAT: why``, and what to do about it."""
+    if space.says_full(done.stderr):
+        return StackyardError(f"cannot {what}: no space left on device", hint="free some space", detail=done.output)
+    for pattern, why, hint in _CAUSES:
+        if re.search(pattern, done.stderr, re.IGNORECASE):
+            said = why.format(host=host)
+            return StackyardError(f"cannot {what}: {said}", hint=hint.format(host=host), detail=done.output)
+    return StackyardError(f"cannot {what}: skopeo exited with status {done.returncode}", detail=done.output)

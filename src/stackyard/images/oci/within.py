@@ -1,0 +1,29 @@
+"""Builds where the image of a revision is mounted: outside, only its stubs are visible.
+
+python -m stackyard.images.oci.within FOLDER     carries out what `build.build` has written there
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+
+from stackyard.core.errors import StackyardError
+from stackyard.images.oci.build import Built, carry_out
+from stackyard.images.squashfs.enter import staying_mounted
+
+
+def main(work: Path) -> None:
+    """Build what is wanted, and leave the result or the error beside it."""
+    try:
+        wanted = pickle.loads((work / "wanted").read_bytes())
+        with staying_mounted(wanted.record.payload):
+            made: Built | StackyardError = carry_out(wanted)
+    except StackyardError as error:
+        made = error
+    (work / "built").write_bytes(pickle.dumps(made))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

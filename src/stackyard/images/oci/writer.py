@@ -1,0 +1,170 @@
+"""Writing into a layout: blobs under their digests, the index last: a kill leaves the images that there were.
+
+Blobs are made in a directory ``.writing-...`` of the layout, which is locked (flock(2)) as long as its process lives:
+the next writer removes what is not locked. Two writers share the blobs that they have in common; each replaces the
+index, which it has read under the lock of the layout, with one entry more.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.host.files import space
+from stackyard.images.oci.layout import INDEX, NAME, Descriptor, blob, index, size_of
+from stackyard.yard.atomic import fault_point, write_text
+
+_WRITING = ".writing-"
+_LOCK = ".lock"
+LOCK_LIMIT_S = 60.0
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A layout that is being written, and the directory in which its blobs are made."""
+
+    folder: Path
+    work: Path
+
+    def add_file(self, made: Path, digest: str) -> None:
+        """Give a finished file of `work` its place, unless a blob of this digest and size is there."""
+        target = blob(self.folder, digest)
+        if size_of(target) == made.stat().st_size:
+            made.unlink()
+            return
+        with made.open("rb") as stream:
+            os.fsync(stream.fileno())
+        made.chmod(0o644)
+        fault_point("blob")
+        os.replace(made, target)
+
+    def add_json(self, kind: str, value: Mapping[str, Any], annotations: Mapping[str, str] | None = None) -> Descriptor:
+        """Write a value as a blob; the same value gives the same bytes."""
+        return self.add_bytes(kind, json.dumps(value, sort_keys=True, separators=(",", ":")).encode(), annotations)
+
+    def add_bytes(self, kind: str, data: bytes, annotations: Mapping[str, str] | None = None) -> Descriptor:
+        """Write a blob."""
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        made = self.work / digest.removeprefix("sha256:")
+        made.write_bytes(data)
+        self.add_file(made, digest)
+        return Descriptor(kind, digest, len(data), annotations or {})
+
+    def publish(self, name: str, manifest: Descriptor) -> None:
+        """Give the image its name in the index; an image that had the name is no longer listed."""
+        named = replace(manifest, annotations={**manifest.annotations, NAME: name})
+        fault_point("index")
+        with _locked(self.folder):
+            kept = [each for each in index(self.folder) if each.annotations.get(NAME) != name]
+            _write_index(self.folder, [*kept, named])
+
+
+@contextmanager
+def writer(folder: Path) -> Iterator[Writer]:
+    """Write into a layout, which is made where it does not exist.
+
+    Raises:
+        InputError: the directory holds something else.
+        StackyardError: it cannot be written to, or its file system is full.
+    """
+    work = None
+    try:
+        _prepare(folder)
+        _remove_left(folder)
+        work = Path(tempfile.mkdtemp(prefix=_WRITING, dir=folder))
+        handle = _hold(work)
+        try:
+            yield Writer(folder, work)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        hint = "free some space there, or name another directory" if space.is_full(error) else None
+        raise StackyardError(f"cannot write {folder}: {(error.strerror or str(error)).lower()}", hint=hint) from error
+    finally:
+        if work is not None:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _prepare(folder: Path) -> None:
+    """Make an empty layout; the file ``oci-layout`` is written last and marks it."""
+    mark = folder / "oci-layout"
+    if mark.exists():
+        return
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    strange = sorted(name for name in there - {"blobs", "index.json", _LOCK} if not name.startswith((_WRITING, ".")))
+    if strange:
+        raise InputError(f"{folder} is not an OCI image layout, and not empty: it has {strange[0]}",
+                         hint="name a directory that does not exist yet, or a layout")  # fmt: skip
+    (folder / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
+    with _locked(folder):
+        if not (folder / "index.json").exists():
+            _write_index(folder, [])
+        write_text(mark, '{"imageLayoutVersion": "1.0.0"}\n', mode=0o644)
+
+
+def _write_index(folder: Path, entries: list[Descriptor]) -> None:
+    value = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [each.to_json() for each in entries]}
+    write_text(folder / "index.json", json.dumps(value, indent=2, sort_keys=True) + "\n", mode=0o644)
+
+
+# --------------------------------------------------------------------------- locks
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)  # as the umask of whoever shares it says
+    try:
+        _wait(handle, folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _wait(handle: int, folder: Path) -> None:
+    until = time.monotonic() + LOCK_LIMIT_S
+    while not _taken(handle):
+        if time.monotonic() > until:
+            raise StackyardError(f"timed out after {LOCK_LIMIT_S:g} s waiting for {folder / _LOCK}: "
+                                 "another process writes this layout", hint="try again once it has ended")  # fmt: skip
+        time.sleep(_POLL_S)
+
+
+def _hold(folder: Path) -> int:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    _taken(handle)
+    return handle
+
+
+def _taken(handle: int) -> bool:
+    """Whether this process has the lock now; a file system without locks gives it to everybody."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _remove_left(folder: Path) -> None:
+    """Remove what killed processes left."""
+    for left in folder.glob(f"{_WRITING}*"):
+        with suppress(OSError):
+            handle = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(handle)

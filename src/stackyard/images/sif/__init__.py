@@ -1,0 +1,1 @@
+"""A revision on a base as one SIF file."""

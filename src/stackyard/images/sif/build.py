@@ -1,0 +1,173 @@
+"""Writing a revision on a base as one SIF file: checked first, and then whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard import __version__
+from stackyard.core.change import EnvironmentChange
+from stackyard.core.errors import ChecksFailed, InputError
+from stackyard.host.files.hashing import sha256_file
+from stackyard.host.files.scratch import scratch
+from stackyard.images.bases import fit
+from stackyard.images.bases.store import Kept
+from stackyard.images.sif import file as sif
+from stackyard.images.sif import inside, overlay
+from stackyard.images.squashfs import file as squashfs
+from stackyard.inputs.sites.sitemodels import Site
+from stackyard.yard.atomic import fault_point
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.payload import IMAGES
+from stackyard.yard.permissions import program_mode
+from stackyard.yard.record import BuildRecord
+
+BASE_LABEL, OVERLAY_LABEL = "io.stackyard.base-sha256", "io.stackyard.overlay-sha256"
+"""The labels with the hashes of a SIF's two partitions."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to write: a revision, what loading it does, the base under it, the file, the site whose nodes run it."""
+
+    record: BuildRecord
+    change: EnvironmentChange
+    base: Kept
+    file: Path
+    site: Site
+
+
+def build(wanted: Wanted, *, dry_run: bool = False) -> list[str]:
+    """Write a SIF; sentences that its user should know.
+
+    Args:
+        dry_run: only check whether it can be.
+
+    Raises:
+        InputError: the revision does not run on the base, or the base on no node kind of the site.
+        StackyardError: it cannot be written.
+    """
+    if not wanted.file.parent.is_dir():
+        raise InputError(f"no such directory: {wanted.file.parent}", hint="create it, or choose another -o")
+    record, base, change = wanted.record, wanted.base, _within(wanted.change)
+    fit.require(record, base)
+    found = fit.require_driver(base.base, wanted.site)
+    if not dry_run:
+        _write(wanted, change, labels_of(record, base))
+    return [*(each.message for each in found), *fit.notices(record, base), *inside.left_out_of(change)]
+
+
+def _within(change: EnvironmentChange) -> EnvironmentChange:
+    """Without what names images to mount: the files are there."""
+    return EnvironmentChange(tuple(each for each in change if getattr(each, "variable", "") != IMAGES))
+
+
+def labels_of(record: BuildRecord, base: Kept) -> dict[str, str]:
+    """What an image says of itself, the same for the same revision and base."""
+    paths = RevisionPaths.of(record.path)
+    recipe = {path.name: sha256_file(path) for path in sorted(paths.recipe.glob("*")) if path.is_file()}
+    licences = (*record.licences, *base.base.licences)
+    labels = {
+        "org.opencontainers.image.title": record.module,
+        "org.opencontainers.image.description": record.summary,
+        "org.opencontainers.image.version": record.version,
+        "org.opencontainers.image.licenses": ", ".join(str(each["name"]) for each in licences),
+        "io.stackyard.prefix": record.prefix,
+        "io.stackyard.platform": record.platform,
+        "io.stackyard.version": __version__,
+        "io.stackyard.input-hash": record.input_hash,
+        "io.stackyard.lock-sha256": sha256_file(paths.lock) if paths.lock.exists() else "",
+        "io.stackyard.recipe": " ".join(f"{name}={digest}" for name, digest in recipe.items()),
+        "io.stackyard.packages": " ".join(sorted(f"{each.name}={each.version}" for each in record.packages)),
+    }
+    given = {**base.base.defaults.labels, **labels, **_labels_of_base(base)}
+    return {key: value for key, value in given.items() if value}
+
+
+def _labels_of_base(base: Kept) -> dict[str, str]:
+    return {
+        "org.opencontainers.image.base.name": base.base.source,
+        "org.opencontainers.image.base.digest": base.base.manifest,
+        BASE_LABEL: base.base.root.sha256,
+    }
+
+
+def build_base(base: Kept, file: Path) -> None:
+    """Write a base alone as a SIF, with what a runtime needs to use the host's libraries in it.
+
+    Raises:
+        StackyardError: it cannot be written.
+    """
+    labels = {**base.base.defaults.labels, **_labels_of_base(base)}
+    with scratch("sif", file.parent) as work:
+        root = _root(work, base, EnvironmentChange(), labels)
+        upper = work / "overlay.sqsh"
+        squashfs.pack(root, upper)
+        _put_together(base, upper, labels, f"# the base {base.base.name}\n".encode(), file, work)
+
+
+def _write(wanted: Wanted, change: EnvironmentChange, labels: Mapping[str, str]) -> None:
+    """The base's SquashFS as it is, and the revision as an overlay: nothing is packed twice."""
+    record, base = wanted.record, wanted.base
+    with scratch("sif", wanted.file.parent) as work:
+        root = _root(work, base, change, labels)
+        upper = overlay.pack(record, root, overlay.Beside.of(record), work)
+        _put_together(base, upper, labels, _recipe(record), wanted.file, work)
+
+
+def _root(work: Path, base: Kept, change: EnvironmentChange, labels: Mapping[str, str]) -> Path:
+    root = work / "root"
+    root.mkdir()
+    inside.write(root, base.base.defaults.env, change, labels)
+    return root
+
+
+def _put_together(base: Kept, upper: Path, labels: Mapping[str, str], recipe: bytes, file: Path, work: Path) -> None:
+    made, said = work / "new.sif", {**labels, OVERLAY_LABEL: sha256_file(upper)}
+    sif.write(made, base.base.architecture, [
+        sif.Given(sif.DEFINITION, "recipe", recipe),
+        sif.Given(sif.JSON, sif.INSPECT, _metadata(said, recipe)),
+        sif.Given(sif.PARTITION, f"base-{base.base.name}", base.paths.image, sif.SYSTEM, base.base.root.sha256),
+        sif.Given(sif.PARTITION, "prefix", upper, sif.OVERLAY, said[OVERLAY_LABEL]),
+    ])  # fmt: skip
+    made.chmod(program_mode())
+    fault_point("sif")
+    made.replace(file)
+
+
+def check(file: Path) -> list[str]:
+    """Compare the partitions of a SIF with its labels, every byte; what was compared.
+
+    Raises:
+        InputError: it is not a SIF, or was not written by this program.
+        ChecksFailed: a partition differs.
+    """
+    found = sif.read(file)
+    labels, done = found.labels(), []
+    for part, label in ((sif.SYSTEM, BASE_LABEL), (sif.OVERLAY, OVERLAY_LABEL)):
+        partition = found.partition(part)
+        if partition is None or label not in labels:
+            raise InputError(f"{file} was not written by stackyard: no hash of its {sif.PARTS[part]} partition",
+                             hint="verify it with the program that made it")  # fmt: skip
+        if found.sha256(partition) != labels[label]:
+            raise ChecksFailed(f"{file} has changed: its {partition.title} is not the one in its labels",
+                               hint="copy or build it again")  # fmt: skip
+        done.append(partition.title)
+    return done
+
+
+def _metadata(labels: Mapping[str, str], recipe: bytes) -> bytes:
+    """What `apptainer inspect` and its --deffile show."""
+    attributes = {"labels": dict(labels), "deffile": recipe.decode()}
+    return json.dumps({"data": {"attributes": attributes}, "type": "container"}, sort_keys=True).encode()
+
+
+def _recipe(record: BuildRecord) -> bytes:
+    """The files that the revision was made from."""
+    lines = [f"# {record.module}, written by stackyard {__version__} from these files; see the labels for their hashes"]
+    for path in sorted(RevisionPaths.of(record.path).recipe.glob("*")):
+        if path.is_file():
+            lines += ["", f"# --- {path.name}", path.read_text(encoding="utf-8", errors="replace").rstrip()]
+    return ("\n".join(lines) + "\n").encode()

@@ -1,0 +1,1 @@
+"""A revision as one SquashFS file: packed, mounted, and run through a launcher."""

@@ -1,0 +1,30 @@
+"""Compare a revision whose image is mounted with what was built, every byte; started within the image's namespace.
+
+python -m stackyard.images.squashfs.compare REVISION     prints what differs; exit status 1 where anything does
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from stackyard.make.seal import PARTS
+from stackyard.yard import contents, formats
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.payload import STUB
+
+
+def differences(root: Path) -> list[str]:
+    """What is not as it was noted, one sentence each."""
+    paths = RevisionPaths.of(root)
+    if (paths.prefix / STUB).exists():
+        return [f"{paths.image.name} is not mounted on {paths.prefix}"]
+    noted = formats.load(paths.files, contents.KIND)
+    tree = contents.scan(root, PARTS)
+    return [str(damage) for damage in contents.compare(noted, root, tree, noted.hashed)]
+
+
+if __name__ == "__main__":
+    found = differences(Path(sys.argv[1]))
+    print("\n".join(found))
+    sys.exit(bool(found))

@@ -1,0 +1,283 @@
+"""Where images are mounted, the ways in which this machine can mount one, and mounting for all processes of a user.
+
+Nothing here is needed to use a revision: its commands mount its image by themselves (`image/launcher`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard.core.errors import MissingError, StackyardError, cause
+from stackyard.host.files import automount
+from stackyard.host.run.command import CommandError, run, which
+from stackyard.host.run.readonly import unescaped
+from stackyard.images.squashfs import bykernel
+from stackyard.images.squashfs.file import superblock
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.record import BuildRecord
+
+RUNTIMES = ("apptainer", "singularity")
+"""Programs that mount an image for one command, or bring a squashfuse_ll of their own."""
+STALE, SILENT = "and its server has ended", "and its server does not answer"
+_FUSE = os.makedev(10, 229)  # the kernel's Documentation/admin-guide/devices.txt
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One line of mountinfo: where, which type of file system, from what, with which options of the file system."""
+
+    where: Path
+    kind: str
+    source: str
+    options: str = ""
+
+    @property
+    def trouble(self) -> str:
+        """Why no file there can be read, of a file system with a server in user space; empty: they can."""
+        if not self.kind.startswith("fuse"):
+            return ""
+        if not automount.answers(self.where):
+            return SILENT
+        try:
+            os.statvfs(self.where)  # names may still be found, in the kernel's cache
+        except OSError as error:
+            return STALE if error.errno == errno.ENOTCONN else ""
+        return ""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of mounting: its name, whether this machine has it, and what is missing."""
+
+    name: str
+    works: bool
+    detail: str
+
+
+def mounts() -> list[Mount]:
+    """What is mounted in this namespace, the last one at a place last. Source: proc(5)."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        before, _, after = line.partition(b" - ")
+        where, (kind, source, *options) = before.split(b" ")[4], after.split(b" ")
+        found.append(Mount(Path(_plain(where)), os.fsdecode(kind), _plain(source), os.fsdecode(b" ".join(options))))
+    return found
+
+
+def _plain(text: bytes) -> str:
+    return os.fsdecode(unescaped(text))
+
+
+def mounted(record: BuildRecord) -> Mount | None:
+    """How the image of a revision is mounted in this namespace, if it is."""
+    here = Path(record.prefix)
+    return next((mount for mount in reversed(mounts()) if mount.where == here and mount.kind != "autofs"), None)
+
+
+def ways() -> list[Way]:
+    """The ways in which a command of an image can run here, in the order in which they are tried."""
+    server, device = file_system_server(), _fuse_device()
+    lacks = [] if server else ["squashfuse_ll not found (install squashfuse)"]
+    lacks += [device] if device else []
+    namespace = _namespace()
+    helper = which("fusermount3")
+    return [
+        Way("mounted already", True, "by root for all: a kernel mount, or autofs (`stackyard image autofs`)"),
+        _way("user namespace", [*([namespace] if namespace else []), *lacks],
+             "squashfuse_ll, shared by your processes"),
+        _way("fusermount3", [*([] if helper else ["fusermount3 not found (install fuse3)"]), *lacks],
+             "squashfuse_ll, for revisions of your own"),
+        _way("Apptainer", _contained([each for each in (namespace, device) if each]),
+             "mounts it for one command, which starts 0.1 to 0.3 s later"),
+    ]  # fmt: skip
+
+
+def told(record: BuildRecord) -> str:
+    """How an image is mounted on this machine, in a few words."""
+    if here := mounted(record):
+        trouble = here.trouble
+        return f"{here.kind}, " + (f"{trouble}: {_unmounting(record)}" if trouble else "seen by this process")
+    if why := unusable(record):
+        return f"cannot be: {why}"
+    possible = ways()[1:]
+    first = next((way for way in possible if way.works), None)
+    if first is not None:
+        return f"when it is used, by {first.name}"
+    return "not possible here: " + "; ".join(f"{way.name}: {way.detail}" for way in possible)
+
+
+def unusable(record: BuildRecord) -> str:
+    """What is wrong with the image of a revision, or that this user may not read it; empty: it can be mounted."""
+    try:
+        superblock(RevisionPaths.of(record.path).image)
+    except StackyardError as error:
+        return error.message
+    return ""
+
+
+def _unmounting(record: BuildRecord) -> str:
+    return f"stackyard image unmount {record.module}"
+
+
+def file_system_server() -> Path | None:
+    """squashfuse_ll: on PATH, or the one that Apptainer or Singularity brings."""
+    if found := which("squashfuse_ll"):
+        return found
+    for name in RUNTIMES:
+        brought = Path(_configured(name, "LIBEXECDIR"), name, "bin", "squashfuse_ll")
+        if brought.is_absolute() and os.access(brought, os.X_OK):
+            return brought
+    return None
+
+
+def _contained(lacks: list[str]) -> list[str]:
+    """Why Apptainer or Singularity cannot mount. Whether their configuration lets them shows when they are used.
+
+    Args:
+        lacks: what a user's own programs lack, and a set-user-ID installation does without.
+    """
+    name = next((each for each in RUNTIMES if which(each)), "")
+    if not name:
+        return ["apptainer or singularity not found"]
+    if not lacks or os.geteuid() == 0:
+        return []
+    starter = Path(_configured(name, "LIBEXECDIR"), name, "bin", "starter-suid")
+    if starter.exists() and starter.stat().st_mode & stat.S_ISUID:
+        return []
+    return [*lacks, f"{name} is not installed with set-user-ID, which would do without"]
+
+
+def _configured(program: str, name: str) -> str:
+    """A value that Apptainer or Singularity was built with; empty where it cannot be asked."""
+    if which(program) is None:
+        return ""
+    return run([program, "buildcfg", name], check=False, timeout_s=20).stdout.strip()
+
+
+def _way(name: str, lacks: list[str], detail: str) -> Way:
+    return Way(name, not lacks, "; ".join(lacks) or detail)
+
+
+def _fuse_device() -> str:
+    """Why /dev/fuse cannot be used; empty: it can."""
+    try:
+        handle = os.open("/dev/fuse", os.O_RDWR)
+    except OSError as error:
+        return f"/dev/fuse: {cause(error)}"
+    try:
+        return "" if os.fstat(handle).st_rdev == _FUSE else "/dev/fuse: not the device of FUSE"
+    finally:
+        os.close(handle)
+
+
+def _namespace() -> str:
+    """Why this user cannot make a user and a mount namespace; empty: it works. Tried in a child."""
+    pid = os.fork()
+    if pid == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        os._exit(ctypes.get_errno() & 0x7F if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS) else 0)
+    number = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return f"user namespaces: {os.strerror(number)} (see user.max_user_namespaces)" if number else ""
+
+
+def mount(record: BuildRecord) -> str:
+    """Mount an image where every process of this user sees it (of everybody, as root); return how.
+
+    Raises:
+        MissingError: a program is missing.
+        StackyardError: it is mounted already, is not your own, or the mount failed.
+    """
+    if here := mounted(record):
+        trouble = here.trouble
+        why, hint = (f", {trouble}", _unmounting(record)) if trouble else ("", None)
+        raise StackyardError(f"{record.module} is mounted already: {here.kind} on {here.where}{why}", hint=hint)
+    paths = RevisionPaths.of(record.path)
+    if os.geteuid() == 0:
+        require_readable(paths)
+        words = bykernel.words(paths.image, record.prefix)
+        return _mounted(words, record, "for all users of this node, until it is restarted or unmounted")
+    server = file_system_server()
+    if server is None or which("fusermount3") is None:
+        raise MissingError("cannot mount: squashfuse_ll or fusermount3 not found", hint="install squashfuse and fuse3")
+    if paths.prefix.stat().st_uid != os.geteuid():
+        raise StackyardError(
+            f"cannot mount {record.module} for all your processes: {record.prefix} belongs to another user",
+            hint="its commands work without; root can mount it for all (`stackyard image autofs`)",
+        )
+    mode = stat.S_IMODE(paths.prefix.stat().st_mode)
+    below = os.open(paths.prefix, os.O_PATH)  # reaches the stubs when the image hides them
+    paths.prefix.chmod(mode | stat.S_IWUSR)  # fusermount3 wants the right to write there
+    try:
+        words = [str(server), "-o", "ro,nodev,nosuid", str(paths.image), record.prefix]
+        return _mounted(words, record, "for your processes")
+    finally:
+        Path(f"/proc/self/fd/{below}").chmod(mode)
+        os.close(below)
+
+
+def _mounted(words: list[str], record: BuildRecord, whom: str) -> str:
+    try:
+        run(words, timeout_s=60, leaves_others=True)
+    except CommandError as error:
+        raise StackyardError(f"cannot mount {record.module}: {error.message}", detail=error.detail) from error
+    return whom
+
+
+def unmount(record: BuildRecord) -> None:
+    """Undo `mount`.
+
+    Raises:
+        StackyardError: it is not mounted in this namespace, is another user's mount, or is in use.
+    """
+    here = mounted(record)
+    if here is None:
+        raise StackyardError(
+            f"{record.module} is not mounted here",
+            hint="a namespace of its commands ends by itself, some minutes after its last program",
+        )
+    if os.geteuid() != 0 and not _is_own(here):
+        raise StackyardError(
+            f"cannot unmount {record.module}: root or another user has mounted it, for all users of this node",
+            hint=f"ask root to do it: stackyard image unmount {record.module}",
+        )
+    words = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
+    if here.trouble:  # whoever uses it cannot read it either: it is not waited for
+        words += ["--lazy", "--no-canonicalize"] if os.geteuid() == 0 else ["-z"]
+    try:
+        run([*words, record.prefix], timeout_s=60)
+    except CommandError as error:
+        raise StackyardError(
+            f"cannot unmount {record.module}: {error.message}", detail=error.detail,
+            hint=f"see which programs use it: fuser -vm {record.prefix}",
+        ) from error  # fmt: skip
+
+
+def _is_own(mount: Mount) -> bool:
+    """Whether this user has mounted it, by fusermount3, which takes away no other mount."""
+    return mount.kind.startswith("fuse") and f"user_id={os.geteuid()}" in mount.options.split(",")
+
+
+def require_readable(paths: RevisionPaths) -> None:
+    """Root mounts for all users only what root itself can read, which is not everything on a shared file system.
+
+    Raises:
+        StackyardError: this user cannot read the record or the image of a revision.
+    """
+    for file in (paths.record, paths.image):
+        try:
+            with file.open("rb") as stream:
+                stream.read(1)
+        except FileNotFoundError:
+            continue  # a prefix, or a revision that was removed
+        except OSError as error:
+            raise StackyardError(
+                f"root cannot read {file}: {cause(error)}, so it cannot be mounted for all users",
+                hint="on NFS with root_squash, or in a private FUSE mount, root is nobody: let others read the "
+                "revision and enter the directories above it (chmod o+x), or leave it to its commands, which mount it",
+            ) from error

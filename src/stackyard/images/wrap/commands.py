@@ -1,0 +1,74 @@
+"""Which programs of an image are wrapped: names on its PATH, paths in it, patterns, or all."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted, some
+from stackyard.images.wrap.inventory import Inventory
+
+ALL = "all"
+_NAME = re.compile(r"[A-Za-z0-9_.+\[-][A-Za-z0-9_.+:@~\[-]*")
+"""A file name that a shell looks for in PATH without quoting."""
+
+
+def chosen(inventory: Inventory, wanted: Sequence[str], path: Sequence[str]) -> dict[str, str]:
+    """The path in the image of each wrapped command, by name; of equal names the first that is asked for.
+
+    Args:
+        wanted: names, absolute paths, patterns of either, or `ALL`; ``NAME=PATH`` gives one another name.
+        path: the directories of the image's PATH.
+
+    Raises:
+        InputError: one is not in the image, or no file matches.
+    """
+    found: dict[str, str] = {}
+    for word in wanted:
+        given, _, inside = word.rpartition("=")
+        matches = list(_matches(inventory, inside, path))
+        if not matches:
+            raise InputError(f"no command {inside} in the image", hint=_hint(inventory, inside, path))
+        if given and len(matches) > 1:
+            raise InputError(f"{word}: {counted(len(matches), 'program')} for one name", hint="write NAME=PATH")
+        for place in matches:
+            name = given or posixpath.basename(place)
+            if _NAME.fullmatch(name):
+                found.setdefault(name, place)
+    if not found:
+        raise InputError(f"no command with a plain name matches {' '.join(wanted)}")
+    return dict(sorted(found.items()))
+
+
+def _matches(inventory: Inventory, word: str, path: Sequence[str]) -> Iterator[str]:
+    pattern = "*" if word == ALL else word
+    folders, name = list(path), pattern
+    if pattern.startswith("/"):
+        folders, name = [posixpath.dirname(pattern)], posixpath.basename(pattern)
+    seen: set[str] = set()
+    for folder in folders:
+        if not set(name) & set("*?["):
+            names = [name] if inventory.is_program(posixpath.join(folder, name)) else []
+        else:
+            names = [each for each in inventory.programs(folder) if fnmatchcase(each, name)]
+        for each in names:
+            if each not in seen:
+                seen.add(each)
+                yield posixpath.join(folder, each)
+
+
+def _hint(inventory: Inventory, word: str, path: Sequence[str]) -> str:
+    """What was probably meant: the same name elsewhere, one like it, or where was looked."""
+    name = posixpath.basename(word)
+    elsewhere = sorted(
+        each for each in inventory.entries if posixpath.basename(each) == name and inventory.is_program(each)
+    )
+    if elsewhere:
+        return f"it is not on the image's PATH; write its path: {some(elsewhere, 3)}"
+    known = {each for folder in path for each in inventory.programs(folder)}
+    near = get_close_matches(name, sorted(known), n=3)
+    return f"did you mean {', '.join(near)}?" if near else f"the image's PATH is {':'.join(path) or 'empty'}"

@@ -1,0 +1,217 @@
+"""From a finished, empty prefix to a wrapped image: the image, the stubs, and how its container is made.
+
+Like an image of ours it is complete before the revision is marked as built.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.findings import some
+from stackyard.host.files.hashing import sha256_file, sha256_text
+from stackyard.images.bases.container import variables
+from stackyard.images.squashfs import launcher
+from stackyard.images.squashfs.enter import run_within
+from stackyard.images.wrap import commands, inventory
+from stackyard.images.wrap.inventory import Inventory
+from stackyard.images.wrap.origin import Taken, take
+from stackyard.make.seal import PARTS
+from stackyard.yard import contents, disk
+from stackyard.yard.atomic import write_text
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.payload import STUB, Container, Form
+from stackyard.yard.permissions import file_mode
+from stackyard.yard.record import BuildRecord
+
+if TYPE_CHECKING:
+    from stackyard.inputs.models import Wrap
+    from stackyard.inputs.sites.sitemodels import Site
+
+PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+"""That of an image that says nothing of it. Source: the default of Docker and of Apptainer."""
+_LIBRARY_PATH = "LD_LIBRARY_PATH"
+_SINGULARITY = "/.singularity.d"
+SCRIPTS = f"{_SINGULARITY}/env"
+_OURS = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "TERM", "PWD", "OLDPWD", "SHLVL", "_", "PATH", "HOSTNAME",
+                   "PS1"})  # fmt: skip
+"""Variables that are the user's, or of the shell, whatever an image says."""
+_NVIDIA_FOLDERS = ("/usr/lib64", "/usr/lib64/nvidia", "/usr/lib/*-linux-gnu", "/usr/local/nvidia/lib64")
+_NVIDIA = ("libcuda.so*", "libnvidia-*.so*", "libnvcuvid.so*", "libnvoptix.so*", "libcudadebugger.so*")
+"""The libraries that belong to the driver. Source: Apptainer's nvliblist.conf."""
+_STUB_TEXT = """The commands in bin/ run in a container of ../image.sqsh. To look at its files: stackyard shell MODULE
+"""
+SCRIPT_S = 120.0
+_MOST_SETTINGS, _MOST_BYTES = 4095, 128 << 10
+"""What the launcher reads at most."""
+_EMPTY = ("/tmp", "/var/tmp")
+_HIDDEN = {"host": ("/home", "/run", "/mnt", "/media", "/srv", *_EMPTY), "isolated": _EMPTY}
+"""Directories of the image that are not in the container, by its mode (image/launcher/newroot.c)."""
+
+
+def wrap(record: BuildRecord, wanted: Wrap, yard: Yard, site: Site, folder: Path) -> BuildRecord:
+    """Put an image into a revision that is built and not yet marked; the record of it.
+
+    Args:
+        wanted: with the digest of the image.
+        folder: the directory that relative paths of the stack's file begin in.
+
+    Raises:
+        MissingError: no compiler for the launcher, mksquashfs is missing, or the container cannot be made here.
+        InputError: no such image or command, or the image is for another platform.
+        StackyardError: it is damaged or harmful, or the disk is full.
+    """
+    paths = RevisionPaths.of(record.path)
+    try:
+        return _wrapped(record, paths, wanted, yard, site, folder)
+    finally:
+        disk.remove_tree(paths.work, paths.yard)
+
+
+def _wrapped(
+    record: BuildRecord, paths: RevisionPaths, wanted: Wrap, yard: Yard, site: Site, folder: Path
+) -> BuildRecord:
+    payload = Container(paths.prefix)
+    made_by = launcher.make(paths.launcher, container=True)
+    paths.work.mkdir(mode=0o700, parents=True, exist_ok=True)
+    taken = take(wanted, yard, site, folder, paths.image, paths.work)
+    paths.image.chmod(file_mode() & 0o444)
+    listed = inventory.read(paths.image)
+    _let_write(paths)
+    made = replace(
+        record,
+        form=Form("container", paths.image.name, taken.packed.sha256, taken.packed.size, taken.packed.entries,
+                  f"{taken.packed.tool}; launcher: {made_by}", launcher=sha256_file(paths.launcher)),
+    )  # fmt: skip
+    environ = _environment(made, wanted, taken, listed)
+    path = environ["PATH"].split(":")
+    programs = commands.chosen(listed, wanted.commands, path)
+    _require_visible(programs, wanted.mode, listed)
+    _write_stubs(payload, programs, _settings(wanted, taken, environ, listed, next(iter(programs.values()))))
+    files = _noted(paths)
+    return replace(
+        made,
+        container={
+            "source": taken.source, "digest": taken.digest, "labels": dict(taken.labels), "mode": wanted.mode,
+            "commands": programs, "shell": _shell(listed),
+        },
+        disk=replace(disk.measure([paths.image.stat(), paths.launcher.stat()]), link_mode="image"),
+        files_sha256=files,
+    )  # fmt: skip
+
+
+def _require_visible(programs: Mapping[str, str], mode: str, listed: Inventory) -> None:
+    hidden = {path: place for path in programs.values() if (place := _hidden_at(listed.way(path), _HIDDEN[mode]))}
+    if hidden:
+        place = next(iter(hidden.values()))
+        instead = f"the host's {place}" if mode == "host" else f"an empty {place}"
+        hint = "the image needs it in another directory" if place in _EMPTY else "wrap it with --mode isolated"
+        raise InputError(f"{some(list(hidden), 3)}: the container has {instead} there", hint=hint)
+
+
+def _hidden_at(way: Iterable[str], hidden: Sequence[str]) -> str:
+    """The hidden directory that a way leads through; empty without one."""
+    return next((place for step in way for place in hidden if step.startswith(f"{place}/")), "")
+
+
+def _let_write(paths: RevisionPaths) -> None:
+    """Directories of the prefix, which the build has sealed."""
+    for name, status in contents.scan(paths.root, PARTS[:1]).items():
+        if stat.S_ISDIR(status.st_mode):
+            (paths.root / name).chmod(stat.S_IMODE(status.st_mode) | stat.S_IWUSR)
+
+
+def _shell(listed: Inventory) -> str:
+    return next((each for each in ("/bin/bash", "/bin/sh") if listed.is_program(each)), "")
+
+
+def _environment(record: BuildRecord, wanted: Wrap, taken: Taken, listed: Inventory) -> dict[str, str]:
+    """What the image's makers set: its configuration, and what its scripts for Apptainer say."""
+    values = dict(each.partition("=")[::2] for each in taken.defaults.env if "=" in each)
+    values.setdefault("PATH", ":".join(PATH))
+    if listed.programs(SCRIPTS) or any(each.startswith(f"{SCRIPTS}/") for each in listed.entries):
+        values = _of_scripts(record, wanted, taken, values, listed)
+    values["PATH"] = ":".join(each for each in values["PATH"].split(":") if each.startswith("/"))
+    return values
+
+
+def _of_scripts(
+    record: BuildRecord, wanted: Wrap, taken: Taken, values: Mapping[str, str], listed: Inventory
+) -> dict[str, str]:
+    """The environment that the scripts of a SIF leave: run once, now, in place of at every command."""
+    if not listed.is_program("/bin/sh"):
+        return dict(values)
+    cat = next((f"{each}/cat" for each in PATH if listed.is_program(f"{each}/cat")), "")
+    if not cat:
+        raise InputError(f"cannot tell what the scripts in {SCRIPTS} set: no cat in the image")
+    payload = Container(Path(record.prefix))
+    isolated = wanted.model_copy(update={"mode": "isolated", "bind": (), "libraries": (), "nv": False})
+    _write_stubs(payload, {"sh": "/bin/sh"}, _settings(isolated, taken, {}, listed, "/bin/sh"))
+    script = f'for each in {SCRIPTS}/*.sh; do [ ! -f "$each" ] || . "$each" >&2; done; exec {cat} /proc/self/environ'
+    clean = {**values, "HOME": "/", "STACKYARD_TMP": str(RevisionPaths.of(record.path).work),
+             "STACKYARD_IMAGE_IDLE_S": "10"}  # fmt: skip
+    done = run_within(payload, ["/bin/sh", "-c", script], timeout_s=SCRIPT_S, environ=clean)
+    if done.returncode:
+        raise StackyardError(
+            f"the image's own scripts in {SCRIPTS} exited with status {done.returncode}", detail=done.output,
+            hint="see whether the image works: apptainer exec IMAGE true",
+        )  # fmt: skip
+    return _without_ours(variables(done.stdout))
+
+
+def _without_ours(values: Mapping[str, str]) -> dict[str, str]:
+    """Without our own variables, and without the directory of libraries that is Apptainer's and empty here."""
+    kept = {name: value for name, value in values.items() if not name.startswith("STACKYARD_")}
+    libraries = (each for each in kept.pop(_LIBRARY_PATH, "").split(":") if each not in ("", f"{_SINGULARITY}/libs"))
+    path = ":".join(libraries)
+    return {**kept, _LIBRARY_PATH: path} if path else kept
+
+
+def _settings(wanted: Wrap, taken: Taken, environ: Mapping[str, str], listed: Inventory, program: str) -> str:
+    """The file that the launcher reads. Source: image/launcher/container.c."""
+    values = {key: text for key, text in environ.items() if key not in _OURS and "\n" not in text}
+    own = dict(wanted.environment)
+    if before := own.get(_LIBRARY_PATH):
+        own[_LIBRARY_PATH] = ":".join(filter(None, (before, values.get(_LIBRARY_PATH))))
+    values = {"PYTHONNOUSERSITE": "1", **values, **own}
+    lines = [f"mode {wanted.mode}", f"probe {listed.real(program)}", f"holds {':'.join(listed.folders_with_files)}"]
+    if environ.get("PATH"):
+        lines.append(f"path {environ['PATH']}")
+    if taken.defaults.directory.startswith("/"):
+        lines.append(f"directory {taken.defaults.directory}")
+    lines += [f"env {name}={value}" for name, value in sorted(values.items())]
+    lines += [f"bind {each.source}\t{each.target}\t{'ro' if each.read_only else 'rw'}" for each in wanted.bind]
+    nvidia = [f"{folder}/{name}" for folder in _NVIDIA_FOLDERS for name in _NVIDIA] if wanted.nv else []
+    lines += [f"library {each}" for each in (*wanted.libraries, *nvidia)]
+    if len(lines) > _MOST_SETTINGS or sum(map(len, lines)) + len(lines) >= _MOST_BYTES:
+        raise InputError("cannot wrap the image: too many variables or bindings")
+    wrong = [line for line in lines if "\n" in line or "\0" in line]
+    if wrong:
+        raise InputError(f"cannot wrap the image: a setting of more than one line: {some(wrong, 1)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _write_stubs(payload: Container, programs: Mapping[str, str], settings: str) -> None:
+    """The stubs, what the container has in their place, and how it is made."""
+    for place in (payload.program_folders[0], payload.inside):
+        disk.remove_tree(place)
+    for folder, leads in ((payload.program_folders[0], None), (payload.inside / "bin", programs)):
+        folder.mkdir(parents=True)
+        for name in programs:
+            (folder / name).symlink_to(leads[name] if leads else "../../launch")
+    write_text(payload.root / STUB, _STUB_TEXT)
+    write_text(payload.settings, settings)
+
+
+def _noted(paths: RevisionPaths) -> str:
+    """Note the files of the prefix as they are now, and seal them; the hash of the note."""
+    tree = contents.scan(paths.root, PARTS)
+    text = contents.note(paths.root, tree).to_text()
+    write_text(paths.files, text)
+    contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), folders=True)
+    return sha256_text(text)

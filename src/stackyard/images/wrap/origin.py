@@ -1,0 +1,208 @@
+"""Where a wrapped image comes from: which one it is, before anything is copied, and the image as one SquashFS file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.host.files.hashing import sha256_file, sha256_once
+from stackyard.host.machine.platforms import this_platform
+from stackyard.host.run.command import run
+from stackyard.images.bases import sources, store
+from stackyard.images.bases.model import ARCHITECTURES, Defaults
+from stackyard.images.bases.sources import Source, source_of
+from stackyard.images.sif import file as sif
+from stackyard.images.squashfs import file as squashfs
+from stackyard.yard import disk
+from stackyard.yard.layout import Yard
+
+if TYPE_CHECKING:
+    from stackyard.inputs.models import Wrap
+    from stackyard.inputs.sites.sitemodels import Site
+
+_BLOCK = 4 << 20
+UNPACK_S = 4 * 3600.0
+NAME = "wrapped"
+"""What the image is called in the scratch yard through which it is unpacked."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """An image that was copied into a revision. `source`, `digest`: where it came from, and what it is."""
+
+    source: str
+    digest: str
+    packed: squashfs.Packed
+    defaults: Defaults
+    labels: Mapping[str, str]
+
+
+def digest_of(wrap: Wrap, yard: Yard, site: Site, folder: Path) -> str:
+    """The digest by which an image is known: the one that the file pins, else that of what is there now.
+
+    Args:
+        folder: the directory that relative paths begin in.
+
+    Raises:
+        InputError: no such image, or one that only an import can tell.
+        StackyardError: it cannot be read.
+    """
+    if wrap.digest:
+        return wrap.digest
+    source = _source(wrap.image, folder)
+    if source is None:
+        return store.find(yard, site, wrap.image).base.manifest
+    if source.kind == "oci":
+        return sources.digest_in_layout(source, this_platform())
+    file = Path(source.place)
+    if source.kind in ("sif", "docker-archive"):
+        if not disk.is_file(file):
+            raise InputError(f"no such image: {file}", hint="check the path")
+        return f"sha256:{sha256_once(file)}"
+    raise InputError(
+        f"cannot tell which image {source} is without copying it",
+        hint=f"import it first: stackyard image from {source} --name NAME; or pin it with `digest:`",
+    )
+
+
+def _source(text: str, folder: Path) -> Source | None:
+    """The source that a text names; None for the name of a base."""
+    if ":" in text:
+        return source_of(text, folder)
+    if "/" in text or text.endswith(".sif"):
+        place = (folder / text).absolute()
+        return Source("folder" if place.is_dir() else "sif", str(place))
+    return None
+
+
+def take(wrap: Wrap, yard: Yard, site: Site, folder: Path, target: Path, work: Path) -> Taken:
+    """Copy an image to `target`, as one SquashFS file.
+
+    Args:
+        work: a directory on the same file system, which is removed afterwards.
+
+    Raises:
+        InputError: it is for another platform, or not the one that is pinned.
+        StackyardError: it is damaged or harmful, or the disk is full.
+    """
+    source = _source(wrap.image, folder)
+    if source is not None and source.kind == "sif":
+        return _of_sif(Path(source.place), wrap.digest, target, work)
+    if source is None:
+        kept = store.find(yard, site, wrap.image)
+        if wrap.digest not in kept.base.digests:
+            raise InputError(f"wrong digest: the base {wrap.image} is {kept.base.manifest}, expected {wrap.digest}")
+        _require_platform(wrap.image, kept.base.platform)
+        shutil.copyfile(kept.paths.image, target)
+    else:
+        kept = store.add(Yard(work / "yard"), store.Wanted(source, NAME, digest=wrap.digest))
+        kept.paths.root.chmod(0o700)
+        kept.paths.image.rename(target)
+    base = kept.base
+    packed = squashfs.Packed(base.root.sha256, base.root.bytes, base.root.entries, base.root.packed_with)
+    if sha256_file(target) != packed.sha256:
+        raise StackyardError(f"{target} is not what was read", hint="see whether the disk of this machine is faulty")
+    return Taken(str(source or f"base {base.name}"), wrap.digest, packed, base.defaults, base.defaults.labels)
+
+
+def _of_sif(file: Path, digest: str, target: Path, work: Path) -> Taken:
+    """Its system partition, byte for byte: it is a SquashFS file already. With an overlay, both as one tree."""
+    found = sif.read(file)
+    part = found.partition(sif.SYSTEM)
+    if part is None:
+        raise InputError(f"{file} has no system partition", hint="it holds data only: nothing to run in")
+    _require_platform(str(file), ARCHITECTURES.get(part.architecture, part.architecture))
+    if f"sha256:{sha256_file(file)}" != digest:
+        raise StackyardError(f"wrong digest: {file} is not {digest}", hint="correct `digest:`, or get that image")
+    overlays = [each for each in found.parts if (each.kind, each.part) == (sif.PARTITION, sif.OVERLAY)]
+    if overlays:
+        packed = _united(file, [part, *overlays], target, work)
+    else:
+        _copy(file, part, target)
+        entries = squashfs.superblock(target).entries
+        packed = squashfs.Packed(sha256_file(target), part.size, entries, "whoever built the SIF file")
+    return Taken(f"sif:{file}", digest, packed, Defaults(), found.labels())
+
+
+def _copy(file: Path, part: sif.Part, target: Path) -> None:
+    with file.open("rb") as source, target.open("wb") as copy:
+        source.seek(part.offset)
+        left = part.size
+        while left and (block := source.read(min(_BLOCK, left))):
+            copy.write(block)
+            left -= len(block)
+        copy.flush()
+        os.fsync(copy.fileno())
+
+
+def _united(file: Path, parts: Sequence[sif.Part], target: Path, work: Path) -> squashfs.Packed:
+    """The partitions as one tree, a later one over an earlier one. Unpacked apart: no link leads out of its own."""
+    trees = [work / f"partition-{number}" for number in range(len(parts))]
+    for part, tree in zip(parts, trees, strict=True):
+        words = ["unsquashfs", "-no-progress", "-no-xattrs", "-offset", str(part.offset), "-dest", str(tree), str(file)]
+        run(words, timeout_s=UNPACK_S)
+    for tree in trees[1:]:
+        _lay(tree, trees[0])
+    for name, _ in list(squashfs.special(trees[0])):
+        _without_rights(trees[0] / name)
+    return squashfs.pack(trees[0], target, as_it_is=True)
+
+
+def _without_rights(path: Path) -> None:
+    """Without set-user-ID and set-group-ID, which the container ignores, as in an imported base."""
+    mode = path.lstat().st_mode
+    if stat.S_ISREG(mode):
+        path.chmod(stat.S_IMODE(mode) & ~(stat.S_ISUID | stat.S_ISGID))
+
+
+def _lay(over: Path, below: Path) -> None:
+    """Move a tree over another, as overlayfs shows them: directories are joined, all else replaces what has its name.
+
+    Links are never followed. Rights and times of the directories are those of the upper one.
+    """
+    joined, kept = [(over, below)], []
+    for upper, lower in joined:
+        kept.append((lower, upper.lstat()))
+        for folder in (upper, lower):
+            folder.chmod(0o700)
+        for each in upper.iterdir():
+            place = lower / each.name
+            if _is_folder(each) and _is_folder(place):
+                joined.append((each, place))
+            else:
+                _replace(each, place)
+    for folder, status in reversed(kept):
+        folder.chmod(stat.S_IMODE(status.st_mode))
+        os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _replace(each: Path, place: Path) -> None:
+    """Move a file, link or directory to a place, and remove what is there."""
+    if _is_folder(place):
+        disk.delete_tree(place)
+    else:
+        place.unlink(missing_ok=True)
+    mode, is_folder = stat.S_IMODE(each.lstat().st_mode), _is_folder(each)
+    if is_folder:
+        each.chmod(mode | stat.S_IWUSR)  # without it a directory cannot be moved
+    each.rename(place)
+    if is_folder:
+        place.chmod(mode)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _require_platform(image: str, platform: str) -> None:
+    if platform != this_platform():
+        raise InputError(
+            f"{image} is for {platform or 'no platform that is known'}, and this machine is {this_platform()}",
+            hint="deploy it on a machine of that platform, or get the image for this one",
+        )
