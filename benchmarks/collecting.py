@@ -39,9 +39,10 @@ def _make(root: Path) -> None:
     """A yard of records: half of the revisions withdrawn, none with files of its own."""
     from stackyard.publish import rollback
     from stackyard.publish.generation import Step
-    from stackyard.yard import disk, revisions
+    from stackyard.yard import disk
     from stackyard.yard.layout import Yard
-    from stackyard.yard.record import PackageRecord
+    from stackyard.yard.revision import revisions
+    from stackyard.yard.revision.record import PackageRecord
     from support import smallyard, stackrecords
 
     yard, made = Yard(root), []

@@ -17,10 +17,10 @@ from stackyard.core.progress import Silent
 from stackyard.inputs.models import Site, Variant
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.make import builder
-from stackyard.yard import revisions
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
 
 PYTHON = Path(sys.executable).resolve()
 PROJECT = {

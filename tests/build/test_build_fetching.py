@@ -19,9 +19,9 @@ from stackyard.inputs.models import Site, Variant
 from stackyard.lock.lockfile.model import PipPackage
 from stackyard.make import fetch
 from stackyard.make.job import Job
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
-from stackyard.yard.permissions import Policy, applied
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.write.permissions import Policy, applied
 
 
 class _Index(BaseHTTPRequestHandler):

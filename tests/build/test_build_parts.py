@@ -46,9 +46,10 @@ from stackyard.make.inputs import described, file_inputs, input_hash, is_build_o
 from stackyard.make.tree import tree_hash
 from stackyard.make.wheels import install as pip
 from stackyard.make.wheels import uvcache
-from stackyard.yard import contents, disk
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import BuildRecord
+from stackyard.yard import disk
+from stackyard.yard.revision import contents
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
 
 PLAIN = Variant(stack="demo", version="1.0", name="py311")
 CONDA = CondaPackage("six", "1.17", "py_0", 0, "noarch", "https://c", "https://c/noarch/six.conda", "ab" * 32)

@@ -19,12 +19,12 @@ from stackyard.inputs.models import Check, Environment, Permissions, Site, Varia
 from stackyard.lock.lockfile.model import LockedInterpreter, LockedVariant, PipPackage
 from stackyard.make import builder
 from stackyard.make.tree import tree_hash
-from stackyard.yard import revisions
-from stackyard.yard.audit import audit
-from stackyard.yard.caches import KINDS
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.cache.audit import audit
+from stackyard.yard.cache.caches import KINDS
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, read_record
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, read_record
 from support.channel import Link, Package, make_channel
 
 VARIANT = Variant(stack="demo", version="1.0", name="py311")

@@ -24,9 +24,9 @@ from stackyard.lock.pip.snapshot import sha256_tree
 from stackyard.make.wheels import compile as wheels
 from stackyard.make.wheels import key as wheelkey
 from stackyard.make.wheels import source
-from stackyard.yard.audit import audit
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.cache.audit import audit
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision.folders import RevisionPaths
 from support.channel import Package, make_channel
 
 pytestmark = pytest.mark.skipif(command.which("cc") is None, reason="C compiler not found on PATH")

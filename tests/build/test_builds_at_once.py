@@ -30,10 +30,10 @@ from stackyard.make.job import Job
 from stackyard.make.wheels import compile as wheels
 from stackyard.make.wheels import install as pip
 from stackyard.make.wheels import uvcache
-from stackyard.yard import lease
-from stackyard.yard.caches import CONDA
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.cache.caches import CONDA
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.write import lease
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from buildbed import PROJECT, build, conda_packages, locked, sdist
 from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Silent
 from stackyard.lock.lockfile.model import LockedVariant
-from stackyard.yard.audit import audit
+from stackyard.yard.cache.audit import audit
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.record import BuildRecord
 from support.channel import Package, make_channel
 
 FILES = {
@@ -96,7 +96,7 @@ def test_one_that_an_earlier_version_made_is_compared_with_its_own_listing(
 
 def test_what_is_whole_is_not_read_again(yard: Yard, small: LockedVariant, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    monkeypatch.setattr("stackyard.yard.contents.sha256_file", lambda path: read.append(str(path)) or "0")
+    monkeypatch.setattr("stackyard.yard.revision.contents.sha256_file", lambda path: read.append(str(path)) or "0")
     assert again(yard, small)[1] == []
     linked = ("share/tool.txt", "plain.py", "METADATA", ".pyc")
     assert read and not [name for name in read if name.endswith(linked)]

@@ -15,7 +15,7 @@ from stackyard.make.collisions import rule as collisions
 from stackyard.make.collisions.claims import Claim, Listings, Owner, require_plain, rows, shared
 from stackyard.make.collisions.meaning import PKG_RESOURCES, PKGUTIL, meaning
 from stackyard.make.collisions.rule import Choice
-from stackyard.yard.collision import Collision, sentences
+from stackyard.yard.revision.collision import Collision, sentences
 
 SITE = "lib/python3.11/site-packages"
 HEX = "ab" * 32

@@ -22,7 +22,7 @@ from stackyard.make.tree import tree_hash
 from stackyard.verify.collided import check_collisions
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, read_record
+from stackyard.yard.revision.record import BuildRecord, read_record
 from support.channel import Link, Package, make_channel
 
 SITE = "lib/python3.11/site-packages"

@@ -11,7 +11,7 @@ from buildbed import build, conda_packages, locked, wheel
 
 from stackyard.lock.lockfile.model import PipPackage
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.record import BuildRecord
 
 
 def typed(record: BuildRecord, line: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -19,8 +19,8 @@ from stackyard.lock.lockfile.text import tomllib
 from stackyard.make.mirror.requires import asked_for
 from stackyard.make.wheels.buildsystem import add_requires
 from stackyard.make.wheels.compile import _absent
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision.folders import RevisionPaths
 from support.tinywheel import project
 
 needs_compiler = pytest.mark.skipif(command.which("cc") is None, reason="C compiler not found on PATH")

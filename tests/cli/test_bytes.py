@@ -13,10 +13,10 @@ import pytest
 
 from stackyard.verify.content import check_files, look
 from stackyard.verify.yardfiles import check_yard
-from stackyard.yard import generations
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, read_record
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, read_record
 from support.cli import stackyard
 from support.plainwheel import write_wheel
 

@@ -14,7 +14,7 @@ from stackyard.core.errors import InputError, Where
 from stackyard.core.findings import Finding, refuse
 from stackyard.verify.report import CheckResult, Report
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Activation
+from stackyard.yard.revision.record import Activation
 from support import stackrecords
 from support.cli import stackyard
 

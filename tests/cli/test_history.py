@@ -15,8 +15,8 @@ import pytest
 
 from stackyard.host.files import at
 from stackyard.verify import verify
-from stackyard.yard import generations
-from stackyard.yard.record import Manifest, read_manifest
+from stackyard.yard.generation import generations
+from stackyard.yard.revision.record import Manifest, read_manifest
 from support import smallyard
 from support.accounts import Accounts
 from support.channel import Package, make_channel

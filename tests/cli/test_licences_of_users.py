@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 
-from stackyard.yard import atomic
+from stackyard.yard.write import atomic
 from support.atterminal import answered
 from support.cli import STACKYARD, Done, stackyard
 from support.tinywheel import wheel

@@ -11,7 +11,7 @@ from stackyard.core.change import Function, Set, SetRestorable
 from stackyard.expose.base import base_change
 from stackyard.inputs.models import Site
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, PackageRecord
+from stackyard.yard.revision.record import BuildRecord, PackageRecord
 from support import modules, stackrecords
 from support.hostile import export
 

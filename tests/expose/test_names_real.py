@@ -8,7 +8,7 @@ import pytest
 
 from stackyard.inputs.models import ModulePolicy, Site
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import PackageRecord
+from stackyard.yard.revision.record import PackageRecord
 from support import modules, stackrecords
 from support.stackrecords import entry, record
 

@@ -15,9 +15,9 @@ from stackyard.expose.commands import example, scripts, write_commands
 from stackyard.expose.published import freeze
 from stackyard.inputs.models import ModuleSettings, Site
 from stackyard.verify import content
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
 from support import modules, stackrecords
 from support.stackrecords import entry, record
 

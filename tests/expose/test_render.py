@@ -33,7 +33,7 @@ from stackyard.expose.published import change_of, freeze
 from stackyard.inputs.models import ChannelPolicy, CondaRc, LicencePolicy, ModulePolicy, Site, UserPaths
 from stackyard.make.seal import pinned_text
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Activation, BuildRecord
+from stackyard.yard.revision.record import Activation, BuildRecord
 from support import modules, stackrecords
 from support.hostile import CHANGE
 from support.stackrecords import CONDA, entry, record

@@ -166,8 +166,9 @@ def _told(package: CondaPackage, path: Path) -> None:
 def _trash(path: Path) -> None:
     """The note on something that was removed: whatever it says, it leads nowhere out of the yard."""
     from stackyard.core.errors import StackyardError
-    from stackyard.yard import formats, trash
+    from stackyard.yard import formats
     from stackyard.yard.layout import Yard
+    from stackyard.yard.write import trash
 
     try:
         item = trash.Item(Yard(path.parent), path.parent, formats.load(path, trash.KIND))
@@ -180,15 +181,15 @@ def _trash(path: Path) -> None:
 def _uses(path: Path) -> None:
     """What any user may write beside the notes on uses."""
     from stackyard.publish.inuse import standing
-    from stackyard.yard import uses
+    from stackyard.yard.others import uses
 
     for use in uses.found(path.parent):
         standing(use, lambda *_: None, 30)
 
 
 def _usage(path: Path) -> None:
-    from stackyard.yard import usage
     from stackyard.yard.layout import Yard
+    from stackyard.yard.others import usage
 
     folder = path.parent / "usage"
     folder.mkdir(exist_ok=True)
@@ -198,8 +199,8 @@ def _usage(path: Path) -> None:
 
 def _child(path: Path) -> None:
     """What any user may register as a yard."""
-    from stackyard.yard import children
     from stackyard.yard.layout import Yard
+    from stackyard.yard.others import children
 
     folder = path.parent / "children"
     folder.mkdir(exist_ok=True)
@@ -210,8 +211,8 @@ def _child(path: Path) -> None:
 
 
 def _bases_in_use(path: Path) -> None:
-    from stackyard.yard import basesinuse
     from stackyard.yard.layout import Yard
+    from stackyard.yard.others import basesinuse
 
     problems: list[str] = []
     found = basesinuse.read(Yard(path.parent), 1e6, problems)

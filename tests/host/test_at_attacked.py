@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.host.files import at, copying
-from stackyard.yard import contents
-from stackyard.yard.permissions import Policy, settle
+from stackyard.yard.revision import contents
+from stackyard.yard.write.permissions import Policy, settle
 from support.accounts import Accounts
 from support.exchanged import CONTENTS, KINDS, Arena
 

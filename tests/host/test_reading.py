@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from stackyard.host.account import reading
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision.folders import RevisionPaths
 from support.accounts import Accounts
 
 BASE = {"yard": "/sw/yard", "id": "tool/1.0-py311-1"}

@@ -16,9 +16,11 @@ import pytest
 
 from stackyard.host.account import asaccount, supervisor
 from stackyard.host.files import at
-from stackyard.yard import generations, notes, trash
-from stackyard.yard.caches import CONDA
+from stackyard.yard.cache import notes
+from stackyard.yard.cache.caches import CONDA
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import trash
 from support import programs, smallyard
 from support.accounts import Account, Accounts
 from support.bindfs import UNCACHED, bindfs

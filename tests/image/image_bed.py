@@ -14,7 +14,7 @@ from pathlib import Path
 from stackyard.core.change import EnvironmentChange
 from stackyard.images.squashfs import file as squashfs
 from stackyard.images.squashfs import launcher, stubs
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.revision.folders import RevisionPaths
 from support.processes import end_image_servers, image_servers
 
 COMMANDS = {

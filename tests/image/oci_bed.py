@@ -20,9 +20,9 @@ from stackyard.images.oci import layers
 from stackyard.images.oci.build import Built, Wanted, build
 from stackyard.images.oci.layout import CONFIG, LAYER, MANIFEST, Descriptor, Reference, blob, image
 from stackyard.images.oci.writer import writer
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, PackageRecord
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, PackageRecord
 from support import programs
 from support.stackrecords import record
 

@@ -18,7 +18,7 @@ import pytest
 from image_bed import confined
 
 from stackyard.images.squashfs import bykernel, servers
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.revision.folders import RevisionPaths
 from support import modules, programs, testbed
 from support.accounts import Accounts
 from support.cli import STACKYARD, Done, stackyard

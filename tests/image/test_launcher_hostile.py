@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from image_bed import Revision, confined, make
 
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.revision.folders import RevisionPaths
 from support import programs
 from support.accounts import Accounts
 

@@ -15,9 +15,10 @@ import pytest
 from stackyard.host.files.hashing import sha256_file
 from stackyard.images.squashfs import launcher
 from stackyard.images.squashfs.launcher import compare
-from stackyard.yard import atomic, signatures
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import read_record
+from stackyard.yard.revision import signatures
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import read_record
+from stackyard.yard.write import atomic
 from support import programs, sshkeys, testbed
 from support.cli import Done, stackyard
 

@@ -25,10 +25,10 @@ from stackyard.images.sif import file as sif
 from stackyard.images.sif import inside
 from stackyard.images.squashfs import file as squashfs
 from stackyard.inputs.models import Site
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
-from stackyard.yard.payload import Form
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.payload import Form
+from stackyard.yard.revision.record import BuildRecord
 from support import images, programs, stackrecords
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

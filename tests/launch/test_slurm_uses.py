@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from stackyard.publish import signing
-from stackyard.yard import signatures
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import read_record
-from stackyard.yard.signatures import Demand
+from stackyard.yard.revision import signatures
+from stackyard.yard.revision.record import read_record
+from stackyard.yard.revision.signatures import Demand
 from support import smallyard, sshkeys
 from support.slurmcli import SHAPE, Work
 

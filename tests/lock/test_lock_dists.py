@@ -25,7 +25,7 @@ from stackyard.lock.base.distributions import Unread, described, require_read
 from stackyard.lock.conda import archive
 from stackyard.lock.lockfile import text
 from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
-from stackyard.yard.caches import NOTE_REVISION
+from stackyard.yard.cache.caches import NOTE_REVISION
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 from support.rangeserver import served_in_parts

@@ -13,7 +13,7 @@ from stackyard.core.names import conda_name, distributions, pip_name
 from stackyard.lock.explain.diff import compare
 from stackyard.lock.explain.why import chains
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
-from stackyard.yard.record import BuildRecord, PackageRecord
+from stackyard.yard.revision.record import BuildRecord, PackageRecord
 
 
 def conda(name: str, version: str, *depends: str, **more: object) -> CondaPackage:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision.folders import RevisionPaths
 from support import smallyard
 from support.channel import PLACEHOLDER, Package, make_channel
 from support.cli import Done, inside

@@ -23,7 +23,8 @@ from hostiletable import BESIDE, ODD, RUN, Place
 from hostilethings import MANY, TOKEN, Hostility, Sentinel, deep, digest, make_deep, many
 
 from stackyard.core.errors import MissingError, StackyardError
-from stackyard.yard import checksum, generations
+from stackyard.yard import checksum
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 from support import programs, testbed
 from support.accounts import SYSTEM_PATH, Account, Accounts, common_folder

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.launch.records.paths import RunPaths
-from stackyard.yard.folders import BasePaths, GenerationPaths, RevisionPaths
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision.folders import BasePaths, GenerationPaths, RevisionPaths
 
 TABLE = Path(__file__).parents[2] / "docs/reference/places.md"
 ODD = "x\x1b[2J\x9b\n\u202egnp"

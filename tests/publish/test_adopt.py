@@ -17,7 +17,7 @@ from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.lock.lockfile import text
 from stackyard.publish import adopting
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, read_record
+from stackyard.yard.revision.record import BuildRecord, read_record
 from support import modules, programs
 from support.accounts import Accounts
 from support.cli import Done, inside, stackyard

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.yard import basesinuse, generations
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
+from stackyard.yard.others import basesinuse
 from support import smallyard
 from support.accounts import Account, Accounts, give
 from support.cli import Done

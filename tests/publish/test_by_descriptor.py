@@ -13,8 +13,9 @@ import pytest
 
 from stackyard.publish import carrying
 from stackyard.publish.remaking import Ways
-from stackyard.yard import generations, trash
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import trash
 from support import programs, smallyard
 from support.accounts import Account, Accounts
 from support.cli import STACKYARD, inside

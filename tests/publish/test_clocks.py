@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.host.run import clock
-from stackyard.yard import generations, trash
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import trash
 from support import smallyard
 from support.accounts import Accounts
 from support.cli import inside

@@ -15,11 +15,15 @@ import pytest
 
 from stackyard.host.run.identity import this_process
 from stackyard.inputs.models import Site
-from stackyard.yard import atomic, children, generations, notes, revisions, trash
-from stackyard.yard.audit import audit
-from stackyard.yard.caches import CONDA
-from stackyard.yard.extending import BaseRevision
+from stackyard.yard.cache import notes
+from stackyard.yard.cache.audit import audit
+from stackyard.yard.cache.caches import CONDA
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
+from stackyard.yard.others import children
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.extension import BaseRevision
+from stackyard.yard.write import atomic, trash
 from support import smallyard
 from support.accounts import Accounts
 from support.cli import STACKYARD, inside
@@ -183,7 +187,7 @@ def test_indexes_of_channels_are_a_cache_too(yard: Yard, tmp_path: Path) -> None
 
 
 def test_nothing_of_a_cache_goes_while_a_build_may_be_running(yard: Yard, tmp_path: Path) -> None:
-    from stackyard.yard.lease import lease
+    from stackyard.yard.write.lease import lease
 
     with lease(yard.lease("stack other"), "the stack other"):
         child = os.fork()  # a lease of this process is its own; another one sees it

@@ -11,9 +11,10 @@ from stackyard.inputs.sites.sitemodels import RemovalPolicy
 from stackyard.publish import collect
 from stackyard.publish.inuse import Watch
 from stackyard.publish.remove import Outcome
-from stackyard.yard import generations, trash
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.origin import origin
 from stackyard.yard.layout import Yard
-from stackyard.yard.origin import origin
+from stackyard.yard.write import trash
 from support import smallyard
 from support.cli import inside
 

@@ -15,7 +15,7 @@ import pytest
 from build import buildbed
 from stackyard.make.tree import tree_hash
 from stackyard.yard import disk
-from stackyard.yard.record import BuildRecord, read_record
+from stackyard.yard.revision.record import BuildRecord, read_record
 from support.channel import Package, make_channel
 from support.cli import Done, inside, stackyard
 

@@ -1,6 +1,6 @@
 """Killed anywhere, or with a full disk: what was published stays usable, and the next deploy finishes the work.
 
-The points are named places in the program (`stackyard.yard.atomic.fault_point`) and counts of passing them, not times.
+The points are named places in the program (`stackyard.yard.write.atomic.fault_point`) and counts of passing them, not times.
 They are tried in chains, on a copy of a yard in which an older revision is published: each deploy finds what the one
 before left. Afterwards the finished prefix must have the same hash as that of a deploy which nobody disturbed, and
 every file in the cache must still have its own.
@@ -19,7 +19,7 @@ import pytest
 
 import stackyard as stackyard_package
 from stackyard.make.tree import tree_hash
-from stackyard.yard.audit import audit, unfinished
+from stackyard.yard.cache.audit import audit, unfinished
 from stackyard.yard.layout import Yard
 from support.cli import STACKYARD, Done, stackyard
 

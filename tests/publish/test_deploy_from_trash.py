@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.yard import revisions, trash
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.write import trash
 from support import programs
 from support.cli import inside, stackyard
 

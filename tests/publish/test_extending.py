@@ -11,7 +11,7 @@ from extendbed import Bed
 from extendbed import bed as new_bed
 
 from stackyard.lock.lockfile.text import read as read_lock
-from stackyard.yard.record import BuildRecord, read_record
+from stackyard.yard.revision.record import BuildRecord, read_record
 from support import programs
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

@@ -10,7 +10,7 @@ import pytest
 from extendbed import Bed
 from extendbed import bed as new_bed
 
-from stackyard.yard.record import BuildRecord, read_record
+from stackyard.yard.revision.record import BuildRecord, read_record
 from support.channel import PLACEHOLDER, Package, make_channel
 from support.pythonpkg import VERSION
 

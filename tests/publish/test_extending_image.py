@@ -9,7 +9,7 @@ import pytest
 from extendbed import Bed
 from extendbed import bed as new_bed
 
-from stackyard.yard.record import read_record
+from stackyard.yard.revision.record import read_record
 from support import programs
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

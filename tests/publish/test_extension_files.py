@@ -10,9 +10,9 @@ import pytest
 from stackyard.make.layer import pth_of_drift
 from stackyard.publish import drift, extending
 from stackyard.publish.extending import Asked, Files
-from stackyard.yard import atomic
-from stackyard.yard.extending import BaseRevision, Layer
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision.extension import BaseRevision, Layer
+from stackyard.yard.write import atomic
 from support import stackrecords
 
 

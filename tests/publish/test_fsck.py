@@ -23,11 +23,11 @@ from stackyard.publish.fsck.image import launcher_fault
 from stackyard.publish.fsck.owners import Owners
 from stackyard.publish.fsck.reading import Reader
 from stackyard.publish.originals import first_difference
-from stackyard.yard import trash
-from stackyard.yard.contents import Item
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
-from stackyard.yard.payload import Form
+from stackyard.yard.revision.contents import Item
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.payload import Form
+from stackyard.yard.write import trash
 from support import smallyard, stackrecords
 from support.accounts import Accounts
 from support.cli import STACKYARD

@@ -17,11 +17,12 @@ from stackyard.inputs.sites.sitemodels import ModulePolicy
 from stackyard.publish import generation
 from stackyard.publish.generation import Step
 from stackyard.publish.rollback import only_from, publish, step_to, target
-from stackyard.yard import generations, revisions
 from stackyard.yard.disk import DiskFull
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, Entry, Manifest, read_manifest
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry, Manifest, read_manifest
 from support import stackrecords
 from support.failing import stale
 

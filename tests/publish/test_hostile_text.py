@@ -17,9 +17,10 @@ from stackyard.host.files.hashing import sha256_text
 from stackyard.host.run import processes
 from stackyard.host.run.identity import Identity, this_process
 from stackyard.make.seal import PARTS
-from stackyard.yard import contents, revisions, uses
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import read_record
+from stackyard.yard.others import uses
+from stackyard.yard.revision import contents, revisions
+from stackyard.yard.revision.record import read_record
 from support import atterminal, smallyard
 from support.accounts import Account, Accounts
 from support.cli import STACKYARD, inside

@@ -13,9 +13,9 @@ import pytest
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.inputs.models import Licence, Site
 from stackyard.publish import licences
-from stackyard.yard import atomic
 from stackyard.yard.layout import Yard
-from stackyard.yard.lease import Lease
+from stackyard.yard.write import atomic
+from stackyard.yard.write.lease import Lease
 from support.accounts import Accounts
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from stackyard.inputs.models import Site
 from stackyard.publish import entries
-from stackyard.yard import generations, trash
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.write import trash
 from support import smallyard
 from support.cli import inside
 

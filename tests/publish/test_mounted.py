@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.yard import generations, reserve
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import reserve
 from support import smallyard
 from support.accounts import Account, Accounts
 from support.cli import Done

@@ -16,9 +16,10 @@ from movebed import bed as new_bed
 
 from stackyard.core.errors import StackyardError
 from stackyard.publish import moving
-from stackyard.yard import atomic, lease, same
 from stackyard.yard.layout import Yard
-from stackyard.yard.moved import Note
+from stackyard.yard.others import same
+from stackyard.yard.others.moved import Note
+from stackyard.yard.write import atomic, lease
 from support import modules, programs, smallyard
 from support.accounts import Accounts
 from support.bindfs import bindfs

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.host.run.identity import whoami
-from stackyard.yard import generations, trash
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import trash
 from support import programs
 from support.cli import inside
 

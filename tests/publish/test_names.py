@@ -10,7 +10,7 @@ import pytest
 from stackyard.core.errors import InputError
 from stackyard.publish.names import claim
 from stackyard.publish.versions import version_keys
-from stackyard.yard.record import Entry
+from stackyard.yard.revision.record import Entry
 
 
 def entry(stack: str, version: str, variant: str, revision: int, rank: int = 0) -> Entry:

@@ -11,8 +11,8 @@ import pytest
 from stackyard.host.run.identity import this_process
 from stackyard.inputs.models import Site
 from stackyard.publish.inuse import Watch
-from stackyard.yard import uses
 from stackyard.yard.layout import Yard
+from stackyard.yard.others import uses
 from support import smallyard
 from support.accounts import Account, Accounts
 from support.cli import inside

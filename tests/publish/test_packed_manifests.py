@@ -11,9 +11,11 @@ import pytest
 
 from stackyard.publish import carrying
 from stackyard.publish.remaking import Ways
-from stackyard.yard import atomic, generations, manifestfile, record
+from stackyard.yard.generation import generations, manifestfile
 from stackyard.yard.layout import Yard
-from stackyard.yard.moved import look
+from stackyard.yard.others.moved import look
+from stackyard.yard.revision import record
+from stackyard.yard.write import atomic
 from support import smallyard
 from support.accounts import Accounts
 from support.cli import inside

@@ -32,11 +32,12 @@ from stackyard.make.seal import PARTS
 from stackyard.make.tree import tree_hash
 from stackyard.publish import arrival, licences
 from stackyard.publish.arrival import require_fit
-from stackyard.yard import contents, disk
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import read_record
-from stackyard.yard.signatures import Demand, keep_demand
+from stackyard.yard.revision import contents
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import read_record
+from stackyard.yard.revision.signatures import Demand, keep_demand
 from support import programs, stackrecords, testbed
 from support.accounts import Accounts
 from support.cli import Done, inside, stackyard

@@ -13,12 +13,14 @@ from stackyard.host.files.hashing import sha256_text
 from stackyard.images.oci import artefact
 from stackyard.images.oci.layout import Reference
 from stackyard.make.seal import PARTS
-from stackyard.yard import contents, disk, generations, revisions
-from stackyard.yard.adopted import Adopted
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.payload import Form
-from stackyard.yard.record import BuildRecord, read_record
+from stackyard.yard.revision import contents, revisions
+from stackyard.yard.revision.adopted import Adopted
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.payload import Form
+from stackyard.yard.revision.record import BuildRecord, read_record
 from support import smallyard
 from support.cli import Done, inside
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.yard import generations, trash
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import trash
 from support.channel import Package, make_channel
 from support.cli import inside
 

@@ -15,8 +15,11 @@ import pytest
 
 from stackyard.core.errors import StackyardError
 from stackyard.publish.inuse import standing
-from stackyard.yard import atomic, formats, generations, trash, uses
+from stackyard.yard import formats
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard, place_of
+from stackyard.yard.others import uses
+from stackyard.yard.write import atomic, trash
 from support import modules, smallyard
 from support.accounts import Accounts
 from support.cli import STACKYARD, inside

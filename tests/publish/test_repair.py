@@ -21,11 +21,13 @@ from stackyard.publish import beside, repair
 from stackyard.publish.generation import Step
 from stackyard.publish.rollback import publish
 from stackyard.verify.content import look, own_files
-from stackyard.yard import atomic, contents, generations, revisions
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.origin import UsedFile, origin
 from stackyard.yard.layout import Yard
-from stackyard.yard.origin import UsedFile, origin
-from stackyard.yard.record import BuildRecord, Manifest, read_record
+from stackyard.yard.revision import contents, revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Manifest, read_record
+from stackyard.yard.write import atomic
 from support import stackrecords
 
 SITE = Site(modules=ModulePolicy(formats=("tcl",)))

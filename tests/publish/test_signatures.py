@@ -19,10 +19,13 @@ from stackyard.host.files import acl
 from stackyard.host.run import command
 from stackyard.lock.base import extension as onbase
 from stackyard.verify import expectations
-from stackyard.yard import atomic, checksum, generations, revisions, signatures
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import checksum
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import read_record
+from stackyard.yard.revision import revisions, signatures
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import read_record
+from stackyard.yard.write import atomic
 from support import modules, programs, smallyard, sshkeys
 from support.accounts import Accounts
 from support.cli import STACKYARD, Done, inside

@@ -14,8 +14,9 @@ import pytest
 from stackyard.images.oci import artefact
 from stackyard.images.oci.layout import Reference
 from stackyard.images.oci.writer import writer
-from stackyard.yard import checksum, contents
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import checksum
+from stackyard.yard.revision import contents
+from stackyard.yard.revision.folders import RevisionPaths
 from support import programs, sshkeys, testbed
 from support.cli import Done, stackyard
 

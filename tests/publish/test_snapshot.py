@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.yard import generations, revisions, same
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
+from stackyard.yard.others import same
+from stackyard.yard.revision import revisions
 from support import programs
 from support.bindfs import bindfs
 from support.cli import inside, stackyard

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.yard import generations
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 from support import modules, smallyard
 from support.cli import inside

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import StackyardError
-from stackyard.yard import atomic, disk, idleleases, trash
+from stackyard.yard import disk
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import atomic, idleleases, trash
 from support import smallyard
 
 

@@ -14,10 +14,12 @@ from stackyard.lock.interpreter import install_again
 from stackyard.lock.lockfile.model import LockedInterpreter
 from stackyard.publish import collect
 from stackyard.publish.inuse import Watch
-from stackyard.yard import children, lease, revisions
-from stackyard.yard.extending import BaseRevision
+from stackyard.yard.generation.origin import origin
 from stackyard.yard.layout import Yard
-from stackyard.yard.origin import origin
+from stackyard.yard.others import children
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.extension import BaseRevision
+from stackyard.yard.write import lease
 from support import smallyard
 from support.cli import inside
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.yard import usage
 from stackyard.yard.layout import Yard
+from stackyard.yard.others import usage
 from support import modules, programs, smallyard
 from support.accounts import Accounts
 from support.cli import STACKYARD, Done, inside, stackyard

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from stackyard.host.run.identity import whoami
-from stackyard.yard import children, disk, generations
+from stackyard.yard import disk
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
+from stackyard.yard.others import children
 from support import programs, smallyard
 from support.accounts import Accounts
 from support.bindfs import UNCACHED, bindfs

@@ -24,11 +24,12 @@ from typing import Any
 from yearolder import as_an_older_version_wrote_them
 from yearstacks import SELDOM, STACKS, Stack, make_packages
 
-from stackyard.yard import generations, usage, uses
-from stackyard.yard.audit import unfinished
+from stackyard.yard.cache.audit import unfinished
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.lease import lease
-from stackyard.yard.record import Entry
+from stackyard.yard.others import usage, uses
+from stackyard.yard.revision.record import Entry
+from stackyard.yard.write.lease import lease
 from support.forked import Calendar, Ended, Person, Running, Stage, midnight, warm_up
 from support.processes import wait_for
 

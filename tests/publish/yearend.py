@@ -9,10 +9,12 @@ from pathlib import Path
 
 from year import SITE_FILE, Year, check
 
-from stackyard.yard import generations, revisions, trash
-from stackyard.yard.audit import audit, unfinished
+from stackyard.yard.cache.audit import audit, unfinished
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Entry, read_record
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.record import Entry, read_record
+from stackyard.yard.write import trash
 from support.forked import Person
 from support.sizes import taken
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stackyard.yard import atomic, checksum
+from stackyard.yard import checksum
+from stackyard.yard.write import atomic
 
 
 def as_an_older_version_wrote_them(yard: Path) -> None:

@@ -52,7 +52,7 @@ def stackyard(
 def inside(*words: str | Path, expect: int | None = 0, **variables: str) -> Done:
     """The same in this process, which saves the second in which Python starts and imports. For many small steps."""
     from stackyard.cli import main
-    from stackyard.yard import atomic
+    from stackyard.yard.write import atomic
 
     atomic._hits.clear()  # a fault point is counted from the beginning of a command
     out, err = io.StringIO(), io.StringIO()

@@ -16,7 +16,7 @@ from pathlib import Path
 from stackyard.core.change import Alias, EnvironmentChange, Flags, Function, Prepend, Set, SetRestorable
 from stackyard.expose.limits import unquotable_in
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.record import BuildRecord
 from support import modules, stackrecords
 
 STRANGE = "a \"b\" $HOME [x] {y} \\ 'c' ü `d` ; e & f | g * ? ~ #"

@@ -12,10 +12,11 @@ from stackyard.inputs.models import Site
 from stackyard.inputs.sites.sitemodels import ModulePolicy
 from stackyard.publish import generation, names
 from stackyard.publish.generation import Step
-from stackyard.yard import disk, revisions
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, Manifest
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Manifest
 from support import stackrecords
 
 TCL = Site(modules=ModulePolicy(formats=("tcl",)))

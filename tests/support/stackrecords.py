@@ -10,7 +10,7 @@ from stackyard.core.change import EnvironmentChange
 from stackyard.expose.generation import write_modules
 from stackyard.inputs.models import Site
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Activation, BuildRecord, Entry, PackageRecord
+from stackyard.yard.revision.record import Activation, BuildRecord, Entry, PackageRecord
 
 PYTORCH = (
     PackageRecord("python", "3.11.4", "conda", "h1_0_cpython"),

@@ -19,8 +19,8 @@ from stackyard.verify.expectations import Expectations, in_force, keep
 from stackyard.verify.report import stopped, without_record
 from stackyard.verify.yardfiles import modulefiles
 from stackyard.yard import formats
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision.folders import RevisionPaths
 from support import stackrecords
 
 
@@ -93,7 +93,7 @@ def test_a_modulefile_that_cannot_be_read_is_a_problem_and_no_end(
     from stackyard.inputs.sites.sitemodels import ModulePolicy
     from stackyard.publish.generation import Step
     from stackyard.publish.rollback import publish
-    from stackyard.yard import revisions
+    from stackyard.yard.revision import revisions
 
     yard, site = Yard(tmp_path / "yard"), Site(modules=ModulePolicy(formats=("tcl",)))
     record = stackrecords.record(yard, "s", "1")

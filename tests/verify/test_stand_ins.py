@@ -17,11 +17,12 @@ from stackyard.inputs.models import Site
 from stackyard.publish import beside as repairing
 from stackyard.verify import beside, expectations
 from stackyard.verify.expectations import Expectations
-from stackyard.yard import generations, revisions
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.payload import Form
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.payload import Form
+from stackyard.yard.revision.record import BuildRecord
 from support import smallyard
 from support.cli import inside
 

@@ -14,8 +14,8 @@ from stackyard.core.change import Alias, EnvironmentChange, Function, Set
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.inputs.models import ModulePolicy, Site
 from stackyard.verify.report import KINDS, Report, read_report
-from stackyard.yard import atomic
-from stackyard.yard.record import Activation
+from stackyard.yard.revision.record import Activation
+from stackyard.yard.write import atomic
 
 
 def good(stack: Stack) -> Stack:

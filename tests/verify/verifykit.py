@@ -16,7 +16,7 @@ from stackyard.inputs.models import Site
 from stackyard.verify.report import CheckResult, Report
 from stackyard.verify.verify import verify
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.record import BuildRecord
 from support import stackrecords
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"

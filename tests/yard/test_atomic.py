@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.yard import atomic
+from stackyard.yard.write import atomic
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.yard import contents, notes
-from stackyard.yard.audit import audit, unfinished
-from stackyard.yard.caches import CONDA, KINDS, content_hash, own_part, searched
+from stackyard.yard.cache import notes
+from stackyard.yard.cache.audit import audit, unfinished
+from stackyard.yard.cache.caches import CONDA, KINDS, content_hash, own_part, searched
 from stackyard.yard.layout import Yard, is_yard
+from stackyard.yard.revision import contents
 from support.accounts import Account, Accounts
 
 
@@ -152,7 +153,7 @@ def test_each_account_but_the_caches_owner_has_a_part_of_its_own(accounts: Accou
     anna, bert = accounts.user("anna"), accounts.user("bert")
     yard = Yard(common / "yard")
     code = (
-        "import sys; from pathlib import Path; from stackyard.yard.caches import own_part; "
+        "import sys; from pathlib import Path; from stackyard.yard.cache.caches import own_part; "
         "from stackyard.yard.layout import Yard; print(own_part(Yard(Path(sys.argv[1]))).conda)"
     )
 
@@ -179,7 +180,7 @@ def test_a_cache_that_an_account_may_not_read_is_not_searched(accounts: Accounts
     for part in (site, replace(site, account="1"), replace(site, account="2")):
         part.conda.mkdir(parents=True)
     code = (
-        "import sys; from pathlib import Path; from stackyard.yard.caches import searched;"
+        "import sys; from pathlib import Path; from stackyard.yard.cache.caches import searched;"
         "from stackyard.yard.layout import Yard;"
         "print(*(part.account or part.root.name for part in searched(Yard(Path('own'), Yard(Path(sys.argv[1]))))))"
     )

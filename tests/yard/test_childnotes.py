@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.yard import atomic, childnotes
 from stackyard.yard.layout import Yard
-from stackyard.yard.permissions import Policy
-from stackyard.yard.uses import open_to_users
+from stackyard.yard.others import childnotes
+from stackyard.yard.others.uses import open_to_users
+from stackyard.yard.write import atomic
+from stackyard.yard.write.permissions import Policy
 from support.accounts import Account, Accounts
 
 REGISTER = """

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import StackyardError
-from stackyard.yard import checksum, contents, disk, formats
-from stackyard.yard.contents import Contents
+from stackyard.yard import checksum, disk, formats
+from stackyard.yard.revision import contents
+from stackyard.yard.revision.contents import Contents
 from support.accounts import Accounts
 
 

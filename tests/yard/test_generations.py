@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.yard import atomic, generations
-from stackyard.yard.folders import GenerationPaths
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Entry, Manifest
+from stackyard.yard.revision.folders import GenerationPaths
+from stackyard.yard.revision.record import Entry, Manifest
+from stackyard.yard.write import atomic
 from support.failing import stale
 
 
@@ -51,7 +52,7 @@ def drafts(yard: Yard) -> list[str]:
 def test_what_was_not_flipped_is_removed(tmp_path: Path) -> None:
     yard = Yard(tmp_path)
     publish(yard, "a")
-    code = "from pathlib import Path; from stackyard.yard import generations, layout; "
+    code = "from pathlib import Path; from stackyard.yard.generation import generations; from stackyard.yard import layout; "
     code += "print(generations.begin(layout.Yard(Path.cwd())).root)"
     left = Path(subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, text=True).strip())
     (left / "half").write_text("")

@@ -14,11 +14,11 @@ import pytest
 
 from stackyard.host.run.identity import this_process
 from stackyard.publish.writing import Held
-from stackyard.yard import idleleases, within
-from stackyard.yard import lease as lease_module
-from stackyard.yard.claim import claim
 from stackyard.yard.layout import Yard
-from stackyard.yard.lease import Pace, latest, lease, take
+from stackyard.yard.write import idleleases, within
+from stackyard.yard.write import lease as lease_module
+from stackyard.yard.write.claim import claim
+from stackyard.yard.write.lease import Pace, latest, lease, take
 
 QUICK = Pace(beat_s=0.05, stale_s=60)
 LONG_AGO = time.time() - 40 * 86400
@@ -98,7 +98,7 @@ def test_a_claim_that_was_lost_is_lost_also_where_the_winner_is_gone_by_then(
         finally:
             shutil.rmtree(new)
 
-    monkeypatch.setattr("stackyard.yard.claim.os.rename", late)
+    monkeypatch.setattr("stackyard.yard.write.claim.os.rename", late)
     assert not claim(made, name)
 
 

@@ -20,10 +20,10 @@ import pytest
 from stackyard.core.errors import StackyardError
 from stackyard.host.files import at
 from stackyard.host.run.identity import this_process
-from stackyard.yard import lease as lease_module
-from stackyard.yard import within
-from stackyard.yard.claim import claim
-from stackyard.yard.lease import Claim, Lease, Pace, is_occupied, latest, lease, occupy, others, take
+from stackyard.yard.write import lease as lease_module
+from stackyard.yard.write import within
+from stackyard.yard.write.claim import claim
+from stackyard.yard.write.lease import Claim, Lease, Pace, is_occupied, latest, lease, occupy, others, take
 from support import programs
 from support.accounts import Accounts
 from support.failing import stale

@@ -24,15 +24,18 @@ from stackyard.lock.lockfile import text
 from stackyard.publish.licences import LEDGER, MARK, Acceptance
 from stackyard.verify.expectations import CHECKS
 from stackyard.verify.report import REPORT, Report, read_report
-from stackyard.yard import atomic, basesinuse, childnotes, formats, signatures, trash
-from stackyard.yard.adopted import Adopted, AdoptedPrefix
-from stackyard.yard.collision import Collision
-from stackyard.yard.extending import BaseRevision, Layer
+from stackyard.yard import formats
 from stackyard.yard.formats import Kind
-from stackyard.yard.moved import NOTE
-from stackyard.yard.origin import Origin
-from stackyard.yard.payload import Form
-from stackyard.yard.record import MANIFEST, RECORD, BuildRecord, Manifest, read_manifest, read_record
+from stackyard.yard.generation.origin import Origin
+from stackyard.yard.others import basesinuse, childnotes
+from stackyard.yard.others.moved import NOTE
+from stackyard.yard.revision import signatures
+from stackyard.yard.revision.adopted import Adopted, AdoptedPrefix
+from stackyard.yard.revision.collision import Collision
+from stackyard.yard.revision.extension import BaseRevision, Layer
+from stackyard.yard.revision.payload import Form
+from stackyard.yard.revision.record import MANIFEST, RECORD, BuildRecord, Manifest, read_manifest, read_record
+from stackyard.yard.write import atomic, trash
 
 
 def _frozen(path: Path) -> Any:

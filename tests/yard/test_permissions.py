@@ -17,10 +17,10 @@ from stackyard.core.errors import InputError
 from stackyard.inputs.models import Permissions, Site
 from stackyard.inputs.sites.site import load_site
 from stackyard.inputs.sites.siteyard import expanded, is_sites, policy, unused
-from stackyard.yard import permissions
-from stackyard.yard.atomic import write_text
 from stackyard.yard.layout import Yard
-from stackyard.yard.permissions import Policy
+from stackyard.yard.write import permissions
+from stackyard.yard.write.atomic import write_text
+from stackyard.yard.write.permissions import Policy
 from support.accounts import Accounts
 
 
@@ -128,7 +128,7 @@ def test_settling_gives_the_group_and_leaves_what_others_own(accounts: Accounts,
         os.chown(path, anna.uid, anna.gid)
     anna.run("touch", common / "tree/sub/hers")
     code = (
-        "import sys; from pathlib import Path; from stackyard.yard.permissions import Policy, settle;"
+        "import sys; from pathlib import Path; from stackyard.yard.write.permissions import Policy, settle;"
         "settle(Path(sys.argv[1]), Policy(0o002, sys.argv[2]))"
     )
     anna.python(code, common / "tree", accounts.group("staff"))
@@ -189,7 +189,7 @@ def test_a_member_who_does_not_own_a_directory_is_told_who_can_give_it(accounts:
     anna = accounts.user("anna", "staff")
     code = (
         "import sys; from pathlib import Path; from stackyard.core.errors import StackyardError;"
-        "from stackyard.yard.permissions import give_to_group\n"
+        "from stackyard.yard.write.permissions import give_to_group\n"
         "try: give_to_group(Path(sys.argv[1]), sys.argv[2])\nexcept StackyardError as error: print(error.hint)"
     )
     group = accounts.group("staff")

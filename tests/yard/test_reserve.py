@@ -10,8 +10,8 @@ from typing import BinaryIO
 import pytest
 
 from stackyard.host.files import at
-from stackyard.yard import reserve
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import reserve
 
 
 def sizes(yard: Yard) -> set[int]:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.yard import contents, disk, revisions
+from stackyard.yard import disk
 from stackyard.yard.layout import Yard, is_yard
+from stackyard.yard.revision import contents, revisions
 from support.failing import nothing_answers
 
 

@@ -12,15 +12,17 @@ from pathlib import Path
 import pytest
 
 from stackyard.host.run.identity import MARK, fate_of, mark
-from stackyard.yard import atomic, temporaries
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import atomic, temporaries
 from support import smallyard
 from support.accounts import Accounts
 from support.cli import STACKYARD, inside, stackyard
 
-WRITE = "import sys, pathlib; from stackyard.yard import atomic; atomic.write_text(pathlib.Path(sys.argv[1]), 'x')"
+WRITE = (
+    "import sys, pathlib; from stackyard.yard.write import atomic; atomic.write_text(pathlib.Path(sys.argv[1]), 'x')"
+)
 HOLD = (
-    "import sys, pathlib; from stackyard.yard import atomic\n"
+    "import sys, pathlib; from stackyard.yard.write import atomic\n"
     "made = atomic.temporary(pathlib.Path(sys.argv[1])); made.touch(); print(made, flush=True); sys.stdin.read()"
 )
 ELSEWHERE = ".report.json.0a0a0a-4d2-1e240-0b0b0b.tmp"

@@ -14,14 +14,14 @@ from stackyard.cli.context import Context
 from stackyard.cli.output import show_text
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.core.quoting import harmless
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.revision.folders import RevisionPaths
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site
     from stackyard.launch.api.jobs import Job
     from stackyard.publish.licences import Needed
     from stackyard.yard.layout import Yard
-    from stackyard.yard.record import BuildRecord
+    from stackyard.yard.revision.record import BuildRecord
 
 
 def agreed(context: Context, record: BuildRecord) -> dict[str, str]:
@@ -48,7 +48,7 @@ def agree(context: Context, job: Job) -> Job:
 
     The revision is read where the job has it: a run that is started again may have one that no name leads to now.
     """
-    from stackyard.yard.record import read_record
+    from stackyard.yard.revision.record import read_record
 
     folder = job.context.stack.folder
     variables = agreed(context, read_record(RevisionPaths.of(folder).record)) if folder else {}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from stackyard.cli.tables import show_line
-from stackyard.yard.changes import Changes
+from stackyard.yard.generation.changes import Changes
 
 INDENT = "    "
 

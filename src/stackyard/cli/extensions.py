@@ -15,7 +15,7 @@ from stackyard.host.files.scratch import scratch
 from stackyard.publish.extending import Files, changed
 from stackyard.yard import catalogue
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.record import BuildRecord
 
 if TYPE_CHECKING:
     from stackyard.publish.deploy import Request

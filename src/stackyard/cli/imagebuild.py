@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stackyard.images.oci.build import Built, Wanted
     from stackyard.images.oci.layers import Compression
     from stackyard.images.oci.layout import Reference
-    from stackyard.yard.record import BuildRecord
+    from stackyard.yard.revision.record import BuildRecord
 
 
 def revision_of(context: Context, rev: str) -> BuildRecord:

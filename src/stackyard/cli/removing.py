@@ -15,14 +15,14 @@ from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted, some
 from stackyard.core.quoting import LONG, plain
 from stackyard.host.account import supervised
-from stackyard.yard.idleleases import DAYS
-from stackyard.yard.record import Entry
+from stackyard.yard.revision.record import Entry
+from stackyard.yard.write.idleleases import DAYS
 
 if TYPE_CHECKING:
     from stackyard.publish.inuse import Watch
     from stackyard.publish.remove import Outcome
     from stackyard.yard.layout import Yard
-    from stackyard.yard.trash import Item
+    from stackyard.yard.write.trash import Item
 
 SIZES = ("bytes", "inodes", "shared_bytes", "shared_inodes")
 _MOST_DIGITS = 10  # of the number of an account
@@ -60,7 +60,7 @@ def remove(context: Context, entries: Sequence[Entry], reason: str, despite: Col
     from stackyard.publish.remove import Removal
     from stackyard.publish.scarce import despite_full
     from stackyard.publish.writing import building
-    from stackyard.yard.origin import origin
+    from stackyard.yard.generation.origin import origin
 
     looker = watch(context, tidy=True, despite=despite)
     stacks = {entry.stack for entry in entries}
@@ -88,7 +88,7 @@ def bring_back(context: Context, looker: Watch, items: Sequence[Item], *, dry_ru
     """
     from stackyard.publish import remove
     from stackyard.publish.writing import building
-    from stackyard.yard.origin import origin
+    from stackyard.yard.generation.origin import origin
 
     outcome = remove.Outcome(items=list(items))
     if not dry_run:
@@ -107,7 +107,7 @@ def bring_back(context: Context, looker: Watch, items: Sequence[Item], *, dry_ru
 
 def _tell_default(yard: Yard, item: Item) -> None:
     """Say so where another revision was made the default since the one that came back was removed."""
-    from stackyard.yard import generations
+    from stackyard.yard.generation import generations
 
     stack = item.what.module.partition("/")[0]
     default = next((e.module for e in generations.entries(yard) if e.stack == stack and e.default), "")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import some
 from stackyard.core.progress import Progress
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Entry, read_record
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import Entry, read_record
 
 if TYPE_CHECKING:
     from stackyard.inputs.sites.sitemodels import Site

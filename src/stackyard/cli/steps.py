@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from stackyard.cli.changes import show_changes
 from stackyard.cli.context import Context
 from stackyard.cli.output import echo, show_json, show_notice
-from stackyard.yard import generations
-from stackyard.yard.changes import compare
-from stackyard.yard.record import Entry, Manifest
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.changes import compare
+from stackyard.yard.revision.record import Entry, Manifest
 
 if TYPE_CHECKING:
     from stackyard.publish.generation import Step
     from stackyard.publish.standing import Make
-    from stackyard.yard.generations import Base
+    from stackyard.yard.generation.generations import Base
     from stackyard.yard.layout import Yard
 
 
@@ -48,7 +48,7 @@ def publish(context: Context, yard: Yard, step: Callable[[Base], Step]) -> Manif
     """Publish a step, as this account and command line."""
     from stackyard.publish import rollback
     from stackyard.publish.writing import writing
-    from stackyard.yard.origin import origin
+    from stackyard.yard.generation.origin import origin
 
     site = context.site()
     with writing(yard, site):

@@ -16,8 +16,8 @@ from stackyard.cli.shells import module_notes
 from stackyard.core.findings import counted
 from stackyard.expose.commands import example
 from stackyard.publish.deploy import USABLE, Outcome, Result
-from stackyard.yard.collision import sentences
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.revision.collision import sentences
+from stackyard.yard.revision.folders import RevisionPaths
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Stack

@@ -21,9 +21,9 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.images.squashfs.stubs import commands
 from stackyard.inputs.sites.siteyard import in_sites_yard
 from stackyard.make import onhost
-from stackyard.yard import atomic, permissions
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
+from stackyard.yard.write import atomic, permissions
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from stackyard.core.change import EnvironmentChange, Prepend
 from stackyard.core.errors import InputError
-from stackyard.yard import atomic, permissions
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
+from stackyard.yard.write import atomic, permissions
 
 _HEAD = 1024
 _MOUNT_S = 120.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 
 from stackyard.core.change import Function, OnUnload, Operation, SaveValue, SetRestorable
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.record import BuildRecord
 
 LEVEL = "__STACKYARD_CONDA_LEVEL"
 

@@ -22,10 +22,11 @@ from stackyard.expose.root import users_path
 from stackyard.expose.spider import write_cache
 from stackyard.host.files import at
 from stackyard.host.files.hashing import sha256_file
-from stackyard.yard import atomic, generations, trash
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard, place_of
-from stackyard.yard.record import BuildRecord, Entry
-from stackyard.yard.signatures import refusals
+from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.revision.signatures import refusals
+from stackyard.yard.write import atomic, trash
 
 if TYPE_CHECKING:
     from stackyard.core.change import EnvironmentChange

@@ -18,8 +18,8 @@ from stackyard.core.late import dataclass
 from stackyard.core.names import canonical
 from stackyard.expose.commands import runs_beside
 from stackyard.yard import disk, formats
-from stackyard.yard.atomic import write_text
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.record import BuildRecord
+from stackyard.yard.write.atomic import write_text
 
 _NAME = re.compile(r"(?!\.)[a-z0-9._-]{1,200}")
 _FILE = "kernel.json"

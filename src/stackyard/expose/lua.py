@@ -32,7 +32,7 @@ from stackyard.core.change import (
 from stackyard.expose.limits import quoted, unquotable_in
 from stackyard.expose.page import Page, page
 from stackyard.expose.rendering import messages, missing, one_line, ordered, refusal
-from stackyard.yard.record import BuildRecord, Entry
+from stackyard.yard.revision.record import BuildRecord, Entry
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site

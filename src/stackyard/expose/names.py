@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from stackyard.core import grammar
 from stackyard.core.late import dataclass
 from stackyard.expose import lua, tcl
-from stackyard.yard.record import BuildRecord, Entry
+from stackyard.yard.revision.record import BuildRecord, Entry
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site

@@ -15,9 +15,10 @@ from stackyard.core.late import dataclass
 from stackyard.expose.asking import write_asking
 from stackyard.expose.base import full_change, stack_change
 from stackyard.expose.commands import runs_beside, write_commands
-from stackyard.yard import atomic, checksum, disk, formats, members
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import BuildRecord, read_record
+from stackyard.yard import checksum, disk, formats, members
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, read_record
+from stackyard.yard.write import atomic
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site

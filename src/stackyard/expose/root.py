@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from stackyard.core.errors import InputError
 from stackyard.inputs.sites.siteyard import expanded, is_sites
-from stackyard.yard import atomic
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import atomic
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site

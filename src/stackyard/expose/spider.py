@@ -13,7 +13,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.expose.lua import quote
 from stackyard.host.machine import modules
 from stackyard.host.run import command
-from stackyard.yard import atomic
+from stackyard.yard.write import atomic
 
 FOLDER = "__spider"
 

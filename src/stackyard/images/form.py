@@ -19,13 +19,15 @@ from stackyard.images.squashfs import file as squashfs
 from stackyard.images.squashfs import launcher, stubs
 from stackyard.images.squashfs.enter import run_within
 from stackyard.make.seal import PARTS
-from stackyard.yard import contents, disk, formats, within
-from stackyard.yard.atomic import write_text
-from stackyard.yard.contents import Contents
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.payload import IMAGES, Form
-from stackyard.yard.permissions import file_mode
-from stackyard.yard.record import BuildRecord
+from stackyard.yard import disk, formats
+from stackyard.yard.revision import contents
+from stackyard.yard.revision.contents import Contents
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.payload import IMAGES, Form
+from stackyard.yard.revision.record import BuildRecord
+from stackyard.yard.write import within
+from stackyard.yard.write.atomic import write_text
+from stackyard.yard.write.permissions import file_mode
 
 COMPARE_S = 3600.0
 

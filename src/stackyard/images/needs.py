@@ -17,7 +17,7 @@ from stackyard.core.errors import InputError, StackyardError
 from stackyard.images.bindings.drivers import numbers
 from stackyard.images.bindings.versions import read_versions
 from stackyard.images.squashfs.enter import run_within
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.record import BuildRecord
 
 LIMIT_S = 3600.0
 _GLIBC = re.compile(r"GLIBC_(\d+(?:\.\d+)+)")

@@ -43,9 +43,9 @@ from stackyard.inputs.sites.sitemodels import (
     Site,
     UserPaths,
 )
-from stackyard.yard.adopted import Adopted
-from stackyard.yard.extending import BaseRevision
-from stackyard.yard.payload import Packing
+from stackyard.yard.revision.adopted import Adopted
+from stackyard.yard.revision.extension import BaseRevision
+from stackyard.yard.revision.payload import Packing
 
 __all__ = [
     "BuildSpec",

@@ -33,9 +33,10 @@ from stackyard.host.net.ranged import Ranged
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
-from stackyard.yard import atomic, disk
-from stackyard.yard.caches import searched
+from stackyard.yard import disk
+from stackyard.yard.cache.caches import searched
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import atomic
 
 _AT_ONCE = 8
 _TIMEOUT_S = 20

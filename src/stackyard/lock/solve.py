@@ -19,8 +19,9 @@ from stackyard.lock.lockfile.freshness import Verdict, judge
 from stackyard.lock.lockfile.model import Lock, LockedVariant
 from stackyard.lock.preferences import NOTHING, Update, former
 from stackyard.lock.solving import Solving
-from stackyard.yard import atomic, checksum
+from stackyard.yard import checksum
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import atomic
 
 
 def site_platforms(site: Site, requested: Sequence[str] = ()) -> tuple[str, ...]:

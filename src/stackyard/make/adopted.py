@@ -9,12 +9,13 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.host.files.hashing import sha256_file
 from stackyard.make.job import Job
-from stackyard.yard import adoptedfiles, disk
-from stackyard.yard.adopted import FOR_ADOPTED, Adopted
-from stackyard.yard.atomic import write_text
-from stackyard.yard.contents import Tree
+from stackyard.yard import disk
 from stackyard.yard.disk import DiskUse
-from stackyard.yard.payload import Prefix
+from stackyard.yard.revision import adoptedfiles
+from stackyard.yard.revision.adopted import FOR_ADOPTED, Adopted
+from stackyard.yard.revision.contents import Tree
+from stackyard.yard.revision.payload import Prefix
+from stackyard.yard.write.atomic import write_text
 
 
 def note(job: Job, prefix: Adopted) -> DiskUse:

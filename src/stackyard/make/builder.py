@@ -1,6 +1,6 @@
 """From a locked variant to a finished prefix at its final path, and its record, which the caller writes as the marker.
 
-Until the record is written (`yard.revisions.mark`), the revision's directory holds a lease, ``building``, and is not
+Until the record is written (`yard.revision.revisions.mark`), the revision's directory holds a lease, ``building``, and is not
 listed: the next build of the revision removes the prefix and starts again, if the process that held the lease ended.
 What had been fetched, compiled and unpacked is in the caches, so that is quick.
 """
@@ -23,13 +23,14 @@ from stackyard.host.files import space
 from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.make.inputs import BUILD_FORMAT, input_hash, is_build_of
 from stackyard.make.job import Job
-from stackyard.yard import atomic, disk, formats, lease
-from stackyard.yard.adopted import Adopted
-from stackyard.yard.collision import Collision, sentences
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk, formats
 from stackyard.yard.layout import Yard
-from stackyard.yard.lease import Lease
-from stackyard.yard.record import Activation, BuildRecord, PackageRecord, now, read_record
+from stackyard.yard.revision.adopted import Adopted
+from stackyard.yard.revision.collision import Collision, sentences
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import Activation, BuildRecord, PackageRecord, now, read_record
+from stackyard.yard.write import atomic, lease
+from stackyard.yard.write.lease import Lease
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Check, Site, Variant
@@ -70,7 +71,7 @@ def build(
     digest = input_hash(variant, locked, site)
     if disk.is_there(paths.record):
         return _finished(paths, digest)
-    from stackyard.yard.permissions import applied
+    from stackyard.yard.write.permissions import applied
 
     job = Job(variant, locked, site, yard, paths, module, progress, deep=rebuild, rebuild=rebuild)
     with applied(job.policy, yard.root, yard.cache, paths.root):
@@ -120,7 +121,7 @@ def _settle(job: Job) -> None:
 
     What is linked from a cache was settled when it was made, for the yard in which it was made.
     """
-    from stackyard.yard.permissions import settle
+    from stackyard.yard.write.permissions import settle
 
     for part in (job.prefix, job.paths.recipe, job.paths.lock.parent, job.paths.log):
         if part.exists():

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from stackyard.host.files import space
 from stackyard.make.job import Job
-from stackyard.yard import atomic, caches, disk, within
-from stackyard.yard.caches import Kind
-from stackyard.yard.permissions import settle
+from stackyard.yard import disk
+from stackyard.yard.cache import caches
+from stackyard.yard.cache.caches import Kind
+from stackyard.yard.write import atomic, within
+from stackyard.yard.write.permissions import settle
 
 
 def adopt(job: Job, kind: Kind, source: Path, target: Path) -> bool:

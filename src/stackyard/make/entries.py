@@ -12,10 +12,10 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Progress
-from stackyard.yard import notes
-from stackyard.yard.caches import CONDA, Kind, unchecked
+from stackyard.yard.cache import notes
+from stackyard.yard.cache.caches import CONDA, Kind, unchecked
+from stackyard.yard.cache.notes import Checked
 from stackyard.yard.layout import Yard
-from stackyard.yard.notes import Checked
 
 _CLOCK_NS = 2_000_000_000  # file systems and this host may differ by as much
 

@@ -26,11 +26,11 @@ from stackyard.lock.conda.records import file_name
 from stackyard.lock.lockfile.model import CondaPackage, PipPackage
 from stackyard.make.job import Job, cores
 from stackyard.make.wheels.indexes import pip_settings
-from stackyard.yard import lease
-from stackyard.yard.atomic import fault_point
-from stackyard.yard.caches import searched
+from stackyard.yard.cache.caches import searched
 from stackyard.yard.layout import Yard
-from stackyard.yard.permissions import file_mode
+from stackyard.yard.write import lease
+from stackyard.yard.write.atomic import fault_point
+from stackyard.yard.write.permissions import file_mode
 
 RELOCK = "restore the lock from the repository, or solve again with `stackyard lock`"
 """What to do about a package that is not what the lock says."""

@@ -18,12 +18,12 @@ from stackyard.make.inputs import (
     pip_inputs,
     with_contents,
 )
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.revision.folders import RevisionPaths
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site, Variant
     from stackyard.lock.lockfile.model import LockedVariant
-    from stackyard.yard.record import BuildRecord
+    from stackyard.yard.revision.record import BuildRecord
 
 _ALL = "__all__"
 _VARIANT: dict[str, Any] = {

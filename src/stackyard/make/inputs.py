@@ -23,7 +23,7 @@ from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackag
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site, Variant
-    from stackyard.yard.record import BuildRecord
+    from stackyard.yard.revision.record import BuildRecord
 
 BUILD_FORMAT = 2
 """Increased when a new version of the program builds something else from the same inputs, or hashes them otherwise."""

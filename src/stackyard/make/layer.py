@@ -16,10 +16,10 @@ from stackyard.lock.base import extension as onbase
 from stackyard.lock.base import interpreter as asking
 from stackyard.lock.lockfile.model import LockedInterpreter
 from stackyard.make.job import Job
-from stackyard.yard.atomic import write_text
-from stackyard.yard.extending import BaseRevision, Drift
-from stackyard.yard.payload import Prefix
-from stackyard.yard.permissions import program_mode
+from stackyard.yard.revision.extension import BaseRevision, Drift
+from stackyard.yard.revision.payload import Prefix
+from stackyard.yard.write.atomic import write_text
+from stackyard.yard.write.permissions import program_mode
 
 PTH = "_stackyard_base.pth"
 _COMMAND = "of-base"

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Mapping
 
 from stackyard.make.job import Job
-from stackyard.yard.atomic import write_text
+from stackyard.yard.write.atomic import write_text
 
 _PROGRAM = """#!/bin/sh
 # Written by stackyard: this stack has no pip.

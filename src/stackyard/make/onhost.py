@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from stackyard.yard.atomic import write_text
+from stackyard.yard.write.atomic import write_text
 
 HEAD = "#!/bin/sh\n# On the host: "
 _TEXT = """{head}`on_host` of the stack's file names {name}. The first one on PATH behind this directory is run.

@@ -11,7 +11,7 @@ from stackyard.lock.lockfile.model import Lock
 from stackyard.lock.lockfile.text import dump
 from stackyard.make.job import Job
 from stackyard.yard import disk
-from stackyard.yard.atomic import write_text
+from stackyard.yard.write.atomic import write_text
 
 
 def keep(job: Job) -> dict[str, str]:

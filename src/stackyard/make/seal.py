@@ -22,9 +22,9 @@ from stackyard.core.names import brings_conda
 from stackyard.host.files.hashing import sha256_text
 from stackyard.make import nopip
 from stackyard.make.job import Job
-from stackyard.yard import contents
-from stackyard.yard.atomic import write_text
-from stackyard.yard.contents import Tree
+from stackyard.yard.revision import contents
+from stackyard.yard.revision.contents import Tree
+from stackyard.yard.write.atomic import write_text
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site

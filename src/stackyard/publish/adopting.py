@@ -31,12 +31,13 @@ from stackyard.publish.deploy import Request, Result
 from stackyard.publish.plan import Planner, Task
 from stackyard.publish.writing import Held
 from stackyard.verify.expectations import in_force
-from stackyard.yard import adoptedfiles, disk, revisions
-from stackyard.yard.adopted import Adopted, Kind
+from stackyard.yard import disk
+from stackyard.yard.generation.origin import origin
 from stackyard.yard.layout import Yard
-from stackyard.yard.origin import origin
-from stackyard.yard.payload import Prefix
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision import adoptedfiles, revisions
+from stackyard.yard.revision.adopted import Adopted, Kind
+from stackyard.yard.revision.payload import Prefix
+from stackyard.yard.revision.record import BuildRecord
 
 OLDEST = (2, 7), (3, 5)
 """The oldest Pythons that can be verified."""

@@ -17,9 +17,9 @@ from stackyard.make.conda import install as conda
 from stackyard.make.job import Job
 from stackyard.make.wheels import compile as wheels
 from stackyard.make.wheels import install as pip
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
 
 
 def built_again(record: BuildRecord, yard: Yard, site: Site, place: RevisionPaths, progress: Progress) -> Job:

@@ -36,12 +36,16 @@ from stackyard.publish.generation import Step
 from stackyard.publish.writing import Held
 from stackyard.verify import verify
 from stackyard.verify.content import noted_contents
-from stackyard.yard import atomic, caches, contents, disk, generations, reserve, revisions, signatures, within
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.cache import caches
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.origin import origin
 from stackyard.yard.layout import Yard
-from stackyard.yard.origin import origin
-from stackyard.yard.permissions import file_mode, program_mode, settle
-from stackyard.yard.record import BuildRecord, Entry, read_record
+from stackyard.yard.revision import contents, revisions, signatures
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry, read_record
+from stackyard.yard.write import atomic, reserve, within
+from stackyard.yard.write.permissions import file_mode, program_mode, settle
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
-from stackyard.yard import disk, generations, revisions
-from stackyard.yard.extending import BaseRevision
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Entry
-from stackyard.yard.same import is_same
+from stackyard.yard.others.same import is_same
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.extension import BaseRevision
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import Entry
 
 
 @dataclass(frozen=True)

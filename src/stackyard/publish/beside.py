@@ -16,10 +16,12 @@ from stackyard.host.files import at
 from stackyard.inputs.models import Site
 from stackyard.verify.beside import added
 from stackyard.verify.content import own_files
-from stackyard.yard import atomic, disk, generations
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, read_record
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, read_record
+from stackyard.yard.write import atomic
 
 
 def restore_record(paths: RevisionPaths) -> list[str]:

@@ -25,22 +25,16 @@ from stackyard.publish.plan import Task
 from stackyard.publish.remaking import Kept, Ways
 from stackyard.publish.share import Group, share
 from stackyard.verify.content import noted_contents
-from stackyard.yard import (
-    atomic,
-    caches,
-    contents,
-    disk,
-    generations,
-    manifestfile,
-    revisions,
-    trash,
-    usage,
-    within,
-)
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.cache import caches
+from stackyard.yard.generation import generations, manifestfile
 from stackyard.yard.layout import Yard
-from stackyard.yard.permissions import file_mode, settle
-from stackyard.yard.record import MANIFEST, BuildRecord, Manifest
+from stackyard.yard.others import usage
+from stackyard.yard.revision import contents, revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import MANIFEST, BuildRecord, Manifest
+from stackyard.yard.write import atomic, trash, within
+from stackyard.yard.write.permissions import file_mode, settle
 
 _MOST_BYTES = 1 << 22
 """No text file of an interpreter that names its path is larger."""

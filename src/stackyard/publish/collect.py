@@ -1,6 +1,6 @@
 """`gc`: what can go, why, and how much room that gives; then doing it. Nothing that may be in use goes.
 
-All is removed in the two steps of `yard.trash`: aside now, and deleted by a later collection, once the grace time is
+All is removed in the two steps of `yard.write.trash`: aside now, and deleted by a later collection, once the grace time is
 over. Revisions go as `remove` makes them go (`publish.remove`), stack by stack; a stack that is being built is left.
 """
 
@@ -24,24 +24,15 @@ from stackyard.publish.inuse import Evidence, Watch
 from stackyard.publish.remove import CHANGED, Outcome, Removal, publish_states, repair, size_of
 from stackyard.publish.unused import Unused
 from stackyard.publish.writing import Held, building, writing
-from stackyard.yard import (
-    atomic,
-    caches,
-    catalogue,
-    disk,
-    generations,
-    idleleases,
-    lease,
-    notes,
-    temporaries,
-    trash,
-    within,
-)
-from stackyard.yard import revisions as built
+from stackyard.yard import catalogue, disk
+from stackyard.yard.cache import caches, notes
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.origin import Origin
 from stackyard.yard.layout import Yard
-from stackyard.yard.origin import Origin
-from stackyard.yard.record import BuildRecord, Entry
-from stackyard.yard.trash import Item
+from stackyard.yard.revision import revisions as built
+from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.write import atomic, idleleases, lease, temporaries, trash, within
+from stackyard.yard.write.trash import Item
 
 
 @dataclass(frozen=True)
@@ -78,7 +69,7 @@ class Plan:
         hide: retired revisions that are hidden from now on.
         due: what was put aside and is deleted; `waiting` is deleted later.
         leases: directories of leases that nobody has held for long; nothing is lost with them.
-        temporaries: what processes were killed before renaming (`yard.temporaries`).
+        temporaries: what processes were killed before renaming (`yard.write.temporaries`).
         packed: manifests of old generations that are packed, each with the bytes that this frees.
         cache_bytes, cache_inodes: what only the removed revisions share with the cache, which goes later.
         counts: of uses, of months that are over: these are removed at once.

@@ -37,13 +37,18 @@ from stackyard.publish.writing import Held
 from stackyard.verify import verify
 from stackyard.verify.expectations import asked, in_force, keep
 from stackyard.verify.report import Report
-from stackyard.yard import atomic, caches, childnotes, disk, generations, reserve, revisions
-from stackyard.yard.audit import unfinished
-from stackyard.yard.extending import BaseRevision
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.cache import caches
+from stackyard.yard.cache.audit import unfinished
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.origin import Origin, UsedFile, origin
 from stackyard.yard.layout import Yard
-from stackyard.yard.origin import Origin, UsedFile, origin
-from stackyard.yard.record import BuildRecord, Entry, Manifest, read_record
+from stackyard.yard.others import childnotes
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.extension import BaseRevision
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry, Manifest, read_record
+from stackyard.yard.write import atomic, reserve
 
 USABLE = ("published", "unverified", "unchanged", "updated", "reinstated", "inherited")
 """The outcomes after which users can load the revision."""

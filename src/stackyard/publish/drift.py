@@ -9,10 +9,11 @@ from pathlib import Path
 
 from stackyard.core.names import canonical
 from stackyard.host.files import at
-from stackyard.yard import atomic, disk
-from stackyard.yard.extending import Layer
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import BuildRecord
+from stackyard.yard import disk
+from stackyard.yard.revision.extension import Layer
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
+from stackyard.yard.write import atomic
 
 _INFO = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:dist|egg)-info")
 

@@ -17,10 +17,12 @@ from stackyard.inputs.models import Site, Stack
 from stackyard.publish import names
 from stackyard.publish.labels import labels
 from stackyard.publish.plan import Task
-from stackyard.yard import disk, revisions, trash
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
 from stackyard.yard.layout import Yard, place_of
-from stackyard.yard.record import Entry, now
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import Entry, now
+from stackyard.yard.write import trash
 
 NOT_SHOWN: dict[str, Any] = {"aliases": (), "default": False, "input_hash": "", "file": "", "dated": False}
 """The fields of an entry that alone are no reason for a new generation."""

@@ -19,9 +19,11 @@ from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.core.names import pip_name
 from stackyard.host.files import at
-from stackyard.yard import atomic, catalogue, disk, generations, within
+from stackyard.yard import catalogue, disk
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, Entry
+from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.write import atomic, within
 
 STACK, REQUIREMENTS, LOCK = "stack.yaml", "requirements.txt", "stack.yaml.lock"
 _CREATE = "create one: stackyard extend --name NAME --pip REQUIREMENT"

@@ -6,7 +6,7 @@ from stackyard.core.progress import Progress
 from stackyard.inputs.models import Site
 from stackyard.publish.plan import Task
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.record import BuildRecord
 
 
 def in_its_form(task: Task, record: BuildRecord, yard: Yard, site: Site, progress: Progress) -> BuildRecord:

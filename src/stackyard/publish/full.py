@@ -16,10 +16,11 @@ from stackyard.inputs.load import kind_of
 from stackyard.lock.lockfile.model import Lock
 from stackyard.lock.lockfile.text import dump, read
 from stackyard.publish.extending import LOCK, STACK, Asked, Files, with_more
-from stackyard.yard import catalogue, disk, signatures
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import catalogue, disk
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, Entry
+from stackyard.yard.revision import signatures
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry
 
 
 def full_files(name: str, base: str, asked: Asked, yard: Yard) -> Files:

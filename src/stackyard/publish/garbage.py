@@ -19,13 +19,18 @@ from stackyard.host.account import supervised
 from stackyard.host.run import clock
 from stackyard.inputs.models import Site
 from stackyard.publish import unneeded
-from stackyard.yard import caches, disk, generations, lease, manifestfile, notes, revisions, usage
-from stackyard.yard.caches import CONDA, KINDS, PYTHONS, Kind
-from stackyard.yard.children import Children
-from stackyard.yard.folders import GenerationPaths, RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.cache import caches, notes
+from stackyard.yard.cache.caches import CONDA, KINDS, PYTHONS, Kind
+from stackyard.yard.generation import generations, manifestfile
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, read_manifest
-from stackyard.yard.trash import Sort
+from stackyard.yard.others import usage
+from stackyard.yard.others.children import Children
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import GenerationPaths, RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, read_manifest
+from stackyard.yard.write import lease
+from stackyard.yard.write.trash import Sort
 
 _BLOCK = 512
 _INNER_LINKS = 4

@@ -15,12 +15,15 @@ from stackyard.expose.generation import Texts, module_texts, write_modules
 from stackyard.expose.root import check_root, make_root
 from stackyard.inputs.models import Site
 from stackyard.publish import share
-from stackyard.yard import atomic, disk, generations, revisions, trash
-from stackyard.yard.folders import GenerationPaths, RevisionPaths
-from stackyard.yard.generations import Base
+from stackyard.yard import disk
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.generations import Base
+from stackyard.yard.generation.origin import Origin, origin
 from stackyard.yard.layout import Yard, place_of
-from stackyard.yard.origin import Origin, origin
-from stackyard.yard.record import BuildRecord, Entry, Manifest, now
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import GenerationPaths, RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry, Manifest, now
+from stackyard.yard.write import atomic, trash
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """What may be in use: by whom, and what could not be seen. Whoever is found holds a removal back.
 
-- A note of a process or of a batch job (`yard.uses`), in the yard or in that of a user.
+- A note of a process or of a batch job (`yard.others.uses`), in the yard or in that of a user.
 - A process of this host that names a file of the revision.
-- An extension in another yard (`yard.children`); `publish.unlooked` has what holds where one cannot be looked into.
+- An extension in another yard (`yard.others.children`); `publish.unlooked` has what holds where one cannot be looked into.
 
 A process of another host that left no note is not seen, as one is that only loaded a module there.
 """
@@ -26,12 +26,15 @@ from stackyard.host.run import clock
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import is_sites
 from stackyard.publish import unlooked
-from stackyard.yard import basesinuse, children, disk, generations, trash, uses
-from stackyard.yard.children import Blind, Child, Children
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard, place_of
-from stackyard.yard.same import is_same
-from stackyard.yard.uses import Use
+from stackyard.yard.others import basesinuse, children, uses
+from stackyard.yard.others.children import Blind, Child, Children
+from stackyard.yard.others.same import is_same
+from stackyard.yard.others.uses import Use
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.write import trash
 
 USERS_YARD = "~/.local/share/stackyard"
 """Where a user's yard is if the site names no place."""

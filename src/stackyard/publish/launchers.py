@@ -17,10 +17,12 @@ from stackyard.host.tools import sshkeygen
 from stackyard.images.squashfs import launcher
 from stackyard.inputs.models import Site
 from stackyard.publish import signing
-from stackyard.yard import atomic, disk, revisions, signatures, within
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision import revisions, signatures
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
+from stackyard.yard.write import atomic, within
 
 _AGAIN = "-again.sig"
 

@@ -24,10 +24,11 @@ from stackyard.host.run.identity import account_name
 from stackyard.inputs.sites.settings import config_folder
 from stackyard.inputs.sites.siteyard import in_sites_yard, is_sites
 from stackyard.lock.base import extension as onbase
-from stackyard.yard import atomic, disk, formats, members
+from stackyard.yard import disk, formats, members
 from stackyard.yard.layout import Yard
-from stackyard.yard.lease import lease
-from stackyard.yard.record import BuildRecord, now
+from stackyard.yard.revision.record import BuildRecord, now
+from stackyard.yard.write import atomic
+from stackyard.yard.write.lease import lease
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Licence, Site, Variant

@@ -16,8 +16,9 @@ from stackyard.lock.lockfile import text
 from stackyard.lock.lockfile.freshness import Verdict
 from stackyard.lock.lockfile.model import Lock
 from stackyard.lock.preferences import NOTHING, Update
-from stackyard.yard import atomic, checksum, disk
+from stackyard.yard import checksum, disk
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import atomic
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from stackyard import __version__
-from stackyard.yard import atomic, checksum, disk, formats, revisions
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import checksum, disk, formats
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Entry, Manifest
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import Entry, Manifest
+from stackyard.yard.write import atomic
 
 
 def memo_path(yard: Yard, request: Mapping[str, Any]) -> Path:

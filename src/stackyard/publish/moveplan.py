@@ -15,12 +15,15 @@ from stackyard.publish import signing, surroundings
 from stackyard.publish.drift import drifted
 from stackyard.publish.pathlengths import require_short_prefix
 from stackyard.publish.remaking import Kept, Ways
-from stackyard.yard import children, disk, generations, moved, revisions
-from stackyard.yard.caches import own_part
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.cache.caches import own_part
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.moved import Note
-from stackyard.yard.record import Entry, Manifest
+from stackyard.yard.others import children, moved
+from stackyard.yard.others.moved import Note
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import Entry, Manifest
 
 FROM = "move from "
 """How the reason of the generation begins by which a move publishes."""

@@ -1,6 +1,6 @@
 """A yard at another place: every revision is built there from its lock and the caches, verified, and published at once.
 
-The yard as it lies is only read. Until the new one is published it has a note (`yard.moved.Note`), by which every verb
+The yard as it lies is only read. Until the new one is published it has a note (`yard.others.moved.Note`), by which every verb
 refuses it, and the same command goes on where an earlier one was killed: what is built stays built. Nothing is
 published where a revision cannot be built, unless it is left out by name: a job script that finds no module at night is
 worse than a move that takes two tries.
@@ -29,13 +29,17 @@ from stackyard.publish.remaking import Kept, Ways
 from stackyard.publish.writing import Held, building, writing
 from stackyard.verify import verify
 from stackyard.verify.expectations import in_force, keep
-from stackyard.yard import atomic, childnotes, disk, generations, lease, moved, reserve, revisions, within
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.origin import origin
 from stackyard.yard.layout import Yard
-from stackyard.yard.moved import Note
-from stackyard.yard.origin import origin
-from stackyard.yard.record import BuildRecord, Entry, Manifest, State
-from stackyard.yard.same import require_other
+from stackyard.yard.others import childnotes, moved
+from stackyard.yard.others.moved import Note
+from stackyard.yard.others.same import require_other
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry, Manifest, State
+from stackyard.yard.write import atomic, lease, reserve, within
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 
 from stackyard.core.errors import InputError
 from stackyard.publish.versions import version_keys
-from stackyard.yard.record import Entry
+from stackyard.yard.revision.record import Entry
 
 
 def claim(entries: Iterable[Entry]) -> tuple[Entry, ...]:

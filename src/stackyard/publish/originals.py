@@ -9,11 +9,12 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.host.files import at
 from stackyard.host.files.hashing import sha256_file
-from stackyard.yard import disk, notes
-from stackyard.yard.caches import BYTECODE, CONDA, UV, Kind, parts
-from stackyard.yard.contents import Item
+from stackyard.yard import disk
+from stackyard.yard.cache import notes
+from stackyard.yard.cache.caches import BYTECODE, CONDA, UV, Kind, parts
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.contents import Item
+from stackyard.yard.revision.record import BuildRecord
 
 
 class Originals:

@@ -10,9 +10,9 @@ from stackyard.expose.generation import Texts
 from stackyard.publish import generation
 from stackyard.publish.entries import entries_after, kept_status
 from stackyard.publish.plan import Task
-from stackyard.yard import generations
-from stackyard.yard.changes import Changes, compare
-from stackyard.yard.record import Manifest
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.changes import Changes, compare
+from stackyard.yard.revision.record import Manifest
 
 if TYPE_CHECKING:
     from stackyard.publish.deploy import Request

@@ -17,10 +17,14 @@ from stackyard.lock.lockfile.model import Lock, LockedVariant
 from stackyard.make import builder
 from stackyard.publish.labels import without_labels
 from stackyard.verify.expectations import Expectations, asked, in_force
-from stackyard.yard import disk, generations, lease, moved, revisions, trash
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, Entry
+from stackyard.yard.others import moved
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.write import lease, trash
 
 Action = Literal["unchanged", "inherited", "publish", "build"]
 

@@ -23,12 +23,14 @@ from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.make.inputs import input_hash, is_build_of
 from stackyard.publish.labels import without_labels
 from stackyard.publish.plan import Task
-from stackyard.yard import disk, generations, within
-from stackyard.yard.extending import BaseRevision
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.origin import UsedFile
 from stackyard.yard.layout import Yard
-from stackyard.yard.origin import UsedFile
-from stackyard.yard.record import BuildRecord, Entry, read_record
+from stackyard.yard.revision.extension import BaseRevision
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry, read_record
+from stackyard.yard.write import within
 
 
 @dataclass(frozen=True)

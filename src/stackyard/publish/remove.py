@@ -3,7 +3,7 @@
 The order matters. Who uses a revision is looked for; a generation is published whose modulefile refuses to load it; its
 directory is moved to the trash by one rename; and who uses it is looked for again, because a process may have noted its
 use in between: then it is moved back. A process that starts notes its use first and looks for the files after that
-(`yard.uses`), so one of the two sees the other. A kill anywhere leaves it whole, in its place or in the trash.
+(`yard.others.uses`), so one of the two sees the other. A kill anywhere leaves it whole, in its place or in the trash.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ from stackyard.publish.entries import present
 from stackyard.publish.generation import Step
 from stackyard.publish.inuse import Evidence, Watch
 from stackyard.publish.rollback import publish
-from stackyard.yard import atomic, disk, generations, moved, revisions, trash
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.generations import Base
-from stackyard.yard.origin import Origin
-from stackyard.yard.record import BuildRecord, Entry
-from stackyard.yard.trash import Item
+from stackyard.yard import disk
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.generations import Base
+from stackyard.yard.generation.origin import Origin
+from stackyard.yard.others import moved
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.write import atomic, trash
+from stackyard.yard.write.trash import Item
 
 
 @dataclass

@@ -38,13 +38,16 @@ from stackyard.publish.entries import identity
 from stackyard.publish.originals import Originals
 from stackyard.verify.content import look, noted_contents, seen, seen_of
 from stackyard.verify.yardfiles import modulefiles
-from stackyard.yard import atomic, contents, disk, generations, revisions, within
-from stackyard.yard.audit import discard_damaged
-from stackyard.yard.contents import Contents, Damage, Item
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.cache.audit import discard_damaged
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.origin import Origin, UsedFile
 from stackyard.yard.layout import Yard
-from stackyard.yard.origin import Origin, UsedFile
-from stackyard.yard.record import BuildRecord, Entry
+from stackyard.yard.revision import contents, revisions
+from stackyard.yard.revision.contents import Contents, Damage, Item
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.write import atomic, within
 
 LOCK = "lock/stack.lock"
 

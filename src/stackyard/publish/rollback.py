@@ -10,12 +10,12 @@ from stackyard.inputs.models import Site
 from stackyard.publish import generation, names
 from stackyard.publish.entries import present
 from stackyard.publish.generation import Step
-from stackyard.yard import generations
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.generations import Base
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.generations import Base
+from stackyard.yard.generation.origin import Origin
 from stackyard.yard.layout import Yard
-from stackyard.yard.origin import Origin
-from stackyard.yard.record import Entry, Manifest, State
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import Entry, Manifest, State
 
 
 def target(yard: Yard, number: int | None) -> Manifest:

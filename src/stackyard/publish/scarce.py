@@ -1,6 +1,6 @@
 """Removing where the file system, or a quota, is full: the yard gives up what nothing needs, and it is tried again.
 
-These are the reserve (`yard.reserve`), and the modulefiles of former generations: they are as many as those of the next
+These are the reserve (`yard.write.reserve`), and the modulefiles of former generations: they are as many as those of the next
 one, and are made of the records, so nothing is lost. A kill leaves a part of them to the next `gc`.
 """
 
@@ -14,8 +14,9 @@ from stackyard.core.errors import StackyardError
 from stackyard.host.files import space
 from stackyard.host.run.identity import this_process
 from stackyard.publish import garbage
-from stackyard.yard import atomic, disk, reserve, within
+from stackyard.yard import disk
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import atomic, reserve, within
 
 Done = TypeVar("Done")
 HINT = "`stackyard gc --now` deletes what is in the trash; or delete some other file of this file system or quota"

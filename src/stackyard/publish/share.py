@@ -22,11 +22,15 @@ from stackyard.host.files import at
 from stackyard.host.files.filesystem import group_name
 from stackyard.host.run.identity import whoami
 from stackyard.inputs.models import Site
-from stackyard.yard import atomic, caches, disk, generations, revisions, trash, within
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.cache import caches
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard, place_of
-from stackyard.yard.permissions import Policy, applied, of_directory, settle
-from stackyard.yard.record import BuildRecord, Entry, read_record
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry, read_record
+from stackyard.yard.write import atomic, trash, within
+from stackyard.yard.write.permissions import Policy, applied, of_directory, settle
 
 _READ_AND_ENTER = 0o050
 _ANOTHER = "use a yard of your own for it, with --yard"

@@ -17,9 +17,11 @@ from stackyard.core.errors import InputError, StackyardError
 from stackyard.host.files import at
 from stackyard.inputs.models import Site
 from stackyard.publish.share import Group, groups, modules_of, share
-from stackyard.yard import atomic, disk, generations, within
+from stackyard.yard import disk
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Entry, now
+from stackyard.yard.revision.record import Entry, now
+from stackyard.yard.write import atomic, within
 
 NEW = ("published", "unverified")
 """What a deploy or a pull says of a revision that users could not load before."""

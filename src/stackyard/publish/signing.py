@@ -1,4 +1,4 @@
-"""Who signs what a yard publishes (`stackyard.yard.signatures`).
+"""Who signs what a yard publishes (`stackyard.yard.revision.signatures`).
 
 A revision is signed when its record and its operations are written, before it is published. So a process that was
 killed in between leaves a revision that nobody sees, and the next deploy signs it.
@@ -19,12 +19,15 @@ from stackyard.inputs.models import Site
 from stackyard.inputs.reading.paths import with_home
 from stackyard.inputs.sites.siteyard import is_sites
 from stackyard.publish import generation, rollback
-from stackyard.yard import atomic, disk, generations, revisions, signatures
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.origin import Origin
 from stackyard.yard.layout import Yard
-from stackyard.yard.origin import Origin
-from stackyard.yard.record import BuildRecord, Entry, read_record
-from stackyard.yard.signatures import NAMESPACE
+from stackyard.yard.revision import revisions, signatures
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry, read_record
+from stackyard.yard.revision.signatures import NAMESPACE
+from stackyard.yard.write import atomic
 
 VARIABLE = "STACKYARD_SIGN_KEY"
 _SHOWN = 10

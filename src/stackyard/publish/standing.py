@@ -14,10 +14,10 @@ from stackyard.publish import names
 from stackyard.publish.entries import present
 from stackyard.publish.generation import Step
 from stackyard.publish.rollback import last_shown
-from stackyard.yard import generations
-from stackyard.yard.generations import Base
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.generations import Base
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Entry
+from stackyard.yard.revision.record import Entry
 
 Make = Callable[[Base], Step]
 

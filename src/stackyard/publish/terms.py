@@ -18,9 +18,9 @@ from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.lock.lockfile.text import read
 from stackyard.make.mirror.read import opened
 from stackyard.publish.locking import Locked
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
 
 
 def of_variant(locked: LockedVariant, variant: Variant | None, site: Site, yard: Yard) -> list[Stated]:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 from stackyard.core.errors import StackyardError, cause
 from stackyard.publish import unlooked
 from stackyard.publish.remove import Outcome
-from stackyard.yard import childnotes, disk, idleleases, manifestfile, reserve, temporaries, usage
+from stackyard.yard import disk
+from stackyard.yard.generation import manifestfile
 from stackyard.yard.layout import Yard
+from stackyard.yard.others import childnotes, usage
+from stackyard.yard.write import idleleases, reserve, temporaries
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,7 +1,7 @@
 """What holds where yards of users could not be looked into: each may extend every revision, so none goes.
 
-Unless the last collection of who could look everywhere says what they extended then (`yard.basesinuse`), and their own
-notes say what they extend since (`yard.childnotes`): a note of an earlier version does not say it. Notes of yards that
+Unless the last collection of who could look everywhere says what they extended then (`yard.others.basesinuse`), and their own
+notes say what they extend since (`yard.others.childnotes`): a note of an earlier version does not say it. Notes of yards that
 can be looked into count only while these may be being built, or have no yard in their place: it may not be mounted.
 """
 
@@ -17,11 +17,11 @@ from stackyard.core.errors import cause
 from stackyard.core.findings import counted, some
 from stackyard.core.quoting import LONG, plain
 from stackyard.host.run import clock
-from stackyard.yard import basesinuse, childnotes
-from stackyard.yard.basesinuse import BasesInUse
-from stackyard.yard.childnotes import Note
-from stackyard.yard.children import Blind
 from stackyard.yard.layout import Yard, place_of
+from stackyard.yard.others import basesinuse, childnotes
+from stackyard.yard.others.basesinuse import BasesInUse
+from stackyard.yard.others.childnotes import Note
+from stackyard.yard.others.children import Blind
 
 if TYPE_CHECKING:
     from stackyard.publish.inuse import Evidence

@@ -10,11 +10,15 @@ from pathlib import Path
 
 from stackyard.host.run import clock
 from stackyard.inputs.models import Site
-from stackyard.yard import caches, children, disk, revisions, trash
-from stackyard.yard.children import Children
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.cache import caches
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.others import children
+from stackyard.yard.others.children import Children
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
+from stackyard.yard.write import trash
 
 _MOST_BYTES = 1 << 25
 _SPEC_HASH = re.compile(rb'^spec_hash = "([^"]+)"', re.MULTILINE)

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.host.run import clock
-from stackyard.yard import usage
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Entry
+from stackyard.yard.others import usage
+from stackyard.yard.revision.record import Entry
 
 Unused = Callable[[Entry], str]
 """Why a revision that users see counts as unused; empty: it does not."""

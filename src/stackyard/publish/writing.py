@@ -17,10 +17,13 @@ from stackyard.core.late import dataclass
 from stackyard.host.files import space
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import is_sites, policy
-from stackyard.yard import caches, disk, lease, uses
+from stackyard.yard import disk
+from stackyard.yard.cache import caches
 from stackyard.yard.layout import Yard
-from stackyard.yard.permissions import applied, narrow
-from stackyard.yard.signatures import Demand, demanded_by, keep_demand
+from stackyard.yard.others import uses
+from stackyard.yard.revision.signatures import Demand, demanded_by, keep_demand
+from stackyard.yard.write import lease
+from stackyard.yard.write.permissions import applied, narrow
 
 
 @contextmanager

@@ -15,10 +15,11 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
 from stackyard.lock.base.installed import installed
 from stackyard.verify.report import CheckResult
-from stackyard.yard import adoptedfiles, contents, disk, formats
-from stackyard.yard.contents import Contents, Damage
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import BuildRecord
+from stackyard.yard import disk, formats
+from stackyard.yard.revision import adoptedfiles, contents
+from stackyard.yard.revision.contents import Contents, Damage
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
 
 _SHOWN = 4
 

@@ -17,9 +17,10 @@ from stackyard.core.errors import StackyardError, cause
 from stackyard.expose import asking, commands
 from stackyard.host.files.hashing import sha256_file, sha256_once
 from stackyard.images.squashfs.launcher import compare
-from stackyard.yard import checksum, disk, temporaries
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import BuildRecord
+from stackyard.yard import checksum, disk
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
+from stackyard.yard.write import temporaries
 
 _DIGITS = 12
 """Of the hash in the name of a check's script (`verify.expectations`)."""

@@ -12,8 +12,8 @@ from stackyard.core.quoting import LONG, plain
 from stackyard.host.files.hashing import sha256_file, sha256_text
 from stackyard.verify.content import REMEDY, listed
 from stackyard.verify.report import CheckResult
-from stackyard.yard.collision import Collision, sentences
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.collision import Collision, sentences
+from stackyard.yard.revision.record import BuildRecord
 
 _NAME = "path collisions"
 _CHOOSE = "leave one of the packages out; or choose in the stack's file: `collisions: {PATH: PACKAGE}`"

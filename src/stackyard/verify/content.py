@@ -22,10 +22,11 @@ from stackyard.make.seal import PARTS
 from stackyard.make.tree import tree_hash
 from stackyard.verify import beside
 from stackyard.verify.report import CheckResult, Status
-from stackyard.yard import contents, formats
-from stackyard.yard.contents import Contents, Damage, Tree
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import BuildRecord
+from stackyard.yard import formats
+from stackyard.yard.revision import contents
+from stackyard.yard.revision.contents import Contents, Damage, Tree
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
 
 SAMPLE_BYTES = 32 << 20
 _SHOWN, _LISTED = 3, 200

@@ -13,8 +13,8 @@ from stackyard.host.machine.probe import Machine
 from stackyard.host.run.command import Result, run
 from stackyard.host.run.view import PLAIN, View
 from stackyard.yard import formats
-from stackyard.yard.payload import Payload
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.payload import Payload
+from stackyard.yard.revision.record import BuildRecord
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site

@@ -19,10 +19,11 @@ from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.verify.context import Exceptions
 from stackyard.verify.own import OwnCheck
-from stackyard.yard import atomic, disk, formats, members
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.permissions import file_mode, program_mode
-from stackyard.yard.record import BuildRecord
+from stackyard.yard import disk, formats, members
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
+from stackyard.yard.write import atomic
+from stackyard.yard.write.permissions import file_mode, program_mode
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Variant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stackyard.images.squashfs.launcher.compare import has_launcher, is_recorded, problem
 from stackyard.verify.report import CheckResult
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.record import BuildRecord
 
 
 def wrong_launcher(record: BuildRecord) -> CheckResult | None:

@@ -26,8 +26,8 @@ from stackyard.host.machine.platforms import of_machine
 from stackyard.host.run.command import clean_environment, run
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.report import CheckResult
-from stackyard.yard.extending import BaseRevision
-from stackyard.yard.record import read_record
+from stackyard.yard.revision.extension import BaseRevision
+from stackyard.yard.revision.record import read_record
 
 _DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 

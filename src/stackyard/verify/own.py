@@ -17,7 +17,7 @@ from stackyard.host.machine.probe import Machine
 from stackyard.host.run.command import CommandError, Result, ending
 from stackyard.verify.context import Context
 from stackyard.verify.report import CheckResult, Status
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.revision.folders import RevisionPaths
 
 _ROW = re.compile(r"^\s*\[(?P<tick>[^\]\n]?)\]\s*(?P<name>\S.*?)\s*$", re.MULTILINE)
 _SHOWN_LINES = 30

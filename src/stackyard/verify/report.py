@@ -20,7 +20,7 @@ from stackyard.core.late import dataclass
 from stackyard.host.files import space
 from stackyard.host.machine.probe import machine
 from stackyard.yard import formats, members
-from stackyard.yard.record import Entry, now
+from stackyard.yard.revision.record import Entry, now
 
 REPORT_FORMAT = 3
 Status = Literal["passed", "failed", "skipped", "warned"]

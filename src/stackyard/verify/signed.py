@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stackyard.verify.report import CheckResult, Status
-from stackyard.yard import signatures
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision import signatures
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
 
 
 def check_signatures(record: BuildRecord, yards: Iterable[Path] = ()) -> list[CheckResult]:

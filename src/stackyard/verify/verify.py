@@ -40,10 +40,10 @@ from stackyard.verify.own import check_own
 from stackyard.verify.report import KINDS, CheckResult, Kind, Report
 from stackyard.verify.signed import check_signatures
 from stackyard.verify.wrapped import check_wrapped
-from stackyard.yard.contents import Tree
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, now
+from stackyard.yard.revision.contents import Tree
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, now
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site

@@ -14,8 +14,8 @@ from stackyard.images.squashfs.enter import run_within
 from stackyard.images.squashfs.file import superblock
 from stackyard.images.wrap import inventory
 from stackyard.verify.report import CheckResult, Kind
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
 
 ENTER_S = 300.0
 _NOT_EXECUTABLE = 126

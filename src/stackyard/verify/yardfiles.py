@@ -12,10 +12,12 @@ from stackyard.host.machine.probe import machine
 from stackyard.lock.lockfile import text as lockfile
 from stackyard.verify.content import listed
 from stackyard.verify.report import CheckResult, Report, read_report
-from stackyard.yard import disk, generations, revisions
-from stackyard.yard.audit import audit
+from stackyard.yard import disk
+from stackyard.yard.cache.audit import audit
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Manifest, now, read_manifest, read_record
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.record import Manifest, now, read_manifest, read_record
 
 
 def check_yard(yard: Yard, *, deep: bool) -> Report:

@@ -9,10 +9,13 @@ from typing import Any
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.host.files import at
-from stackyard.yard import disk, formats, generations, moved, revisions
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk, formats
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard, place_of
-from stackyard.yard.record import BuildRecord, Entry, State, read_record
+from stackyard.yard.others import moved
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry, State, read_record
 
 
 def listing(yard: Yard, *, everything: bool = False) -> list[dict[str, Any]]:
@@ -36,7 +39,7 @@ def listing(yard: Yard, *, everything: bool = False) -> list[dict[str, Any]]:
 
 def _deleted(yard: Yard, entries: Iterable[Entry]) -> set[str]:
     """The removed revisions whose files are neither in the trash nor in their place: nothing brings them back."""
-    from stackyard.yard import trash
+    from stackyard.yard.write import trash
 
     removed = [entry for entry in entries if entry.state == "removed"]
     there = trash.removed(yard) if removed else {}

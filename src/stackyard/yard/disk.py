@@ -22,7 +22,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.files import at, copying, space
 from stackyard.host.run.identity import process_token
-from stackyard.yard import within
+from stackyard.yard.write import within
 
 HARDLINK, REFLINK, COPY, MIXED = "hardlink", "reflink", "copy", "mixed"
 ABSENT = (FileNotFoundError, NotADirectoryError)

@@ -1,7 +1,7 @@
 """Every path of a yard; no other module joins these names, but `folders` those within one revision or generation.
 
 <yard>/
-  cache/{conda,sources,wheels,bytecode,uv,repodata,distributions,python,memo,notes}/   a table: `yard.caches`
+  cache/{conda,sources,wheels,bytecode,uv,repodata,distributions,python,memo,notes}/   a table: `yard.cache.caches`
   cache/accounts/<uid>/{conda,...}/   the same for each further account that writes to this yard
   locks/<spec hash>.lock  locks/files/<hash of a path>.lock
   stacks/<stack>/<version>-<variant>-<revision>/
@@ -9,7 +9,7 @@
       {record,record.spare,files,module,checks,adopted,damaged,report}.json  report.xml  build.log
       building/<n>/{owner.json,beat}  .work/     while it is built
   generations/<n>/{manifest.json,modules/}       `.draft-<host>-<pid>-<random>` while it is written
-      manifest.json.gz                           in place of the manifest of an old one (`stackyard.yard.manifestfile`)
+      manifest.json.gz                           in place of the manifest of an old one (`stackyard.yard.generation.manifestfile`)
       owner.json  owner-<random>.json            until the link is where it belongs
   modules -> generations/<n>/modules
   shared/<group>/{modules/,later/<stack>.json}   modulefiles of what its owner shares with a group, also later
@@ -17,14 +17,14 @@
   bases/<name>/{base.json,root.sqsh,oci/}        images that others made; `.<name>~<process>` while one is imported
   leases/<name>/<n>/{owner.json,beat}
   uses/<revision>@<host>.<pid>.<random>.json     who runs what; every user who may read the yard may write here
-  children/<uid>.<random>.json                   the yards that extend revisions of this one (`yard.childnotes`)
+  children/<uid>.<random>.json                   the yards that extend revisions of this one (`yard.others.childnotes`)
   registered/<uid>-<hash of a path>.json         in a yard that extends others: the notes that it left in them
   bases-in-use.json                              which revisions yards extend that not everybody may look into
   usage/<host>.<uid>.<month>.log                 one line for each use of a revision
   usage/since                                    the day on which counting was switched on
   trash/<id>/{what.json,content}                 what was removed, until its grace time is over
-  licences.json  signatures.json                 who accepted what; who must have signed what (`yard.signatures`)
-  reserve/<n>                                    room that is given up where the disk is full (`yard.reserve`)
+  licences.json  signatures.json                 who accepted what; who must have signed what (`yard.revision.signatures`)
+  reserve/<n>                                    room that is given up where the disk is full (`yard.write.reserve`)
   move.json                                      while the yard is moved to this place
   former/{stacks,generations,modules,shared}/    what was here, while the yard is built again where it lies
 """
@@ -41,7 +41,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.host.files import home
 from stackyard.yard import disk
-from stackyard.yard.folders import BasePaths, GenerationPaths, RevisionPaths
+from stackyard.yard.revision.folders import BasePaths, GenerationPaths, RevisionPaths
 
 ACCOUNTS = "accounts"
 """The directory in a cache that holds the parts of other accounts."""
@@ -53,7 +53,7 @@ class Yard:
 
     A `scratch` yard takes the place of its parent where nothing may be written to that one. `account` is the account to
     whose part of the cache this process writes; empty for who owns the cache itself. Nothing of another account is
-    linked, so each needs its own (`yard.caches.own_part`). None: there was no cache yet, and of several processes that
+    linked, so each needs its own (`yard.cache.caches.own_part`). None: there was no cache yet, and of several processes that
     work at the same moment the first one makes it; so whose it is, is looked up whenever a path in it is named.
     """
 
@@ -158,27 +158,27 @@ class Yard:
 
     @property
     def leases(self) -> Path:
-        """Who is writing what in this yard (`yard.lease`)."""
+        """Who is writing what in this yard (`yard.write.lease`)."""
         return self.root / "leases"
 
     @property
     def uses(self) -> Path:
-        """Who is running which revision (`yard.uses`)."""
+        """Who is running which revision (`yard.others.uses`)."""
         return self.root / "uses"
 
     @property
     def children(self) -> Path:
-        """Yards whose revisions extend those of this one (`yard.children`)."""
+        """Yards whose revisions extend those of this one (`yard.others.children`)."""
         return self.root / "children"
 
     @property
     def trash(self) -> Path:
-        """What was removed and can still be brought back (`yard.trash`)."""
+        """What was removed and can still be brought back (`yard.write.trash`)."""
         return self.root / "trash"
 
     @property
     def reserve(self) -> Path:
-        """Room that a removal has where the file system is full (`yard.reserve`)."""
+        """Room that a removal has where the file system is full (`yard.write.reserve`)."""
         return self.root / "reserve"
 
     def reserved(self, number: int) -> Path:
@@ -200,12 +200,12 @@ class Yard:
 
     @property
     def bases_in_use(self) -> Path:
-        """Which revisions are extended, as who may look everywhere found them last (`yard.basesinuse`)."""
+        """Which revisions are extended, as who may look everywhere found them last (`yard.others.basesinuse`)."""
         return self.root / "bases-in-use.json"
 
     @property
     def usage(self) -> Path:
-        """How often revisions are used (`yard.usage`)."""
+        """How often revisions are used (`yard.others.usage`)."""
         return self.root / "usage"
 
     @property

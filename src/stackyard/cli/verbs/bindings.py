@@ -298,7 +298,7 @@ def _file(context: Context, file: Path | None) -> Path:
 
 
 def _write_text(file: Path, text: str) -> None:
-    from stackyard.yard import atomic
+    from stackyard.yard.write import atomic
 
     try:
         atomic.write_text(file, text)

@@ -15,7 +15,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.host.files.scratch import scratch
 from stackyard.publish import memo
-from stackyard.yard import generations
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 
 EXAMPLES = (

@@ -11,9 +11,10 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import emit, show_json
 from stackyard.lock.lockfile.model import LockedVariant
-from stackyard.yard import atomic, catalogue
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import BuildRecord
+from stackyard.yard import catalogue
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
+from stackyard.yard.write import atomic
 
 EXAMPLES = (
     ("an extension with its base, as conda reads it", "stackyard export mine --as environment > environment.yml"),

@@ -14,7 +14,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.yard import catalogue, disk
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Entry
+from stackyard.yard.revision.record import Entry
 
 if TYPE_CHECKING:
     from stackyard.inputs.sites.sitemodels import Site
@@ -85,7 +85,7 @@ def _repaired(context: Context, yard: Yard, site: Site, report: Report) -> list[
     from stackyard.cli.repairs import repair
     from stackyard.publish.fsck import mend
     from stackyard.publish.writing import writing
-    from stackyard.yard.origin import origin
+    from stackyard.yard.generation.origin import origin
 
     entries = _damaged(yard, report)
     with display() as progress:

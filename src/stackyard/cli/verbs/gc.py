@@ -102,7 +102,7 @@ def _collect(context: Context, watch: Watch, plan: Plan, as_json: bool) -> None:
     from stackyard.cli import removing
     from stackyard.publish import collect
     from stackyard.publish.scarce import despite_full
-    from stackyard.yard.origin import origin
+    from stackyard.yard.generation.origin import origin
 
     act = partial(collect.collect, watch, plan, origin(context.command))
     outcome = despite_full(watch.yard, act, show_notice)

@@ -17,10 +17,10 @@ from stackyard.cli.output import echo, show_json, show_text
 from stackyard.cli.tables import show_line
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted
-from stackyard.yard import generations
-from stackyard.yard.changes import Changes, compare
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.changes import Changes, compare
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Manifest
+from stackyard.yard.revision.record import Manifest
 
 EXAMPLES = (
     ("the last five generations, the newest first", "stackyard history -n 5"),

@@ -16,11 +16,13 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import echo, human_bytes, show_error, show_json, show_table, show_text
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.yard import catalogue, generations, revisions
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import catalogue
+from stackyard.yard.generation import generations
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
 
 if TYPE_CHECKING:
-    from stackyard.yard.record import BuildRecord, Entry
+    from stackyard.yard.revision.record import BuildRecord, Entry
 
 Function = Callable[..., None]
 """What a verb does."""

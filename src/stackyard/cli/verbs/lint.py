@@ -115,7 +115,7 @@ def _cut(text: str) -> str:
 def _fix(path: Path, report: Any) -> None:
     from stackyard import lint
     from stackyard.launch.api.jobs import job_text
-    from stackyard.yard import atomic
+    from stackyard.yard.write import atomic
 
     intent, notes = lint.to_intent(report.script)
     target = path.with_name(path.name + ".job.yaml")

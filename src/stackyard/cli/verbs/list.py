@@ -11,11 +11,12 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice, show_table, show_text
-from stackyard.yard import signatures, usage
 from stackyard.yard.catalogue import listing, size_of
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
-from stackyard.yard.usage import Usage
+from stackyard.yard.others import usage
+from stackyard.yard.others.usage import Usage
+from stackyard.yard.revision import signatures
+from stackyard.yard.revision.folders import RevisionPaths
 
 COLUMNS = ("module", "", "created", "short names", "state")
 SIZES = ("size", "files")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stackyard.images.oci.layers import Compression
     from stackyard.images.oci.layout import Image, Reference
     from stackyard.images.oci.transfer import Registry
-    from stackyard.yard.record import BuildRecord, Entry
+    from stackyard.yard.revision.record import BuildRecord, Entry
 
 EXAMPLES = (
     ("to a registry", "stackyard push pytorch/2.13 docker://registry.example.org/stacks/pytorch:2.13"),

@@ -11,7 +11,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.imagebuild import revision_of
 from stackyard.cli.output import echo
 from stackyard.core.errors import InputError
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.revision.folders import RevisionPaths
 
 EXAMPLES = (
     ("a Containerfile and what it copies",
@@ -75,7 +75,7 @@ def _named(context: Context, base: str) -> str:
 
 
 def _write(folder: Path, texts: dict[str, str]) -> None:
-    from stackyard.yard.atomic import write_text
+    from stackyard.yard.write.atomic import write_text
 
     if folder.is_dir() and (others := sorted(path.name for path in folder.iterdir() if path.name not in texts)):
         raise InputError(f"{folder} has other files: {others[0]}", hint="name a directory that does not exist yet")

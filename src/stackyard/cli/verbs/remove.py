@@ -10,9 +10,10 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.yard import catalogue, disk, revisions
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import Entry
+from stackyard.yard import catalogue, disk
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import Entry
 
 EXAMPLES = (
     ("what would go, and how much room that frees", "stackyard remove --dry-run pytorch/2.11-py310-1"),

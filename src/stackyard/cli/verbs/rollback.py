@@ -12,9 +12,10 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.cli.steps import publish
-from stackyard.yard import catalogue, generations
-from stackyard.yard.changes import compare
-from stackyard.yard.record import Entry
+from stackyard.yard import catalogue
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.changes import compare
+from stackyard.yard.revision.record import Entry
 
 EXAMPLES = (
     ("undo the last deploy", "stackyard rollback"),

@@ -12,7 +12,9 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import echo
 from stackyard.core.errors import InputError, MissingError
 from stackyard.host.run.command import which
-from stackyard.yard import catalogue, signatures, usage, uses
+from stackyard.yard import catalogue
+from stackyard.yard.others import usage, uses
+from stackyard.yard.revision import signatures
 
 EXAMPLES = (
     ("a Python with the packages of a revision", "stackyard run pytorch/2.13 -- python train.py"),

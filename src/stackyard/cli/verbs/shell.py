@@ -12,8 +12,10 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import show_notice
 from stackyard.core.errors import MissingError
 from stackyard.host.run.command import which
-from stackyard.yard import catalogue, signatures, usage, uses
-from stackyard.yard.record import BuildRecord
+from stackyard.yard import catalogue
+from stackyard.yard.others import usage, uses
+from stackyard.yard.revision import signatures
+from stackyard.yard.revision.record import BuildRecord
 
 MOUNT_S = 120.0
 """Until an image is mounted that another process may be mounting too."""

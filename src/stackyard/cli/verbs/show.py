@@ -16,11 +16,12 @@ from stackyard.cli.tables import show_line
 from stackyard.core.errors import InputError
 from stackyard.core.findings import some
 from stackyard.core.quoting import cut
-from stackyard.yard import catalogue, signatures
-from stackyard.yard.collision import sentences
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import catalogue
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, Entry, PackageRecord, read_record
+from stackyard.yard.revision import signatures
+from stackyard.yard.revision.collision import sentences
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry, PackageRecord, read_record
 
 EXAMPLES = (
     ("the packages and paths of a revision", "stackyard show pytorch/2.13"),

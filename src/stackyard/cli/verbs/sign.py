@@ -12,10 +12,12 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json
 from stackyard.core.errors import InputError
-from stackyard.yard import catalogue, generations, signatures
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import catalogue
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Entry
+from stackyard.yard.revision import signatures
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import Entry
 
 EXAMPLES = (
     ("a revision that was built before the site had a key", "stackyard sign pytorch/2.13"),
@@ -64,7 +66,7 @@ def _signed(context: Context, yard: Yard, entries: Sequence[Entry], named: str) 
     """Sign them, and publish those again whose modules refused to be loaded."""
     from stackyard.publish import signing
     from stackyard.publish.writing import writing
-    from stackyard.yard.origin import origin
+    from stackyard.yard.generation.origin import origin
 
     site = context.site()
     key = signing.key_of(yard, site, named)

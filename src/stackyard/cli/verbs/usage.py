@@ -9,8 +9,10 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, emit, show_json, show_notice, show_table
-from stackyard.yard import catalogue, generations, usage
-from stackyard.yard.usage import Usage
+from stackyard.yard import catalogue
+from stackyard.yard.generation import generations
+from stackyard.yard.others import usage
+from stackyard.yard.others.usage import Usage
 
 EXAMPLES = (
     ("all revisions, the most used first", "stackyard usage"),

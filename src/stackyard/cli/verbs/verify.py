@@ -17,10 +17,11 @@ from stackyard.cli.output import echo, show_json
 from stackyard.cli.repairs import repair
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.progress import Progress
-from stackyard.yard import catalogue, generations
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import catalogue
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Entry, State, read_record
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import Entry, State, read_record
 
 if TYPE_CHECKING:
     from stackyard.inputs.sites.sitemodels import Site
@@ -105,7 +106,7 @@ def _verified(
 def _rest(context: Context, yard: Yard, site: Site) -> list[str]:
     """Repair the modulefiles and the caches of the yard."""
     from stackyard.publish.repair import repair_yard
-    from stackyard.yard.origin import origin
+    from stackyard.yard.generation.origin import origin
 
     return repair_yard(yard, site, origin(context.command))
 
@@ -155,7 +156,7 @@ def _keep(
     from stackyard.publish.deploy import write_report
     from stackyard.publish.rollback import mark
     from stackyard.publish.writing import writing
-    from stackyard.yard.origin import origin
+    from stackyard.yard.generation.origin import origin
 
     own = [e for e in entries if Path(e.folder).is_relative_to(yard.root)]
     if not own or not os.access(yard.root, os.W_OK):

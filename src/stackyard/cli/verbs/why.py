@@ -12,11 +12,11 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json
 from stackyard.core.errors import InputError
 from stackyard.yard import catalogue
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.revision.folders import RevisionPaths
 
 if TYPE_CHECKING:
     from stackyard.lock.lockfile.model import LockedVariant
-    from stackyard.yard.record import BuildRecord
+    from stackyard.yard.revision.record import BuildRecord
 
 EXAMPLES = (
     ("who requires libgcc in a published revision", "stackyard why pytorch/2.13 libgcc"),

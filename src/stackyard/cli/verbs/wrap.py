@@ -13,7 +13,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.verbs import deploy
 from stackyard.core.errors import InputError
 from stackyard.host.files.scratch import scratch
-from stackyard.yard.atomic import write_text
+from stackyard.yard.write.atomic import write_text
 
 EXAMPLES = (
     ("two commands of a SIF file", "stackyard wrap powerai.sif --commands python,horovodrun"),

@@ -30,7 +30,7 @@ from stackyard.images.oci.settings import PATH
 from stackyard.inputs.models import Check
 from stackyard.make.programs import telling
 from stackyard.yard.layout import Yard
-from stackyard.yard.payload import Prefix
+from stackyard.yard.revision.payload import Prefix
 
 
 @dataclass(frozen=True)

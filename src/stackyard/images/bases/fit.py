@@ -17,7 +17,7 @@ from stackyard.images.bindings.check import drivers_of
 from stackyard.images.bindings.drivers import Toolkit, check_driver, numbers
 from stackyard.images.sif.overlay import interpreter
 from stackyard.inputs.sites.sitemodels import Site
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.record import BuildRecord
 
 _HOST = ("/home", "/tmp", "/var/tmp", "/root", "/proc", "/sys", "/dev")
 _MOST_LINKS = 40

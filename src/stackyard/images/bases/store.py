@@ -30,13 +30,14 @@ from stackyard.images.bases.unpack import MOST_BYTES, Unpacked
 from stackyard.images.squashfs import file as squashfs
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.inputs.sites.siteyard import in_sites_yard
-from stackyard.yard import atomic, disk, formats
-from stackyard.yard.claim import claim
-from stackyard.yard.folders import BasePaths
+from stackyard.yard import disk, formats
 from stackyard.yard.layout import Yard
-from stackyard.yard.lease import lease
-from stackyard.yard.permissions import file_mode, program_mode
-from stackyard.yard.record import now
+from stackyard.yard.revision.folders import BasePaths
+from stackyard.yard.revision.record import now
+from stackyard.yard.write import atomic
+from stackyard.yard.write.claim import claim
+from stackyard.yard.write.lease import lease
+from stackyard.yard.write.permissions import file_mode, program_mode
 
 Licences = Callable[[Path], tuple[Sequence[Mapping[str, Any]], Sequence[tuple[str, str]]]]
 """Given the unpacked image: who accepted which licences, and the lines to add, each with the path of its file."""

@@ -30,11 +30,12 @@ from stackyard.images.sif import overlay
 from stackyard.images.squashfs.launcher import compare
 from stackyard.make.job import cores
 from stackyard.make.seal import PARTS
-from stackyard.yard import checksum, contents, disk, formats, members, signatures
-from stackyard.yard import record as records
-from stackyard.yard.contents import Damage, Tree
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import BuildRecord
+from stackyard.yard import checksum, disk, formats, members
+from stackyard.yard.revision import contents, signatures
+from stackyard.yard.revision import record as records
+from stackyard.yard.revision.contents import Damage, Tree
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
 
 FORMAT = 1
 KIND = "application/vnd.stackyard.revision.config.v1+json"
@@ -101,7 +102,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Signed:
-    """The text of a record as it was signed, all that was signed (`yard.signatures`), and the signatures."""
+    """The text of a record as it was signed, all that was signed (`yard.revision.signatures`), and the signatures."""
 
     record: str
     statement: str

@@ -40,9 +40,9 @@ from stackyard.images.oci.writer import Writer, writer
 from stackyard.images.squashfs.enter import run_within
 from stackyard.make.job import cores
 from stackyard.yard import disk
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.payload import Prefix
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.payload import Prefix
+from stackyard.yard.revision.record import BuildRecord
 
 ROOT = "/opt/stackyard"
 LIMIT_S = 6 * 3600.0

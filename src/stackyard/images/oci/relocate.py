@@ -31,7 +31,7 @@ from stackyard.make.bytecode import worker as bytecode_worker
 from stackyard.make.bytecode.pyfiles import source_of
 from stackyard.make.job import cores
 from stackyard.make.tree import CONDA_ORIGINS
-from stackyard.yard.contents import Tree, scan
+from stackyard.yard.revision.contents import Tree, scan
 
 _NOTES = re.compile(r"\.dist-info/(direct_url\.json|uv_cache\.json)$")
 """Of a distribution: where it was installed from."""

@@ -23,7 +23,7 @@ from typing import Any
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.host.files import space
 from stackyard.images.oci.layout import INDEX, NAME, Descriptor, blob, index, size_of
-from stackyard.yard.atomic import fault_point, write_text
+from stackyard.yard.write.atomic import fault_point, write_text
 
 _WRITING = ".writing-"
 _LOCK = ".lock"

@@ -23,8 +23,8 @@ from stackyard.images.oci.settings import COMPRESSOR, environment, labels
 from stackyard.images.recipe import install
 from stackyard.lock.lockfile.export import pylock
 from stackyard.lock.lockfile.model import LockedVariant
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
 
 BUILDER = "docker://docker.io/library/python:3.12-slim"
 """Where conda packages are installed: any system with a Python that can make virtual environments."""

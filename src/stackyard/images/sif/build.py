@@ -18,11 +18,11 @@ from stackyard.images.sif import file as sif
 from stackyard.images.sif import inside, overlay
 from stackyard.images.squashfs import file as squashfs
 from stackyard.inputs.sites.sitemodels import Site
-from stackyard.yard.atomic import fault_point
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.payload import IMAGES
-from stackyard.yard.permissions import program_mode
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.payload import IMAGES
+from stackyard.yard.revision.record import BuildRecord
+from stackyard.yard.write.atomic import fault_point
+from stackyard.yard.write.permissions import program_mode
 
 BASE_LABEL, OVERLAY_LABEL = "io.stackyard.base-sha256", "io.stackyard.overlay-sha256"
 """The labels with the hashes of a SIF's two partitions."""

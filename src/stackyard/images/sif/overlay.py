@@ -16,8 +16,8 @@ from stackyard.core.errors import StackyardError
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.command import CommandError, run, which
 from stackyard.images.squashfs import file as squashfs
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
 
 WRAP_S = 3600.0
 

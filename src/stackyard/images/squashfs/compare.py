@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 from stackyard.make.seal import PARTS
-from stackyard.yard import contents, formats
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.payload import STUB
+from stackyard.yard import formats
+from stackyard.yard.revision import contents
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.payload import STUB
 
 
 def differences(root: Path) -> list[str]:

@@ -18,8 +18,8 @@ from stackyard.host.run.command import CommandError, run, which
 from stackyard.host.run.readonly import unescaped
 from stackyard.images.squashfs import bykernel
 from stackyard.images.squashfs.file import superblock
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
 
 RUNTIMES = ("apptainer", "singularity")
 """Programs that mount an image for one command, or bring a squashfuse_ll of their own."""

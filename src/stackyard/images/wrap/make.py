@@ -21,13 +21,14 @@ from stackyard.images.wrap import commands, inventory
 from stackyard.images.wrap.inventory import Inventory
 from stackyard.images.wrap.origin import Taken, take
 from stackyard.make.seal import PARTS
-from stackyard.yard import contents, disk
-from stackyard.yard.atomic import write_text
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
 from stackyard.yard.layout import Yard
-from stackyard.yard.payload import STUB, Container, Form
-from stackyard.yard.permissions import file_mode
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.revision import contents
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.payload import STUB, Container, Form
+from stackyard.yard.revision.record import BuildRecord
+from stackyard.yard.write.atomic import write_text
+from stackyard.yard.write.permissions import file_mode
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Wrap

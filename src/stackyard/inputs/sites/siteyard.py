@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from stackyard.core.errors import InputError
 from stackyard.host.files import home
-from stackyard.yard import permissions
 from stackyard.yard.layout import Yard
-from stackyard.yard.permissions import Policy
+from stackyard.yard.write import permissions
+from stackyard.yard.write.permissions import Policy
 
 if TYPE_CHECKING:
     from stackyard.inputs.sites.sitemodels import Site

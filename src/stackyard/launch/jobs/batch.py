@@ -18,7 +18,8 @@ from stackyard.launch.plan.script import script_text
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import write_private
 from stackyard.launch.records.record import RunStatus, write_status
-from stackyard.yard import atomic, uses
+from stackyard.yard.others import uses
+from stackyard.yard.write import atomic
 
 SUBMIT_S = 120.0
 """How long the scheduler may take to accept a job."""

@@ -38,7 +38,8 @@ from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.launch.records.record import RunStatus, read_status
 from stackyard.launch.run.start import WatchOptions
 from stackyard.launch.run.step import run_step
-from stackyard.yard import atomic, usage, uses
+from stackyard.yard.others import usage, uses
+from stackyard.yard.write import atomic
 
 Stream = Literal["first", "all", "none"]
 """Whose output the listener gets: the first rank's, every rank's, or none."""

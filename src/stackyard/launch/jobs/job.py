@@ -23,9 +23,9 @@ from stackyard.launch.records.arrays import begin_task
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import read_private
 from stackyard.launch.request.intent import Intent, recorded_intent
-from stackyard.yard.adopted import require
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision.adopted import require
+from stackyard.yard.revision.folders import RevisionPaths
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,9 @@ def stack_in_use(yard: Yard, site: Site, name: str, folder: str = "") -> StackIn
     if not name:
         return StackInUse()
     from stackyard.expose.published import change_of
-    from stackyard.yard import catalogue, signatures
-    from stackyard.yard.record import read_record
+    from stackyard.yard import catalogue
+    from stackyard.yard.revision import signatures
+    from stackyard.yard.revision.record import read_record
 
     built = read_record(RevisionPaths.of(folder).record) if folder else catalogue.record_of(yard, name)
     signatures.require(built, "launch", yard)

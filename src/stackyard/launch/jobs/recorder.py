@@ -9,7 +9,7 @@ from typing import Any
 
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import EventsFile, RunStatus, write_status
-from stackyard.yard import atomic
+from stackyard.yard.write import atomic
 
 
 class Recorder:

@@ -18,7 +18,7 @@ from stackyard.launch.records import record
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.run.again import RESTARTABLE, gone, starts_again
-from stackyard.yard import atomic
+from stackyard.yard.write import atomic
 
 SUSPECT = 2
 """The first failure so many times on one node: it is used again only where no other is left."""

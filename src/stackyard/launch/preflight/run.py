@@ -20,7 +20,7 @@ from stackyard.launch.preflight.model import Measurement, PreflightReport, Stage
 from stackyard.launch.preflight.trial import PreflightOptions, Trial
 from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
-from stackyard.yard.atomic import write_json, write_text
+from stackyard.yard.write.atomic import write_json, write_text
 
 MakePlan = Callable[[tuple[str, ...], tuple[str, ...]], Plan]
 WHAT = {"identity": "the start of ranks", "gloo": "connecting over Gloo", "pairs": "the all-reduce",

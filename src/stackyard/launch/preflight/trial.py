@@ -15,7 +15,7 @@ from stackyard.launch.plan.schedulers.hostlist import same_host, short_host
 from stackyard.launch.preflight.judge import judge
 from stackyard.launch.preflight.model import WORST, Measurement, Outcome, Stage, Verdict
 from stackyard.launch.records.outcome import StepResult
-from stackyard.yard.atomic import write_json, write_text
+from stackyard.yard.write.atomic import write_json, write_text
 
 START = """import os
 import sys

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import forget_private
 from stackyard.launch.records.record import RunRecord, RunStatus, read_status
-from stackyard.yard import atomic
+from stackyard.yard.write import atomic
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 _WORST = ("node-lost", "failed", "hung", "no-start", "timeout", "lost", "cancelled")

@@ -11,7 +11,8 @@ from contextlib import suppress
 
 from stackyard.core.grammar import VALUE, VARIABLE
 from stackyard.launch.records.paths import RunPaths
-from stackyard.yard import atomic, formats
+from stackyard.yard import formats
+from stackyard.yard.write import atomic
 
 
 def write_private(paths: RunPaths, variables: Mapping[str, str]) -> None:

@@ -23,7 +23,8 @@ from stackyard.host.run.identity import Identity, this_process
 from stackyard.launch.records.naming import state_folder
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import forget_private
-from stackyard.yard import atomic, formats, members
+from stackyard.yard import formats, members
+from stackyard.yard.write import atomic
 
 FORMAT, STATUS_FORMAT = 3, 2
 """What is written. Format 2 of a record names the `reason` of a word of the plan, which format 1 called ``buys``.

@@ -17,7 +17,7 @@ from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.agentfile import agent_text
 from stackyard.launch.shim.rank_sh import private_text, shim_text, sidecar_argv
-from stackyard.yard.atomic import write_json, write_text
+from stackyard.yard.write.atomic import write_json, write_text
 
 MANY_RANKS = 1000
 """Above so many, the ranks of a node share one log: a directory with a hundred thousand files serves nobody."""

@@ -25,7 +25,7 @@ from stackyard.launch.node.messages import Connection, encode
 from stackyard.launch.node.sockets import accept, listen
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.addresses import hub_addresses, with_port
-from stackyard.yard.atomic import write_json
+from stackyard.yard.write.atomic import write_json
 
 END = b"\x1c"
 """Ctrl-\\ ends the job."""

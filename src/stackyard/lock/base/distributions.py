@@ -19,9 +19,10 @@ from stackyard.core.late import dataclass
 from stackyard.core.names import PYPI_NAMES, canonical, is_distribution
 from stackyard.lock.conda.filelist import MOST_BYTES, PATHS, metadata_folders, paths_of
 from stackyard.lock.lockfile.model import CondaPackage, PipPackage
-from stackyard.yard import atomic, checksum, disk
-from stackyard.yard.caches import searched, unpacked_from
+from stackyard.yard import checksum, disk
+from stackyard.yard.cache.caches import searched, unpacked_from
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import atomic
 
 _MOST_NOTED = 1 << 20
 _PYTHONS = frozenset(("python", "python_abi", "pypy"))

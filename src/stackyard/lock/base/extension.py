@@ -22,10 +22,11 @@ from stackyard.lock.base.distributions import Unread
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant
 from stackyard.lock.lockfile.text import read
 from stackyard.lock.pip.provided import Given
-from stackyard.yard import catalogue, disk, signatures
-from stackyard.yard.extending import BaseRevision
+from stackyard.yard import catalogue, disk
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, read_record
+from stackyard.yard.revision import signatures
+from stackyard.yard.revision.extension import BaseRevision
+from stackyard.yard.revision.record import BuildRecord, read_record
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Stack, Variant

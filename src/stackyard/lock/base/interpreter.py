@@ -13,8 +13,8 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.run.command import clean_environment, run
 from stackyard.host.run.question import about_distributions
-from stackyard.yard.extending import BaseRevision
-from stackyard.yard.record import read_record
+from stackyard.yard.revision.extension import BaseRevision
+from stackyard.yard.revision.record import read_record
 
 ANSWER_S = 120
 _MARK = "stackyard"

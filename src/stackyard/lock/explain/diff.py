@@ -11,7 +11,7 @@ from typing import Any
 
 from stackyard.core.names import canonical
 from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
-from stackyard.yard.record import BuildRecord, PackageRecord
+from stackyard.yard.revision.record import BuildRecord, PackageRecord
 
 
 @dataclass(frozen=True)

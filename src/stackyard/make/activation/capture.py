@@ -24,7 +24,7 @@ from stackyard.host.run.view import PLAIN, View
 from stackyard.make.activation.shell import FIRST, SECOND, ProbeEnvironment, Shell, observe
 from stackyard.make.activation.variables import before, is_build_only, operations, saved
 from stackyard.yard import formats
-from stackyard.yard.record import Activation
+from stackyard.yard.revision.record import Activation
 
 _MOST_ALONE = 20
 """Runs for single variables."""

@@ -28,8 +28,8 @@ from stackyard.make.cache_adoption import adopt
 from stackyard.make.job import Job, cores
 from stackyard.make.wheels.install import Wheel
 from stackyard.yard import checksum, disk, formats
-from stackyard.yard.atomic import fault_point, rename_folder, temporary, write_json
-from stackyard.yard.caches import BYTECODE, content_hash, may_look_into, searched
+from stackyard.yard.cache.caches import BYTECODE, content_hash, may_look_into, searched
+from stackyard.yard.write.atomic import fault_point, rename_folder, temporary, write_json
 
 _WORKER = Path(__file__).with_name("bytecode_worker.py")
 _BATCH = 2000  # files per run of the worker: what a kill can cost, and how often progress is reported

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from stackyard.yard.atomic import write_text
+from stackyard.yard.write.atomic import write_text
 
 MADE = "unix_python_entry_point"
 """How conda-meta names a console script that the installer wrote."""

@@ -11,7 +11,7 @@ from stackyard.lock.base import installed
 from stackyard.make.collisions import rule as collisions
 from stackyard.make.collisions.claims import Claim, Listings, Owner, shared
 from stackyard.make.collisions.meaning import PKG_RESOURCES, PKGUTIL, meaning
-from stackyard.yard.collision import Collision, Kind
+from stackyard.yard.revision.collision import Collision, Kind
 
 
 def observed(prefix: Path) -> tuple[Collision, ...]:

@@ -25,7 +25,7 @@ from stackyard.inputs.reading.validate import did_you_mean
 from stackyard.lock.lockfile.model import CondaPackage
 from stackyard.make.collisions.claims import Claim, Owner
 from stackyard.make.collisions.meaning import MOST_BYTES, PKG_RESOURCES, PKGUTIL, meaning
-from stackyard.yard.collision import Collision, Kind
+from stackyard.yard.revision.collision import Collision, Kind
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Variant

@@ -28,9 +28,10 @@ from stackyard.make.collisions.listings import conda_from, conda_without, record
 from stackyard.make.collisions.rule import Decision
 from stackyard.make.collisions.staging import Staging
 from stackyard.make.job import Job
-from stackyard.yard import atomic, disk
-from stackyard.yard.atomic import fault_point, write_text
-from stackyard.yard.collision import Collision, sentences
+from stackyard.yard import disk
+from stackyard.yard.revision.collision import Collision, sentences
+from stackyard.yard.write import atomic
+from stackyard.yard.write.atomic import fault_point, write_text
 
 if TYPE_CHECKING:
     from stackyard.make.wheels.install import Wheel

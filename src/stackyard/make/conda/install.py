@@ -26,10 +26,11 @@ from stackyard.make.conda.placeholder import too_long
 from stackyard.make.conda.unpack import unpack, write_note
 from stackyard.make.fetch import check_local_archives
 from stackyard.make.job import Job
-from stackyard.yard import disk, notes
-from stackyard.yard.atomic import fault_point, replace_symlink
-from stackyard.yard.caches import CONDA, searched, unpacked_from
+from stackyard.yard import disk
+from stackyard.yard.cache import notes
+from stackyard.yard.cache.caches import CONDA, searched, unpacked_from
 from stackyard.yard.layout import Yard
+from stackyard.yard.write.atomic import fault_point, replace_symlink
 
 if TYPE_CHECKING:
     from rattler import PackageCache, PrefixRecord, RepoDataRecord

@@ -28,10 +28,11 @@ from stackyard.host.tools import uv
 from stackyard.lock.lockfile.model import CondaPackage
 from stackyard.make.fetch import RELOCK, fetching
 from stackyard.make.job import Job
-from stackyard.yard import atomic, disk, formats
-from stackyard.yard.caches import NOTE_REVISION, unpacked_from
+from stackyard.yard import disk, formats
+from stackyard.yard.cache.caches import NOTE_REVISION, unpacked_from
 from stackyard.yard.layout import Yard
-from stackyard.yard.permissions import settle
+from stackyard.yard.write import atomic
+from stackyard.yard.write.permissions import settle
 
 if TYPE_CHECKING:
     from rattler import Client

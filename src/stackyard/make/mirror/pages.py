@@ -14,7 +14,7 @@ from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sd
 
 from stackyard.core.errors import StackyardError
 from stackyard.make.mirror.read import FILES, LINKS
-from stackyard.yard.atomic import write_text
+from stackyard.yard.write.atomic import write_text
 
 _SIMPLE = "pip/simple"
 _PAGE = (

@@ -29,9 +29,10 @@ from stackyard.make.fetch import download
 from stackyard.make.mirror import pages
 from stackyard.make.mirror.git import bundle
 from stackyard.make.mirror.read import FILES, INDEX, KIND, Held, held
-from stackyard.yard import atomic, disk, lease
-from stackyard.yard.atomic import fault_point
-from stackyard.yard.permissions import Policy, applied
+from stackyard.yard import disk
+from stackyard.yard.write import atomic, lease
+from stackyard.yard.write.atomic import fault_point
+from stackyard.yard.write.permissions import Policy, applied
 
 _AT_ONCE = 8
 _CONDA, _GIT = "conda", "git"

@@ -40,11 +40,12 @@ from stackyard.make.wheels import install as pip
 from stackyard.make.wheels import key as wheelkey
 from stackyard.make.wheels.buildsystem import add_requires
 from stackyard.make.wheels.toolchain import Toolchain
-from stackyard.yard import atomic, checksum, disk, formats, lease
-from stackyard.yard.atomic import fault_point, write_json
-from stackyard.yard.caches import may_look_into, searched
+from stackyard.yard import checksum, disk, formats
+from stackyard.yard.cache.caches import may_look_into, searched
 from stackyard.yard.layout import Yard
-from stackyard.yard.payload import Prefix
+from stackyard.yard.revision.payload import Prefix
+from stackyard.yard.write import atomic, lease
+from stackyard.yard.write.atomic import fault_point, write_json
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import PackageBuild

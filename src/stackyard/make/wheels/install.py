@@ -27,7 +27,7 @@ from stackyard.make.fetch import RELOCK
 from stackyard.make.job import Job
 from stackyard.make.wheels import indexes, uvcache
 from stackyard.yard import disk
-from stackyard.yard.atomic import fault_point, write_text
+from stackyard.yard.write.atomic import fault_point, write_text
 
 _UV_NOTE = "uv_cache.json"
 _DAMAGED = ("Failed to deserialize cache entry", "Hash mismatch")

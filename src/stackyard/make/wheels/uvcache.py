@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from stackyard.core.names import canonical
 from stackyard.make.cache_adoption import adopt
 from stackyard.make.job import Job
-from stackyard.yard import permissions
-from stackyard.yard.atomic import fault_point, temporary
-from stackyard.yard.caches import UV, may_look_into, searched
+from stackyard.yard.cache.caches import UV, may_look_into, searched
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import permissions
+from stackyard.yard.write.atomic import fault_point, temporary
 
 if TYPE_CHECKING:
     from stackyard.make.wheels.install import Wheel

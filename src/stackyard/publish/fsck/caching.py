@@ -10,10 +10,11 @@ from pathlib import Path
 from stackyard.publish.fsck.fault import Entry, Fault
 from stackyard.publish.fsck.reading import Reader
 from stackyard.publish.fsck.trees import Rights, differences, once
-from stackyard.yard import contents, notes
-from stackyard.yard.caches import CONDA, KINDS, Kind, parts, unchecked
-from stackyard.yard.contents import Tree
+from stackyard.yard.cache import notes
+from stackyard.yard.cache.caches import CONDA, KINDS, Kind, parts, unchecked
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision import contents
+from stackyard.yard.revision.contents import Tree
 
 _REMEDY = "`stackyard fsck --repair` discards the entry: it is made again from the lock when it is needed"
 

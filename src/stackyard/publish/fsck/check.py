@@ -19,11 +19,14 @@ from stackyard.publish.fsck.revision import Task
 from stackyard.publish.fsck.revision import faults_of as faults_of_revision
 from stackyard.publish.fsck.sharing import holders
 from stackyard.publish.fsck.trees import Rights
-from stackyard.yard import disk, generations, revisions, trash
-from stackyard.yard.caches import parts
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.cache.caches import parts
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard, place_of
-from stackyard.yard.record import Entry
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import Entry
+from stackyard.yard.write import trash
 
 _SAMPLE_BYTES, _MOST_BYTES, _LEAST_BYTES = 512 << 20, 32 << 20, 2 << 20
 """What is read of all revisions without `deep`, of one at most, and of one at least."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stackyard.core.quoting import LONG, plain
-from stackyard.yard.caches import Kind
-from stackyard.yard.contents import written
+from stackyard.yard.cache.caches import Kind
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision.contents import written
 
 What = Literal["missing", "changed", "added", "permissions", "owner", "unreadable"]
 

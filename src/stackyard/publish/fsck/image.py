@@ -26,11 +26,12 @@ from stackyard.publish.fsck.owners import Owners
 from stackyard.publish.fsck.reading import Reader
 from stackyard.publish.fsck.trees import differences
 from stackyard.verify.content import noted_contents
-from stackyard.yard import contents, disk
-from stackyard.yard.contents import Contents, Item, Tree
-from stackyard.yard.folders import RevisionPaths
-from stackyard.yard.payload import IMAGES, STUB, Prefix
-from stackyard.yard.record import BuildRecord, read_record
+from stackyard.yard import disk
+from stackyard.yard.revision import contents
+from stackyard.yard.revision.contents import Contents, Item, Tree
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.payload import IMAGES, STUB, Prefix
+from stackyard.yard.revision.record import BuildRecord, read_record
 
 _MOST_LINKS = 40
 TIMEOUT_S = 4 * 3600.0

@@ -18,12 +18,16 @@ from stackyard.publish.fsck.fault import Fault, Report
 from stackyard.publish.fsck.image import launcher_fault, links
 from stackyard.publish.repair import file_of, require_in_place
 from stackyard.verify.content import is_packed, noted_contents
-from stackyard.yard import atomic, caches, disk, generations, notes, revisions, trash, within
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
+from stackyard.yard.cache import caches, notes
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.origin import Origin
 from stackyard.yard.layout import Yard
-from stackyard.yard.origin import Origin
-from stackyard.yard.payload import STUB
-from stackyard.yard.record import BuildRecord, Entry
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.payload import STUB
+from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.write import atomic, trash, within
 
 _SHOWN = 4
 

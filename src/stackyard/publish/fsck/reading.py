@@ -6,7 +6,7 @@ import os
 import threading
 from pathlib import Path
 
-from stackyard.yard.contents import digest_if_readable
+from stackyard.yard.revision.contents import digest_if_readable
 
 
 class Reader:

@@ -25,11 +25,12 @@ from stackyard.verify.adopted import check_adopted
 from stackyard.verify.content import always_read, is_packed, noted_contents, own_files, seen, seen_of
 from stackyard.verify.report import read_report
 from stackyard.verify.yardfiles import unreadable
-from stackyard.yard import contents, disk, formats, revisions, signatures
-from stackyard.yard.contents import Contents
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk, formats
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, read_record
+from stackyard.yard.revision import contents, revisions, signatures
+from stackyard.yard.revision.contents import Contents
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, read_record
 
 _SHOWN = 4
 _LINK = "put the directory itself in its place"

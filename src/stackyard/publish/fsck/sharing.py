@@ -6,9 +6,10 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from stackyard.yard import disk, revisions
-from stackyard.yard.caches import KINDS, parts
+from stackyard.yard import disk
+from stackyard.yard.cache.caches import KINDS, parts
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision import revisions
 
 Inode = tuple[int, int]
 

@@ -13,8 +13,8 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.identity import account_name
 from stackyard.publish.fsck.fault import Fault, What
 from stackyard.publish.originals import first_difference
-from stackyard.yard import contents
-from stackyard.yard.contents import Contents, Damage, Digest, Item, Tree
+from stackyard.yard.revision import contents
+from stackyard.yard.revision.contents import Contents, Damage, Digest, Item, Tree
 
 Find = Callable[[Item], Path | None]
 """Finds a file elsewhere that has the bytes which were noted."""

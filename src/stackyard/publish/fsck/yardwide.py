@@ -20,12 +20,15 @@ from stackyard.publish.fsck.trees import Rights
 from stackyard.publish.generation import is_as_the_site_wants
 from stackyard.publish.licences import LEDGER
 from stackyard.verify.yardfiles import modules_of, unreadable
-from stackyard.yard import contents, disk, formats, generations, manifestfile, signatures, temporaries, trash
+from stackyard.yard import disk, formats
+from stackyard.yard.generation import generations, manifestfile
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import read_manifest
+from stackyard.yard.revision import contents, signatures
+from stackyard.yard.revision.record import read_manifest
+from stackyard.yard.write import temporaries, trash
 
 _DROPS = ("uses", "children", "usage")
-"""Directories that others may write to on purpose (`yard.uses`)."""
+"""Directories that others may write to on purpose (`yard.others.uses`)."""
 
 
 def faults_of(yard: Yard, reader: Reader, rights: Rights, *, deep: bool) -> Iterator[Fault]:

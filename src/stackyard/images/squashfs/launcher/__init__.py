@@ -11,7 +11,7 @@ from pathlib import Path
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host.files.scratch import scratch
 from stackyard.host.run.command import run, which
-from stackyard.yard.permissions import program_mode
+from stackyard.yard.write.permissions import program_mode
 
 SOURCE = Path(__file__).with_name("launch.c")
 _SCRIPT = Path(__file__).with_name("launch.sh")

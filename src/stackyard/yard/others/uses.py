@@ -32,10 +32,12 @@ from stackyard.core.quoting import plain
 from stackyard.host.files import at, home
 from stackyard.host.run import clock
 from stackyard.host.run.identity import Identity, account_name, hostname, this_process
-from stackyard.yard import atomic, disk, drops, formats
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk, formats
 from stackyard.yard.layout import Yard
-from stackyard.yard.permissions import Policy
+from stackyard.yard.others import drops
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.write import atomic
+from stackyard.yard.write.permissions import Policy
 
 _MOST_BYTES, _MOST_NOTES = 16_384, 10_000
 """Of a note, and of each account: it has one for each process and each job that waits in a queue."""
@@ -89,7 +91,7 @@ def open_to_users(yard: Yard, policy: Policy, *, count: bool) -> None:
     """Make the directories in which users leave notes for the owner of a yard; one that is another account's stays.
 
     Args:
-        count: also that of `yard.usage`. Its owner notes there since when: nobody else may replace the note, and
+        count: also that of `yard.others.usage`. Its owner notes there since when: nobody else may replace the note, and
             `usage.since` believes nobody else.
     """
     for folder in (yard.uses, yard.children, *([yard.usage] if count else [])):
@@ -196,7 +198,7 @@ def require_files(folder: str | Path) -> None:
 
 def _is_being_removed(paths: RevisionPaths) -> bool:
     """Whether a removal of this revision is not over."""
-    from stackyard.yard import trash  # late: a file is missing only then
+    from stackyard.yard.write import trash  # late: a file is missing only then
 
     return any(str(item.origin) == str(paths.root) and not item.is_settled for item in trash.items(Yard(paths.yard)))
 

@@ -24,10 +24,12 @@ from stackyard.core.late import dataclass
 from stackyard.host.files import at, strictmodes
 from stackyard.host.tools import sshkeygen
 from stackyard.host.tools.sshkeygen import Signers, Verdict
-from stackyard.yard import atomic, checksum, disk, formats, members, revisions, within
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import checksum, disk, formats, members
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, Entry
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.write import atomic, within
 
 NAMESPACE = "revision@stackyard.io"
 """What ssh-keygen signs into a signature, so that one of a mail or a commit is none of a revision."""

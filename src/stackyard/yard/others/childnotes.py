@@ -5,7 +5,7 @@
     <parent>/children/<hash of a path>.json {"yard": ...}         format 1: which ones is not known
     <child>/registered/<uid>-<hash>.json    under which names, as an account may not list the notes of a parent
 
-Any account may write one (`yard.drops`). So a note of format 2 counts only if its owner is the account in its name, and
+Any account may write one (`yard.others.drops`). So a note of format 2 counts only if its owner is the account in its name, and
 the worst that it can do is to keep a revision. It is written before an extension is built, and again when extensions
 are gone. A new one is there before those that it replaces are removed.
 """
@@ -26,8 +26,10 @@ from stackyard.core.late import dataclass
 from stackyard.host.account import reading
 from stackyard.host.files import at
 from stackyard.host.run import clock
-from stackyard.yard import atomic, disk, drops, formats, members, within
+from stackyard.yard import disk, formats, members
 from stackyard.yard.layout import Yard
+from stackyard.yard.others import drops
+from stackyard.yard.write import atomic, within
 
 MOST_NOTES = 1_000
 """Of an account; with more it counts as one whose yards cannot be looked into."""

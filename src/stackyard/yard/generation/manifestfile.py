@@ -12,8 +12,9 @@ from pathlib import Path
 
 from stackyard.host.account import supervised
 from stackyard.host.files import at
-from stackyard.yard import atomic, disk, within
-from stackyard.yard.folders import GenerationPaths
+from stackyard.yard import disk
+from stackyard.yard.revision.folders import GenerationPaths
+from stackyard.yard.write import atomic, within
 
 _END = 4096
 """Bytes of the text's end that are packed by themselves: a gzip file may have several members (RFC 1952)."""

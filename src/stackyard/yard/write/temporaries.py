@@ -1,4 +1,4 @@
-"""What a process was killed before renaming: `yard.atomic` makes each file beside its place, under a hidden name.
+"""What a process was killed before renaming: `yard.write.atomic` makes each file beside its place, under a hidden name.
 
 The name tells whose it is. It goes at once where that process is dead for certain, and after a day where that cannot
 be told: it is of another host, or an earlier version made it. A writer that lives nevertheless fails, and nothing more.
@@ -16,8 +16,9 @@ from pathlib import Path
 from stackyard.host.files import at
 from stackyard.host.run import clock
 from stackyard.host.run.identity import MARK, fate_of
-from stackyard.yard import disk, revisions
+from stackyard.yard import disk
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision import revisions
 
 _NAME = re.compile(
     rf"\..+?\.(?:(?P<mark>{MARK})(?:\.tmp)?|[0-9a-f]{{12}}(?:\.tmp)?|(?:[0-9a-f]{{16}}|[0-9a-z_]{{8}})\.tmp)", re.DOTALL

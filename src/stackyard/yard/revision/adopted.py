@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from stackyard.core.errors import MissingError
-from stackyard.yard.payload import Prefix
+from stackyard.yard.revision.payload import Prefix
 
 Kind = Literal["conda", "venv"]
 

@@ -3,9 +3,9 @@
     <yard>/usage/<host>.<uid>.<month>.log      2026-11-23 run tool/1.0-py311-1
     <yard>/usage/since                         2026-11-01
 
-The directory is like /tmp, as that of `yard.uses`; a yard without it records nothing. `run`, `shell` and `launch` write
+The directory is like /tmp, as that of `yard.others.uses`; a yard without it records nothing. `run`, `shell` and `launch` write
 here, and a hook of the module system (`expose.hooks`), which appends a line and runs no program. The owner of a file is
-who used the revisions. Any account may write there, so it is read as `yard.drops` says.
+who used the revisions. Any account may write there, so it is read as `yard.others.drops` says.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from stackyard.core.quoting import LONG, plain
 from stackyard.host.files import at
 from stackyard.host.run import clock
 from stackyard.host.run.identity import account_name, hostname
-from stackyard.yard import drops
-from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.layout import Yard
+from stackyard.yard.others import drops
+from stackyard.yard.revision.folders import RevisionPaths
 
 _NAME = re.compile(r"[^/]+\.\d+\.(\d{4}-\d\d)\.log")
 _LINE = re.compile(r"(\d{4}-\d\d-\d\d) (run|shell|launch|load) (\S{1,300})")

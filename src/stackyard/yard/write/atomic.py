@@ -14,8 +14,9 @@ from typing import Any
 
 from stackyard.host.files import at
 from stackyard.host.run.identity import mark, own_mark
-from stackyard.yard import checksum, within
-from stackyard.yard.permissions import file_mode
+from stackyard.yard import checksum
+from stackyard.yard.write import within
+from stackyard.yard.write.permissions import file_mode
 
 _hits: dict[str, int] = {}
 _waiting: ContextVar[list[Path] | None] = ContextVar("waiting", default=None)
@@ -46,7 +47,7 @@ def fault_point(name: str) -> None:
 def temporary(path: Path) -> Path:
     """Where this process makes what is then renamed to `path`: beside it, under a name that no other process has.
 
-    Always the same for the same path; what a killed process left there is found by its name (`yard.temporaries`).
+    Always the same for the same path; what a killed process left there is found by its name (`yard.write.temporaries`).
     """
     return path.with_name(f".{path.name}.{own_mark()}")
 

@@ -22,7 +22,8 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.files import at
 from stackyard.host.files.hashing import sha256_file
-from stackyard.yard import disk, formats, within
+from stackyard.yard import disk, formats
+from stackyard.yard.write import within
 
 FORMAT = 1
 _ESCAPED = re.compile(r"\\(\\|x[0-9a-f]{2})")

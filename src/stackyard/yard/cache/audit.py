@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from stackyard.yard import notes
-from stackyard.yard.caches import KINDS, Kind, parts, unchecked
+from stackyard.yard.cache import notes
+from stackyard.yard.cache.caches import KINDS, Kind, parts, unchecked
 from stackyard.yard.layout import Yard
 
 

@@ -25,8 +25,9 @@ from stackyard.core.late import dataclass
 from stackyard.host.files import at
 from stackyard.host.run import clock
 from stackyard.host.run.identity import Identity, account_name, this_process
-from stackyard.yard import disk, within
-from stackyard.yard.claim import claim
+from stackyard.yard import disk
+from stackyard.yard.write import within
+from stackyard.yard.write.claim import claim
 
 
 @dataclass(frozen=True)

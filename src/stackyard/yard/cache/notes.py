@@ -12,10 +12,12 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.yard import atomic, checksum, contents, formats
-from stackyard.yard.caches import Kind, trusted
-from stackyard.yard.contents import Contents, Tree
+from stackyard.yard import checksum, formats
+from stackyard.yard.cache.caches import Kind, trusted
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision import contents
+from stackyard.yard.revision.contents import Contents, Tree
+from stackyard.yard.write import atomic
 
 KIND = formats.Kind(
     contents.FORMAT, contents.KIND.make, hint=lambda path: f"remove it: {path}", checked_since=contents.FORMAT

@@ -1,4 +1,4 @@
-"""The yards that extend revisions of one: those that registered there (`yard.childnotes`), and those that can be found.
+"""The yards that extend revisions of one: those that registered there (`yard.others.childnotes`), and those that can be found.
 
 They are looked for where the site says that users' yards are (``user_yard``), and read by `host.account.reading`: those that
 this process may enter by itself, closed ones by a child of root's that is their account (`host.account.supervised`). A yard
@@ -24,9 +24,11 @@ from stackyard.core.quoting import LONG, plain
 from stackyard.host.account import reading, supervised
 from stackyard.host.account.reading import Reading
 from stackyard.host.run.identity import account_name, whoami
-from stackyard.yard import childnotes, disk, formats, trash
-from stackyard.yard.childnotes import Note, register
+from stackyard.yard import disk, formats
 from stackyard.yard.layout import Yard, is_yard
+from stackyard.yard.others import childnotes
+from stackyard.yard.others.childnotes import Note, register
+from stackyard.yard.write import trash
 
 __all__ = ["Blind", "Child", "Children", "interpreters", "known", "own_bases", "register"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stackyard.yard.contents import Contents, Damage, Item, Tree, compare, scan
+from stackyard.yard.revision.contents import Contents, Damage, Item, Tree, compare, scan
 
 
 def look(prefix: Path) -> Tree:

@@ -29,10 +29,11 @@ from stackyard.host.account import supervised
 from stackyard.host.files import at, space
 from stackyard.host.run import clock
 from stackyard.host.run.identity import account_name, whoami
-from stackyard.yard import atomic, disk, formats, members
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk, formats, members
 from stackyard.yard.layout import Yard, place_of
-from stackyard.yard.record import State, now
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import State, now
+from stackyard.yard.write import atomic
 
 Sort = Literal["revision", "build", "cache", "leftover", "modules"]
 PLACES: Mapping[Sort, str] = {

@@ -33,12 +33,16 @@ from stackyard.core.late import dataclass
 from stackyard.host.files import at
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.identity import this_process
-from stackyard.yard import atomic, contents, disk, manifestfile, moved, within
-from stackyard.yard.claim import claim
-from stackyard.yard.folders import GenerationPaths
+from stackyard.yard import disk
+from stackyard.yard.generation import manifestfile
 from stackyard.yard.layout import Yard
-from stackyard.yard.lease import is_abandoned
-from stackyard.yard.record import Entry, Manifest, read_manifest
+from stackyard.yard.others import moved
+from stackyard.yard.revision import contents
+from stackyard.yard.revision.folders import GenerationPaths
+from stackyard.yard.revision.record import Entry, Manifest, read_manifest
+from stackyard.yard.write import atomic, within
+from stackyard.yard.write.claim import claim
+from stackyard.yard.write.lease import is_abandoned
 
 _REMEDIES = {
     errno.EACCES: "its directory or one above it may not be entered; its owner can allow that: `chmod go+x DIRECTORY`",

@@ -10,8 +10,9 @@ import os
 from contextlib import suppress
 
 from stackyard.host.files import at
-from stackyard.yard import disk, within
+from stackyard.yard import disk
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import within
 
 FILES, BYTES = 32, 4096
 _PLENTY = 8

@@ -20,9 +20,10 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.files import at
 from stackyard.host.run import clock
-from stackyard.yard import atomic, formats, members
+from stackyard.yard import formats, members
 from stackyard.yard.layout import Yard
-from stackyard.yard.permissions import file_mode
+from stackyard.yard.write import atomic
+from stackyard.yard.write.permissions import file_mode
 
 _MOST_BYTES = 1 << 23
 

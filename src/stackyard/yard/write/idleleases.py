@@ -1,6 +1,6 @@
 """Removing the directories of leases that nobody has held for long, so that they do not grow with every name.
 
-The numbers of a lease only grow while its directory exists (`stackyard.yard.lease`). So who removes it first takes the
+The numbers of a lease only grow while its directory exists (`stackyard.yard.write.lease`). So who removes it first takes the
 lease as any other holder, and then gives the whole directory another name, in one step: who had looked into it before
 finds neither what it prepared there nor the claim that it would follow, and begins again in a new directory.
 """
@@ -13,8 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from stackyard.host.run import clock
-from stackyard.yard import atomic, disk, lease, within
+from stackyard.yard import disk
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import atomic, lease, within
 
 DAYS = 30
 """After so many days a lease that nobody holds is removed; much more than clocks of hosts differ."""

@@ -9,11 +9,12 @@ from typing import Literal
 
 from stackyard.core.errors import StackyardError
 from stackyard.host.files import at
-from stackyard.yard import atomic, disk
-from stackyard.yard.folders import RevisionPaths
+from stackyard.yard import disk
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import BuildRecord, read_record
-from stackyard.yard.same import is_same
+from stackyard.yard.others.same import is_same
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, read_record
+from stackyard.yard.write import atomic
 
 Condition = Literal["", "missing", "damaged"]
 """What is wrong with the record of a revision; empty: nothing."""

@@ -17,13 +17,14 @@ from stackyard.core.change import EnvironmentChange
 from stackyard.core.late import dataclass
 from stackyard.host.files import at
 from stackyard.host.run import clock
-from stackyard.yard import formats, manifestfile, members
-from stackyard.yard.adopted import Adopted, AdoptedPrefix
-from stackyard.yard.collision import Collision
+from stackyard.yard import formats, members
 from stackyard.yard.disk import DiskUse
-from stackyard.yard.extending import BaseRevision, payload_on
-from stackyard.yard.origin import Origin, UsedFile
-from stackyard.yard.payload import Form, Payload, check_container, payload_of
+from stackyard.yard.generation import manifestfile
+from stackyard.yard.generation.origin import Origin, UsedFile
+from stackyard.yard.revision.adopted import Adopted, AdoptedPrefix
+from stackyard.yard.revision.collision import Collision
+from stackyard.yard.revision.extension import BaseRevision, payload_on
+from stackyard.yard.revision.payload import Form, Payload, check_container, payload_of
 
 RECORD_FORMAT = 9
 MANIFEST_FORMAT = 4

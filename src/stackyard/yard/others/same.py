@@ -7,8 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
-from stackyard.yard import disk, within
+from stackyard.yard import disk
 from stackyard.yard.layout import Yard
+from stackyard.yard.write import within
 
 
 def is_same(one: Path, other: Path) -> bool:

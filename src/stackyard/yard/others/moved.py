@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.yard import atomic, disk, formats, manifestfile, members, same
+from stackyard.yard import disk, formats, members
+from stackyard.yard.generation import manifestfile
 from stackyard.yard.layout import Yard, is_yard
+from stackyard.yard.others import same
+from stackyard.yard.write import atomic
 
 if TYPE_CHECKING:
-    from stackyard.yard.record import BuildRecord, Entry
+    from stackyard.yard.revision.record import BuildRecord, Entry
 
 _FOLDER = re.compile(rb'"folder":\s*("(?:[^"\\]|\\.)*")')
 
@@ -114,7 +117,7 @@ def look(yard: Yard, *, writing: bool = False) -> Moved | None:
     """What to say of a yard that was moved or copied; None: it is where it was built, or nothing is published in it.
 
     Args:
-        writing: it may be written to, by which a snapshot is told apart from the yard itself (`yard.same`).
+        writing: it may be written to, by which a snapshot is told apart from the yard itself (`yard.others.same`).
     """
     with suppress(OSError):
         if begun := Note.read(yard):
@@ -126,7 +129,7 @@ def look(yard: Yard, *, writing: bool = False) -> Moved | None:
 
 
 def tell_apart(yard: Yard) -> None:
-    """Find out, by writing to it, whether a yard is only a snapshot of the one that its files name (`yard.same`)."""
+    """Find out, by writing to it, whether a yard is only a snapshot of the one that its files name (`yard.others.same`)."""
     _tell_apart(yard, _named(yard) or _named(yard.former()))
 
 

@@ -1,0 +1,1 @@
+"""The caches of a yard and the notes on their entries."""

@@ -1,0 +1,1 @@
+"""One revision on disk: its directory, its record, its contents, its signatures."""
