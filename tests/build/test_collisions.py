@@ -19,7 +19,7 @@ from stackyard.inputs.models import BuildSpec, PackageBuild, Site, Variant
 from stackyard.lock.lockfile.model import CondaPackage, LockedVariant
 from stackyard.make.inputs import input_hash
 from stackyard.make.tree import tree_hash
-from stackyard.verify.collided import check_collisions
+from stackyard.verify.checks.collided import check_collisions
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.record import BuildRecord, read_record

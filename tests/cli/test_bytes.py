@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.verify.content import check_files, look
-from stackyard.verify.yardfiles import check_yard
+from stackyard.verify.checks.content import check_files, look
+from stackyard.verify.checks.yardfiles import check_yard
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.folders import RevisionPaths

@@ -14,7 +14,7 @@ from stackyard.expose.base import full_change
 from stackyard.expose.commands import example, scripts, write_commands
 from stackyard.expose.published import freeze
 from stackyard.inputs.models import ModuleSettings, Site
-from stackyard.verify import content
+from stackyard.verify.checks import content
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord

@@ -20,7 +20,7 @@ from stackyard.inputs.sites.sitemodels import ModulePolicy, UserPaths
 from stackyard.publish import beside, repair
 from stackyard.publish.generation import Step
 from stackyard.publish.rollback import publish
-from stackyard.verify.content import look, own_files
+from stackyard.verify.checks.content import look, own_files
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import UsedFile, origin
 from stackyard.yard.layout import Yard

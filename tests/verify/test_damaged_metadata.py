@@ -12,12 +12,12 @@ import pytest
 
 from stackyard.core.errors import StackyardError
 from stackyard.host.machine.probe import machine
-from stackyard.verify.consistency import check_consistency
+from stackyard.verify.checks.consistency import check_consistency
+from stackyard.verify.checks.distributions import distributions
+from stackyard.verify.checks.yardfiles import modulefiles
 from stackyard.verify.context import Context, Exceptions, Python
-from stackyard.verify.distributions import distributions
 from stackyard.verify.expectations import Expectations, in_force, keep
 from stackyard.verify.report import stopped, without_record
-from stackyard.verify.yardfiles import modulefiles
 from stackyard.yard import formats
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.folders import RevisionPaths
@@ -103,7 +103,7 @@ def test_a_modulefile_that_cannot_be_read_is_a_problem_and_no_end(
     def fail(path: Path) -> str:
         raise StackyardError(f"cannot read {path}: Input/output error")
 
-    monkeypatch.setattr("stackyard.verify.yardfiles.sha256_file", fail)
+    monkeypatch.setattr("stackyard.verify.checks.yardfiles.sha256_file", fail)
     assert all("Input/output error" in problem for problem in modulefiles(yard)) and list(modulefiles(yard))
 
 

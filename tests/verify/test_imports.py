@@ -11,8 +11,8 @@ from verifykit import Stack, by_name
 
 from stackyard.host.machine import probe
 from stackyard.host.machine.probe import GpuDevice
-from stackyard.verify import tasks
-from stackyard.verify.distributions import modules_of
+from stackyard.verify.checks import tasks
+from stackyard.verify.checks.distributions import modules_of
 from stackyard.verify.report import CheckResult
 
 pytestmark = pytest.mark.usefixtures("no_systems")

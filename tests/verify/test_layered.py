@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from stackyard.host.run import command
-from stackyard.verify.layered import Finding, find
+from stackyard.verify.checks.layered import Finding, find
 from stackyard.yard.revision.payload import Prefix
 
 

@@ -15,7 +15,8 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.images.squashfs.launcher import compare
 from stackyard.inputs.models import Site
 from stackyard.publish import beside as repairing
-from stackyard.verify import beside, expectations
+from stackyard.verify import expectations
+from stackyard.verify.checks import revisionfiles as beside
 from stackyard.verify.expectations import Expectations
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard

@@ -118,7 +118,7 @@ def _proof(site: Site) -> Proof:
     """The checks of a stack are judged here as in a module."""
     from stackyard.host.machine.probe import machine
     from stackyard.images.bases.extend import Proof
-    from stackyard.verify.own import OwnCheck, judged, unmet_need
+    from stackyard.verify.checks.own import OwnCheck, judged, unmet_need
 
     return Proof(
         judge=lambda check, result: judged(OwnCheck.of(check.model_dump()), result),

@@ -35,7 +35,7 @@ from stackyard.publish.entries import present
 from stackyard.publish.generation import Step
 from stackyard.publish.writing import Held
 from stackyard.verify import verify
-from stackyard.verify.content import noted_contents
+from stackyard.verify.checks.content import noted_contents
 from stackyard.yard import disk
 from stackyard.yard.cache import caches
 from stackyard.yard.generation import generations

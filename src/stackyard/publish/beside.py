@@ -14,8 +14,8 @@ from stackyard.expose.generation import modulefiles
 from stackyard.expose.published import is_frozen, present_change, write_beside, write_change
 from stackyard.host.files import at
 from stackyard.inputs.models import Site
-from stackyard.verify.beside import added
-from stackyard.verify.content import own_files
+from stackyard.verify.checks.content import own_files
+from stackyard.verify.checks.revisionfiles import added
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard

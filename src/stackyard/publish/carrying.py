@@ -24,7 +24,7 @@ from stackyard.publish.extending import LOCK
 from stackyard.publish.plan import Task
 from stackyard.publish.remaking import Kept, Ways
 from stackyard.publish.share import Group, share
-from stackyard.verify.content import noted_contents
+from stackyard.verify.checks.content import noted_contents
 from stackyard.yard import disk
 from stackyard.yard.cache import caches
 from stackyard.yard.generation import generations, manifestfile

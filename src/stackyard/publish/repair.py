@@ -36,8 +36,8 @@ from stackyard.publish import rollback
 from stackyard.publish.again import built_again
 from stackyard.publish.entries import identity
 from stackyard.publish.originals import Originals
-from stackyard.verify.content import look, noted_contents, seen, seen_of
-from stackyard.verify.yardfiles import modulefiles
+from stackyard.verify.checks.content import look, noted_contents, seen, seen_of
+from stackyard.verify.checks.yardfiles import modulefiles
 from stackyard.yard import disk
 from stackyard.yard.cache.audit import discard_damaged
 from stackyard.yard.generation import generations

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
+from stackyard.verify.checks.own import OwnCheck
 from stackyard.verify.context import Exceptions
-from stackyard.verify.own import OwnCheck
 from stackyard.yard import disk, formats, members
 from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord

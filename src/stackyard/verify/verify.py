@@ -24,22 +24,22 @@ from stackyard.host.files.scratch import scratch
 from stackyard.host.machine.modules import ModuleSystem, find_environment_modules, find_lmod, fresh_environment
 from stackyard.host.machine.probe import machine
 from stackyard.host.run.view import view_of
-from stackyard.verify.adopted import adopted_folders, check_adopted
-from stackyard.verify.collided import check_collisions
-from stackyard.verify.commands import check_other_scripts
-from stackyard.verify.consistency import check_consistency
-from stackyard.verify.content import check_files, compare_after, look
+from stackyard.verify.checks.adopted import adopted_folders, check_adopted
+from stackyard.verify.checks.collided import check_collisions
+from stackyard.verify.checks.commands import check_other_scripts
+from stackyard.verify.checks.consistency import check_consistency
+from stackyard.verify.checks.content import check_files, compare_after, look
+from stackyard.verify.checks.imports import check_imports_and_commands
+from stackyard.verify.checks.interpreter import find_python
+from stackyard.verify.checks.launcher import check_launcher, wrong_launcher
+from stackyard.verify.checks.libraries import check_libraries
+from stackyard.verify.checks.loading import Loaded, check_loading
+from stackyard.verify.checks.own import check_own
+from stackyard.verify.checks.signed import check_signatures
+from stackyard.verify.checks.wrapped import check_wrapped
 from stackyard.verify.context import Context, Exceptions
 from stackyard.verify.expectations import Expectations, in_force
-from stackyard.verify.imports import check_imports_and_commands
-from stackyard.verify.interpreter import find_python
-from stackyard.verify.launcher import check_launcher, wrong_launcher
-from stackyard.verify.libraries import check_libraries
-from stackyard.verify.loading import Loaded, check_loading
-from stackyard.verify.own import check_own
 from stackyard.verify.report import KINDS, CheckResult, Kind, Report
-from stackyard.verify.signed import check_signatures
-from stackyard.verify.wrapped import check_wrapped
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.contents import Tree
 from stackyard.yard.revision.folders import RevisionPaths

@@ -112,7 +112,7 @@ def _rest(context: Context, yard: Yard, site: Site) -> list[str]:
 
 
 def _of_yard(yard: Yard, deep: bool) -> Report:
-    from stackyard.verify.yardfiles import check_yard
+    from stackyard.verify.checks.yardfiles import check_yard
 
     return check_yard(yard, deep=deep)
 

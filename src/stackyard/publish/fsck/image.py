@@ -25,7 +25,7 @@ from stackyard.publish.fsck.fault import Fault, What
 from stackyard.publish.fsck.owners import Owners
 from stackyard.publish.fsck.reading import Reader
 from stackyard.publish.fsck.trees import differences
-from stackyard.verify.content import noted_contents
+from stackyard.verify.checks.content import noted_contents
 from stackyard.yard import disk
 from stackyard.yard.revision import contents
 from stackyard.yard.revision.contents import Contents, Item, Tree

@@ -17,7 +17,7 @@ from stackyard.publish import launchers, rollback, signing
 from stackyard.publish.fsck.fault import Fault, Report
 from stackyard.publish.fsck.image import launcher_fault, links
 from stackyard.publish.repair import file_of, require_in_place
-from stackyard.verify.content import is_packed, noted_contents
+from stackyard.verify.checks.content import is_packed, noted_contents
 from stackyard.yard import disk
 from stackyard.yard.cache import caches, notes
 from stackyard.yard.generation import generations

@@ -21,10 +21,10 @@ from stackyard.publish.fsck.owners import Owners
 from stackyard.publish.fsck.reading import Reader
 from stackyard.publish.fsck.trees import Rights, differences, known, once
 from stackyard.publish.originals import Originals
-from stackyard.verify.adopted import check_adopted
-from stackyard.verify.content import always_read, is_packed, noted_contents, own_files, seen, seen_of
+from stackyard.verify.checks.adopted import check_adopted
+from stackyard.verify.checks.content import always_read, is_packed, noted_contents, own_files, seen, seen_of
+from stackyard.verify.checks.yardfiles import unreadable
 from stackyard.verify.report import read_report
-from stackyard.verify.yardfiles import unreadable
 from stackyard.yard import disk, formats
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents, revisions, signatures

@@ -19,7 +19,7 @@ from stackyard.publish.fsck.reading import Reader
 from stackyard.publish.fsck.trees import Rights
 from stackyard.publish.generation import is_as_the_site_wants
 from stackyard.publish.licences import LEDGER
-from stackyard.verify.yardfiles import modules_of, unreadable
+from stackyard.verify.checks.yardfiles import modules_of, unreadable
 from stackyard.yard import disk, formats
 from stackyard.yard.generation import generations, manifestfile
 from stackyard.yard.layout import Yard

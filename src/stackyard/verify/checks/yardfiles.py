@@ -10,7 +10,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.machine.probe import machine
 from stackyard.lock.lockfile import text as lockfile
-from stackyard.verify.content import listed
+from stackyard.verify.checks.content import listed
 from stackyard.verify.report import CheckResult, Report, read_report
 from stackyard.yard import disk
 from stackyard.yard.cache.audit import audit

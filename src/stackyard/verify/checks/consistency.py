@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.names import canonical
+from stackyard.verify.checks.distributions import distributions
+from stackyard.verify.checks.layered import find
 from stackyard.verify.context import Context, excepted
-from stackyard.verify.distributions import distributions
-from stackyard.verify.layered import find
 from stackyard.verify.report import CheckResult
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.quoting import LONG, plain
 from stackyard.host.files.hashing import sha256_file, sha256_text
-from stackyard.verify.content import REMEDY, listed
+from stackyard.verify.checks.content import REMEDY, listed
 from stackyard.verify.report import CheckResult
 from stackyard.yard.revision.collision import Collision, sentences
 from stackyard.yard.revision.record import BuildRecord

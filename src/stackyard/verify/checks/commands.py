@@ -9,8 +9,8 @@ from pathlib import Path
 
 from stackyard.core.late import dataclass
 from stackyard.host.run.command import which
+from stackyard.verify.checks.distributions import Distribution
 from stackyard.verify.context import Context, excepted
-from stackyard.verify.distributions import Distribution
 from stackyard.verify.report import CheckResult, Status
 
 OLD_KERNEL_LINE = 127

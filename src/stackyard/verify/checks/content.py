@@ -20,7 +20,7 @@ from stackyard.core.findings import some
 from stackyard.host.files import at
 from stackyard.make.seal import PARTS
 from stackyard.make.tree import tree_hash
-from stackyard.verify import beside
+from stackyard.verify.checks import revisionfiles as beside
 from stackyard.verify.report import CheckResult, Status
 from stackyard.yard import formats
 from stackyard.yard.revision import contents

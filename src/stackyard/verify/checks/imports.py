@@ -12,11 +12,11 @@ from itertools import count
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical
 from stackyard.host.machine.hostlibs import missing_driver
-from stackyard.verify.commands import file_problem
+from stackyard.verify.checks.commands import file_problem
+from stackyard.verify.checks.distributions import Distribution, Script, distributions
+from stackyard.verify.checks.tasks import ImportTask, Problem, TaskOutcome, run_tasks
 from stackyard.verify.context import Context, excepted
-from stackyard.verify.distributions import Distribution, Script, distributions
 from stackyard.verify.report import CheckResult, Kind, Status
-from stackyard.verify.tasks import ImportTask, Problem, TaskOutcome, run_tasks
 
 
 def check_imports_and_commands(context: Context, kinds: Collection[Kind]) -> list[CheckResult]:

@@ -1,0 +1,1 @@
+"""The checks: each looks at one property of a revision."""
