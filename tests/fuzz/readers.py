@@ -180,7 +180,7 @@ def _trash(path: Path) -> None:
 
 def _uses(path: Path) -> None:
     """What any user may write beside the notes on uses."""
-    from stackyard.publish.inuse import standing
+    from stackyard.upkeep.gc.inuse import standing
     from stackyard.yard.others import uses
 
     for use in uses.found(path.parent):
@@ -223,7 +223,7 @@ def _others_record(path: Path) -> None:
     """The record of an extension in the yard of any user."""
     from stackyard.host.account.reading import read_yard
     from stackyard.inputs.models import Site
-    from stackyard.publish.inuse import Watch
+    from stackyard.upkeep.gc.inuse import Watch
     from stackyard.yard.layout import Yard
 
     own = path.parent / "own"

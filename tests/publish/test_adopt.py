@@ -15,7 +15,7 @@ import pytest
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.lock.lockfile import text
-from stackyard.publish import adopting
+from stackyard.upkeep.transfer import adopt as adopting
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.record import BuildRecord, read_record
 from support import modules, programs

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.publish import carrying
-from stackyard.publish.remaking import Ways
+from stackyard.upkeep.transfer import carry as carrying
+from stackyard.upkeep.transfer.rebuilding import Ways
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 from stackyard.yard.write import trash

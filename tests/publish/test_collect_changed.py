@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.inputs.sites.sitemodels import RemovalPolicy
-from stackyard.publish import collect
-from stackyard.publish.inuse import Watch
-from stackyard.publish.remove import Outcome
+from stackyard.upkeep.gc import collect
+from stackyard.upkeep.gc.inuse import Watch
+from stackyard.upkeep.gc.remove import Outcome
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import origin
 from stackyard.yard.layout import Yard

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.make.layer import pth_of_drift
-from stackyard.publish import drift, extending
-from stackyard.publish.extending import Asked, Files
+from stackyard.upkeep.extensions import drift
+from stackyard.upkeep.extensions import file as extending
+from stackyard.upkeep.extensions.file import Asked, Files
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.extension import BaseRevision, Layer
 from stackyard.yard.write import atomic

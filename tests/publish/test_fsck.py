@@ -17,12 +17,12 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Silent
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.sitemodels import ModulePolicy
-from stackyard.publish import repair
-from stackyard.publish.fsck import check, image
-from stackyard.publish.fsck.image import launcher_fault
-from stackyard.publish.fsck.owners import Owners
-from stackyard.publish.fsck.reading import Reader
-from stackyard.publish.originals import first_difference
+from stackyard.upkeep.health import repair
+from stackyard.upkeep.health.fsck import check, image
+from stackyard.upkeep.health.fsck.image import launcher_fault
+from stackyard.upkeep.health.fsck.owners import Owners
+from stackyard.upkeep.health.fsck.reading import Reader
+from stackyard.upkeep.health.originals import first_difference
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.contents import Item
 from stackyard.yard.revision.folders import RevisionPaths

@@ -15,7 +15,7 @@ from movebed import Bed
 from movebed import bed as new_bed
 
 from stackyard.core.errors import StackyardError
-from stackyard.publish import moving
+from stackyard.upkeep.transfer import move as moving
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import same
 from stackyard.yard.others.moved import Note

@@ -10,7 +10,7 @@ import pytest
 
 from stackyard.host.run.identity import this_process
 from stackyard.inputs.models import Site
-from stackyard.publish.inuse import Watch
+from stackyard.upkeep.gc.inuse import Watch
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import uses
 from support import smallyard

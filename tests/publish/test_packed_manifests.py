@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.publish import carrying
-from stackyard.publish.remaking import Ways
+from stackyard.upkeep.transfer import carry as carrying
+from stackyard.upkeep.transfer.rebuilding import Ways
 from stackyard.yard.generation import generations, manifestfile
 from stackyard.yard.layout import Yard
 from stackyard.yard.others.moved import look

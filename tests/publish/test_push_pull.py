@@ -30,8 +30,9 @@ from stackyard.images.squashfs import launcher
 from stackyard.inputs.models import Site
 from stackyard.make.seal import PARTS
 from stackyard.make.tree import tree_hash
-from stackyard.publish import arrival, licences
-from stackyard.publish.arrival import require_fit
+from stackyard.publish import licences
+from stackyard.upkeep.transfer import arrival
+from stackyard.upkeep.transfer.arrival import require_fit
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents

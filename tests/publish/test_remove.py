@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import StackyardError
-from stackyard.publish.inuse import standing
+from stackyard.upkeep.gc.inuse import standing
 from stackyard.yard import formats
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard, place_of

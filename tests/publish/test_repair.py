@@ -17,9 +17,10 @@ from stackyard.expose.published import change_of, follow_policy
 from stackyard.host.files import at
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.sitemodels import ModulePolicy, UserPaths
-from stackyard.publish import beside, repair
 from stackyard.publish.generation import Step
 from stackyard.publish.rollback import publish
+from stackyard.upkeep.health import repair
+from stackyard.upkeep.health import restore_record as beside
 from stackyard.verify.checks.content import look, own_files
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import UsedFile, origin

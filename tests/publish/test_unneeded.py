@@ -12,8 +12,8 @@ import pytest
 from stackyard.core.errors import MissingError
 from stackyard.lock.interpreter import install_again
 from stackyard.lock.lockfile.model import LockedInterpreter
-from stackyard.publish import collect
-from stackyard.publish.inuse import Watch
+from stackyard.upkeep.gc import collect
+from stackyard.upkeep.gc.inuse import Watch
 from stackyard.yard.generation.origin import origin
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import children

@@ -14,7 +14,7 @@ from stackyard.expose.published import present_change, write_beside, write_chang
 from stackyard.host.files.hashing import sha256_file
 from stackyard.images.squashfs.launcher import compare
 from stackyard.inputs.models import Site
-from stackyard.publish import beside as repairing
+from stackyard.upkeep.health import restore_record as repairing
 from stackyard.verify import expectations
 from stackyard.verify.checks import revisionfiles as beside
 from stackyard.verify.expectations import Expectations

@@ -12,7 +12,7 @@ from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.files.scratch import scratch
-from stackyard.publish.extending import Files, changed
+from stackyard.upkeep.extensions.file import Files, changed
 from stackyard.yard import catalogue
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.record import BuildRecord

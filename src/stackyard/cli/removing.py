@@ -19,8 +19,8 @@ from stackyard.yard.revision.record import Entry
 from stackyard.yard.write.idleleases import DAYS
 
 if TYPE_CHECKING:
-    from stackyard.publish.inuse import Watch
-    from stackyard.publish.remove import Outcome
+    from stackyard.upkeep.gc.inuse import Watch
+    from stackyard.upkeep.gc.remove import Outcome
     from stackyard.yard.layout import Yard
     from stackyard.yard.write.trash import Item
 
@@ -38,7 +38,7 @@ def watch(context: Context, *, tidy: bool = False, despite: Collection[str] = ()
         InputError: only root may leave out an account, or there is no account of this name.
     """
     from stackyard.launch.api.asking import is_over
-    from stackyard.publish.inuse import Watch
+    from stackyard.upkeep.gc.inuse import Watch
 
     found = context.yard()
     yard = replace(found, account=found.account or "")
@@ -57,9 +57,9 @@ def _account(name: str) -> int:
 
 def remove(context: Context, entries: Sequence[Entry], reason: str, despite: Collection[str] = ()) -> Outcome:
     """Remove these revisions as far as nobody uses them, but for some accounts."""
-    from stackyard.publish.remove import Removal
-    from stackyard.publish.scarce import despite_full
     from stackyard.publish.writing import building
+    from stackyard.upkeep.gc.full_disk import despite_full
+    from stackyard.upkeep.gc.remove import Removal
     from stackyard.yard.generation.origin import origin
 
     looker = watch(context, tidy=True, despite=despite)
@@ -74,7 +74,7 @@ def remove(context: Context, entries: Sequence[Entry], reason: str, despite: Col
 
 def undo(context: Context, modules: Sequence[str], *, dry_run: bool, as_json: bool) -> None:
     """Bring back removed revisions by their full names."""
-    from stackyard.publish.remove import removed
+    from stackyard.upkeep.gc.remove import removed
 
     looker = watch(context)
     bring_back(context, looker, [removed(looker, module) for module in modules], dry_run=dry_run, as_json=as_json)
@@ -86,8 +86,8 @@ def bring_back(context: Context, looker: Watch, items: Sequence[Item], *, dry_ru
     Raises:
         StackyardError: something cannot be moved back.
     """
-    from stackyard.publish import remove
     from stackyard.publish.writing import building
+    from stackyard.upkeep.gc import remove
     from stackyard.yard.generation.origin import origin
 
     outcome = remove.Outcome(items=list(items))

@@ -62,21 +62,22 @@ def _each(entries: Iterable[Entry], progress: Progress, step: Callable[[Entry], 
 
 
 def _record(entry: Entry) -> Iterable[str]:
-    from stackyard.publish.beside import restore_record
-    from stackyard.publish.repair import require_in_place
+    from stackyard.upkeep.health.repair import require_in_place
+    from stackyard.upkeep.health.restore_record import restore_record
 
     require_in_place(RevisionPaths.of(entry.folder))
     return restore_record(RevisionPaths.of(entry.folder))
 
 
 def _operations(entry: Entry, yard: Yard, site: Site) -> Iterable[str]:
-    from stackyard.publish.beside import restore_operations
+    from stackyard.upkeep.health.restore_record import restore_operations
 
     return restore_operations(read_record(RevisionPaths.of(entry.folder).record), yard, site)
 
 
 def _files(entry: Entry, yard: Yard, site: Site, progress: Progress) -> Iterable[str]:
-    from stackyard.publish import beside, repair
+    from stackyard.upkeep.health import repair
+    from stackyard.upkeep.health import restore_record as beside
 
     record = read_record(RevisionPaths.of(entry.folder).record)
     outcome = repair.repair(record, yard, site, progress, repair.files_read(yard))

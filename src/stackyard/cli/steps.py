@@ -26,8 +26,8 @@ def publish_step(context: Context, make: Make, nothing: str, *, dry_run: bool, a
     Args:
         nothing: what is printed where it changes nothing.
     """
-    from stackyard.publish.scarce import despite_full
     from stackyard.publish.standing import changes_something
+    from stackyard.upkeep.gc.full_disk import despite_full
 
     yard = context.yard()
     present = generations.current(yard)

@@ -138,7 +138,7 @@ def _require_whole(entry: Entry, record: BuildRecord, site: Site, yard: Yard) ->
     Raises:
         StackyardError: they are not; all of an image is read, and a sample of other files.
     """
-    from stackyard.publish.fsck.check import check  # a deploy signs without it
+    from stackyard.upkeep.health.fsck.check import check  # a deploy signs without it
 
     report = check(yard, site, [entry], Silent(), deep=record.form.kind != "prefix", whole=False)
     others = RevisionPaths.of(entry.folder).signatures  # what is wrong with these, another one does not change

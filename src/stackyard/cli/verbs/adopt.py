@@ -38,7 +38,7 @@ def command(context: Context, /, prefix: Path, dry_run: bool, as_json: bool, **o
     It gets a record, a lock, a module and a verification. `verify` finds what others change in it later; adopting it
     again records that as the next revision. Nothing ever removes its files.
     """
-    from stackyard.publish import adopting
+    from stackyard.upkeep.transfer import adopt as adopting
 
     yard, site = context.yard(), context.site()
     found = adopting.look(prefix, yard)

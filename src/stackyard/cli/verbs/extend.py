@@ -40,8 +40,8 @@ def command(context: Context, /, name: str | None, base: str | None, full: bool,
     the module of the base does.
     """
     from stackyard.cli.extensions import Wanted, carry_out
-    from stackyard.publish import extending
-    from stackyard.publish.extending import Asked, Files
+    from stackyard.upkeep.extensions import file as extending
+    from stackyard.upkeep.extensions.file import Asked, Files
 
     yard = context.yard()
     asked = extending.checked(Asked(options.pop("pip"), options.pop("conda"), options.pop("files")))
@@ -50,7 +50,7 @@ def command(context: Context, /, name: str | None, base: str | None, full: bool,
 
     def change(files: Files) -> Files:
         if full:
-            from stackyard.publish.full import full_files
+            from stackyard.upkeep.extensions.extend_full import full_files
 
             return full_files(name, extending.base_of(yard, base or ""), asked, yard)
         if not exists:

@@ -18,7 +18,7 @@ from stackyard.yard.revision.record import Entry
 
 if TYPE_CHECKING:
     from stackyard.inputs.sites.sitemodels import Site
-    from stackyard.publish.fsck.fault import Report
+    from stackyard.upkeep.health.fsck.fault import Report
 
 EXAMPLES = (
     ("every night: sizes, times and modes of all files, the bytes of a few", "stackyard fsck"),
@@ -41,7 +41,7 @@ def command(context: Context, revs: Sequence[str], deep: bool, mend: bool, as_js
     revisions that have the same file. --repair replaces each file by a rename, so running programs keep theirs; an
     adopted prefix is only reported. Exit status 3: something is not as it was written, and was not repaired.
     """
-    from stackyard.publish.fsck import mend as mending
+    from stackyard.upkeep.health.fsck import mend as mending
 
     yard, site = context.yard(), context.site()
     if not disk.is_folder(yard.root):
@@ -71,7 +71,7 @@ def _checked(
 
     from stackyard.cli.display import display
     from stackyard.core.progress import Silent
-    from stackyard.publish.fsck.check import check
+    from stackyard.upkeep.health.fsck.check import check
 
     if not sys.stderr.isatty():  # a job of every night says what it found, and nothing else
         return check(yard, site, entries, Silent(), deep=deep, whole=whole, again=again)
@@ -83,8 +83,8 @@ def _repaired(context: Context, yard: Yard, site: Site, report: Report) -> list[
     """Repair what was found; what was done, a sentence each."""
     from stackyard.cli.display import display
     from stackyard.cli.repairs import repair
-    from stackyard.publish.fsck import mend
     from stackyard.publish.writing import writing
+    from stackyard.upkeep.health.fsck import mend
     from stackyard.yard.generation.origin import origin
 
     entries = _damaged(yard, report)
@@ -98,7 +98,7 @@ def _repaired(context: Context, yard: Yard, site: Site, report: Report) -> list[
 
 def _damaged(yard: Yard, report: Report) -> list[Entry]:
     """The damaged revisions as entries; of one whose record is lost what its path tells."""
-    from stackyard.publish.fsck.mend import listed
+    from stackyard.upkeep.health.fsck.mend import listed
 
     known = {entry.folder: entry for entry in listed(yard)}
     own = (fault for fault in report.faults if fault.folder and fault.path.is_relative_to(fault.folder))

@@ -17,8 +17,8 @@ from stackyard.core.quoting import LONG, plain
 from stackyard.yard import disk
 
 if TYPE_CHECKING:
-    from stackyard.publish.collect import Plan
-    from stackyard.publish.inuse import Watch
+    from stackyard.upkeep.gc.collect import Plan
+    from stackyard.upkeep.gc.inuse import Watch
 
 EXAMPLES = (
     ("what would go, why, and how much room that gives", "stackyard gc --dry-run"),
@@ -67,8 +67,8 @@ def command(
     shares, whatever their age, are deleted. It works on a full file system, and is the way to make room there.
     """
     from stackyard.cli import removing
-    from stackyard.publish import collect
-    from stackyard.publish.unused import unused_for as why_unused
+    from stackyard.upkeep.gc import collect
+    from stackyard.upkeep.gc.unused import unused_for as why_unused
 
     watch = removing.watch(context, tidy=not dry_run)
     if not disk.is_folder(watch.yard.root):
@@ -87,7 +87,7 @@ def command(
 
 def _undo(context: Context, watch: Watch, *, now: bool, dry_run: bool, as_json: bool) -> None:
     from stackyard.cli import removing
-    from stackyard.publish import collect
+    from stackyard.upkeep.gc import collect
 
     if now:
         raise InputError("--now and --undo exclude each other", hint="what --now deletes cannot be brought back")
@@ -100,8 +100,8 @@ def _undo(context: Context, watch: Watch, *, now: bool, dry_run: bool, as_json: 
 
 def _collect(context: Context, watch: Watch, plan: Plan, as_json: bool) -> None:
     from stackyard.cli import removing
-    from stackyard.publish import collect
-    from stackyard.publish.scarce import despite_full
+    from stackyard.upkeep.gc import collect
+    from stackyard.upkeep.gc.full_disk import despite_full
     from stackyard.yard.generation.origin import origin
 
     act = partial(collect.collect, watch, plan, origin(context.command))

@@ -80,7 +80,7 @@ def command(context: Context, everything: bool, size: bool, with_usage: bool, si
 
 def _show_behind(yard: Yard, rows: Sequence[Mapping[str, Any]]) -> None:
     """A line for each extension of this yard whose base has a newer default, or was removed."""
-    from stackyard.publish.behind import of_extension
+    from stackyard.upkeep.extensions.base_status import of_extension
 
     mine = [row for row in rows if row["yard"] == str(yard.root) and row["published"] and row["default"]]
     for row in mine if yard.above() else ():

@@ -15,8 +15,8 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
-    from stackyard.publish.moveplan import Plan, Request
-    from stackyard.publish.moving import Done
+    from stackyard.upkeep.transfer.move import Done
+    from stackyard.upkeep.transfer.moveplan import Plan, Request
 
 EXAMPLES = (
     ("how much that would build", "stackyard move /scratch/sw --dry-run"),
@@ -42,7 +42,8 @@ def command(
     was killed continues with the same command. Nothing is published where a revision cannot be built, unless --without
     leaves it out. Exit status 3: a check does not pass there.
     """
-    from stackyard.publish import moveplan, moving
+    from stackyard.upkeep.transfer import move as moving
+    from stackyard.upkeep.transfer import moveplan
 
     if (newroot is None) != here:
         raise InputError("NEWROOT or --here is required, not both", hint="name a directory: stackyard move DIR")

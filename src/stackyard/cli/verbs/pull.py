@@ -16,8 +16,8 @@ from stackyard.cli.output import echo, show_json
 
 if TYPE_CHECKING:
     from stackyard.images.oci.transfer import Registry
-    from stackyard.publish.arrival import Request
     from stackyard.publish.deploy import Outcome
+    from stackyard.upkeep.transfer.arrival import Request
 
 EXAMPLES = (
     ("from a registry", "stackyard pull docker://registry.example.org/stacks/pytorch:2.13"),
@@ -47,7 +47,7 @@ def command(
     """
     from stackyard.images.oci.artefact import Fit
     from stackyard.images.oci.transfer import Registry, notes_of
-    from stackyard.publish.arrival import Request, require_fit
+    from stackyard.upkeep.transfer.arrival import Request, require_fit
 
     yard, registry = context.yard(), Registry(plain_http, authfile, limit_s)
     fit = Fit.of_notes(notes_of(source, registry), source)
@@ -67,8 +67,8 @@ def _pulled(context: Context, source: str, registry: Registry, request: Request,
     from stackyard.images.oci.build import verified
     from stackyard.images.oci.layout import Reference, is_reference, reference
     from stackyard.images.oci.transfer import pull
-    from stackyard.publish.arrival import arrive
     from stackyard.publish.writing import building
+    from stackyard.upkeep.transfer.arrival import arrive
 
     with display() as progress, scratch("pull") as work:
         progress.phase(module, "fetch", source)

@@ -32,7 +32,7 @@ def command(
     NAME is the loaded one by default. The former revision stays, and its full name loads it.
     """
     from stackyard.cli.extensions import Wanted, carry_out
-    from stackyard.publish import extending
+    from stackyard.upkeep.extensions import file as extending
 
     yard = context.yard()
     name = extending.chosen(yard, name)
@@ -52,7 +52,7 @@ def _newer(yard: Yard, name: str) -> str:
     Raises:
         StackyardError: that cannot be known; or it has no base, or lost it and nothing took its place.
     """
-    from stackyard.publish.behind import standing
+    from stackyard.upkeep.extensions.base_status import standing
 
     record = catalogue.record_of(yard, name)
     if record.base is None:

@@ -45,7 +45,7 @@ def command(
     """
     from stackyard.cli import removing
     from stackyard.host.account import supervised
-    from stackyard.publish.unlooked import LET_ROOT_LOOK
+    from stackyard.upkeep.gc.unseen import LET_ROOT_LOOK
 
     if undo and despite:
         raise InputError("--despite and --undo exclude each other", hint="bring it back with --undo alone")
@@ -85,7 +85,7 @@ def _own(context: Context, rev: str) -> Entry:
 
 def _show_plan(context: Context, entries: list[Entry], despite: tuple[str, ...], as_json: bool) -> None:
     from stackyard.cli import removing
-    from stackyard.publish.remove import size_of
+    from stackyard.upkeep.gc.remove import size_of
 
     seen = removing.watch(context, despite=despite).look()
     rows: list[dict[str, Any]] = []

@@ -36,7 +36,7 @@ def command(context: Context, to: str | None, without_missing: bool, dry_run: bo
     What was verified since stays verified. `stackyard history` lists the generations.
     """
     from stackyard.publish import rollback
-    from stackyard.publish.scarce import despite_full
+    from stackyard.upkeep.gc.full_disk import despite_full
 
     yard = context.yard()
     entry = catalogue.resolve(yard, to) if to is not None and not to.isdecimal() else None

@@ -26,7 +26,7 @@ EXAMPLES = (
 @click.pass_obj
 def command(context: Context, name: str | None, as_json: bool) -> None:
     """Show your extensions: base, packages of their own, and what was installed since they were recorded."""
-    from stackyard.publish import extending
+    from stackyard.upkeep.extensions import file as extending
 
     yard = context.yard()
     names = [extending.chosen(yard, name)] if name is not None else extending.names(yard)
@@ -43,9 +43,9 @@ def command(context: Context, name: str | None, as_json: bool) -> None:
 
 def _row(yard: Yard, name: str, loaded: set[str]) -> dict[str, Any]:
     """What is known about one extension."""
-    from stackyard.publish import extending
-    from stackyard.publish.behind import standing
-    from stackyard.publish.drift import drifted
+    from stackyard.upkeep.extensions import file as extending
+    from stackyard.upkeep.extensions.base_status import standing
+    from stackyard.upkeep.extensions.drift import drifted
 
     try:
         record = extending.used(yard, name)

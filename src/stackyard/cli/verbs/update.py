@@ -31,9 +31,9 @@ def command(
     NAME is the loaded one by default. A revision never changes: load the module again to use the new one.
     """
     from stackyard.cli.extensions import Wanted, carry_out
-    from stackyard.publish import extending
-    from stackyard.publish.drift import drifted
-    from stackyard.publish.extending import Asked, Files
+    from stackyard.upkeep.extensions import file as extending
+    from stackyard.upkeep.extensions.drift import drifted
+    from stackyard.upkeep.extensions.file import Asked, Files
 
     yard = context.yard()
     name = extending.chosen(yard, name)
@@ -49,7 +49,8 @@ def command(
 
 
 def _reset(yard: Yard, name: str, dry_run: bool, as_json: bool) -> None:
-    from stackyard.publish import drift, extending
+    from stackyard.upkeep.extensions import drift
+    from stackyard.upkeep.extensions import file as extending
 
     record = extending.used(yard, name)
     gone = drift.drifted(record) if dry_run else drift.reset(record)

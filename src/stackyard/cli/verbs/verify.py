@@ -105,7 +105,7 @@ def _verified(
 
 def _rest(context: Context, yard: Yard, site: Site) -> list[str]:
     """Repair the modulefiles and the caches of the yard."""
-    from stackyard.publish.repair import repair_yard
+    from stackyard.upkeep.health.repair import repair_yard
     from stackyard.yard.generation.origin import origin
 
     return repair_yard(yard, site, origin(context.command))

@@ -8,7 +8,7 @@ in the user's own yard, where the parent looks too. A file holds nothing but a n
 the worst that it can do is to keep a revision.
 
 The file is written before the record is read, and a removal looks for files after it has moved the revision aside
-(`stackyard.publish.remove`). So either the process finds the revision gone, or the removal finds the process.
+(`stackyard.upkeep.gc.remove`). So either the process finds the revision gone, or the removal finds the process.
 
 A process that was replaced by a program (`stackyard run`) keeps its number and its start time: it can be looked up on
 its host. On other hosts a job is asked for from its scheduler; what cannot be asked counts as in use for some days.

@@ -20,10 +20,10 @@ from stackyard.inputs.sites.siteyard import policy
 from stackyard.lock.lockfile import text as lockfile
 from stackyard.lock.lockfile.model import Lock
 from stackyard.make.seal import PARTS
-from stackyard.publish.extending import LOCK
 from stackyard.publish.plan import Task
-from stackyard.publish.remaking import Kept, Ways
 from stackyard.publish.share import Group, share
+from stackyard.upkeep.extensions.file import LOCK
+from stackyard.upkeep.transfer.rebuilding import Kept, Ways
 from stackyard.verify.checks.content import noted_contents
 from stackyard.yard import disk
 from stackyard.yard.cache import caches

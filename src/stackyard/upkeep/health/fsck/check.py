@@ -12,13 +12,13 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Progress
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import policy
-from stackyard.publish.fsck import caching, yardwide
-from stackyard.publish.fsck.fault import Fault, Report
-from stackyard.publish.fsck.reading import Reader
-from stackyard.publish.fsck.revision import Task
-from stackyard.publish.fsck.revision import faults_of as faults_of_revision
-from stackyard.publish.fsck.sharing import holders
-from stackyard.publish.fsck.trees import Rights
+from stackyard.upkeep.health.fsck import caching, yardwide
+from stackyard.upkeep.health.fsck.fault import Fault, Report
+from stackyard.upkeep.health.fsck.reading import Reader
+from stackyard.upkeep.health.fsck.revision import Task
+from stackyard.upkeep.health.fsck.revision import faults_of as faults_of_revision
+from stackyard.upkeep.health.fsck.sharing import holders
+from stackyard.upkeep.health.fsck.trees import Rights
 from stackyard.yard import disk
 from stackyard.yard.cache.caches import parts
 from stackyard.yard.generation import generations

@@ -13,7 +13,7 @@ from typing import TypeVar
 from stackyard.core.errors import StackyardError
 from stackyard.host.files import space
 from stackyard.host.run.identity import this_process
-from stackyard.publish import garbage
+from stackyard.upkeep.gc import garbage
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.write import atomic, reserve, within

@@ -17,8 +17,8 @@ from stackyard.core.errors import InputError, StackyardError
 from stackyard.publish import names
 from stackyard.publish.entries import present
 from stackyard.publish.generation import Step
-from stackyard.publish.inuse import Evidence, Watch
 from stackyard.publish.rollback import publish
+from stackyard.upkeep.gc.inuse import Evidence, Watch
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.generations import Base

@@ -14,13 +14,13 @@ from stackyard.expose.published import MODULE
 from stackyard.images.squashfs.launcher.compare import is_recorded
 from stackyard.inputs.models import Site
 from stackyard.make.seal import PARTS
-from stackyard.publish.drift import drifted
-from stackyard.publish.fsck import image
-from stackyard.publish.fsck.fault import Fault, Report
-from stackyard.publish.fsck.owners import Owners
-from stackyard.publish.fsck.reading import Reader
-from stackyard.publish.fsck.trees import Rights, differences, known, once
-from stackyard.publish.originals import Originals
+from stackyard.upkeep.extensions.drift import drifted
+from stackyard.upkeep.health.fsck import image
+from stackyard.upkeep.health.fsck.fault import Fault, Report
+from stackyard.upkeep.health.fsck.owners import Owners
+from stackyard.upkeep.health.fsck.reading import Reader
+from stackyard.upkeep.health.fsck.trees import Rights, differences, known, once
+from stackyard.upkeep.health.originals import Originals
 from stackyard.verify.checks.adopted import check_adopted
 from stackyard.verify.checks.content import always_read, is_packed, noted_contents, own_files, seen, seen_of
 from stackyard.verify.checks.yardfiles import unreadable

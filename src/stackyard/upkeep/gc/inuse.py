@@ -2,7 +2,7 @@
 
 - A note of a process or of a batch job (`yard.others.uses`), in the yard or in that of a user.
 - A process of this host that names a file of the revision.
-- An extension in another yard (`yard.others.children`); `publish.unlooked` has what holds where one cannot be looked into.
+- An extension in another yard (`yard.others.children`); `upkeep.gc.unseen` has what holds where one cannot be looked into.
 
 A process of another host that left no note is not seen, as one is that only loaded a module there.
 """
@@ -25,7 +25,7 @@ from stackyard.host.account import reading, supervised
 from stackyard.host.run import clock
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import is_sites
-from stackyard.publish import unlooked
+from stackyard.upkeep.gc import unseen as unlooked
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard, place_of

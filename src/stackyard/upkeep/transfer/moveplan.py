@@ -12,9 +12,9 @@ from stackyard.core.quoting import LONG, plain
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import site_root
 from stackyard.publish import signing, surroundings
-from stackyard.publish.drift import drifted
 from stackyard.publish.pathlengths import require_short_prefix
-from stackyard.publish.remaking import Kept, Ways
+from stackyard.upkeep.extensions.drift import drifted
+from stackyard.upkeep.transfer.rebuilding import Kept, Ways
 from stackyard.yard import disk
 from stackyard.yard.cache.caches import own_part
 from stackyard.yard.generation import generations

@@ -15,7 +15,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.inputs.load import kind_of
 from stackyard.lock.lockfile.model import Lock
 from stackyard.lock.lockfile.text import dump, read
-from stackyard.publish.extending import LOCK, STACK, Asked, Files, with_more
+from stackyard.upkeep.extensions.file import LOCK, STACK, Asked, Files, with_more
 from stackyard.yard import catalogue, disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import signatures

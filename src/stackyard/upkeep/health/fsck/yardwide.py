@@ -13,12 +13,12 @@ from stackyard.images.bases import store
 from stackyard.images.squashfs import file as squashfs
 from stackyard.inputs.models import Site
 from stackyard.lock.lockfile import text as lockfile
-from stackyard.publish import garbage
-from stackyard.publish.fsck.fault import Fault
-from stackyard.publish.fsck.reading import Reader
-from stackyard.publish.fsck.trees import Rights
 from stackyard.publish.generation import is_as_the_site_wants
 from stackyard.publish.licences import LEDGER
+from stackyard.upkeep.gc import garbage
+from stackyard.upkeep.health.fsck.fault import Fault
+from stackyard.upkeep.health.fsck.reading import Reader
+from stackyard.upkeep.health.fsck.trees import Rights
 from stackyard.verify.checks.yardfiles import modules_of, unreadable
 from stackyard.yard import disk, formats
 from stackyard.yard.generation import generations, manifestfile

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.publish.fsck.fault import Entry, Fault
-from stackyard.publish.fsck.reading import Reader
-from stackyard.publish.fsck.trees import Rights, differences, once
+from stackyard.upkeep.health.fsck.fault import Entry, Fault
+from stackyard.upkeep.health.fsck.reading import Reader
+from stackyard.upkeep.health.fsck.trees import Rights, differences, once
 from stackyard.yard.cache import notes
 from stackyard.yard.cache.caches import CONDA, KINDS, Kind, parts, unchecked
 from stackyard.yard.layout import Yard

@@ -1,4 +1,4 @@
-"""Repairing what a check found and `publish.repair` does not: caches, modulefiles, modes, stubs."""
+"""Repairing what a check found and `upkeep.health.repair` does not: caches, modulefiles, modes, stubs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from stackyard.host.run.identity import account_name
 from stackyard.images.squashfs.launcher.compare import is_recorded
 from stackyard.images.squashfs.stubs import text_of
 from stackyard.inputs.models import Site
-from stackyard.publish import launchers, rollback, signing
-from stackyard.publish.fsck.fault import Fault, Report
-from stackyard.publish.fsck.image import launcher_fault, links
-from stackyard.publish.repair import file_of, require_in_place
+from stackyard.publish import rollback, signing
+from stackyard.upkeep.health import launchers
+from stackyard.upkeep.health.fsck.fault import Fault, Report
+from stackyard.upkeep.health.fsck.image import launcher_fault, links
+from stackyard.upkeep.health.repair import file_of, require_in_place
 from stackyard.verify.checks.content import is_packed, noted_contents
 from stackyard.yard import disk
 from stackyard.yard.cache import caches, notes
@@ -75,7 +76,7 @@ def _launcher(record: BuildRecord, yard: Yard, site: Site) -> Iterator[str]:
 
 
 def _is_in_place(fault: Fault) -> bool:
-    """Whether no link leads from the revision of a fault elsewhere, which `publish.repair` says."""
+    """Whether no link leads from the revision of a fault elsewhere, which `upkeep.health.repair` says."""
     try:
         if fault.folder:
             require_in_place(RevisionPaths.of(fault.folder))

@@ -18,7 +18,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.host.account import supervised
 from stackyard.host.run import clock
 from stackyard.inputs.models import Site
-from stackyard.publish import unneeded
+from stackyard.upkeep.gc import unneeded
 from stackyard.yard import disk
 from stackyard.yard.cache import caches, notes
 from stackyard.yard.cache.caches import CONDA, KINDS, PYTHONS, Kind

@@ -21,12 +21,14 @@ from stackyard.expose.published import follow_policy, users_policy
 from stackyard.host.files import at
 from stackyard.host.files.scratch import scratch
 from stackyard.inputs.models import Site
-from stackyard.publish import carrying, deploy, generation, licences, names, remaking, signing
+from stackyard.publish import deploy, generation, licences, names, signing
 from stackyard.publish.deploy import write_report
 from stackyard.publish.generation import Step
-from stackyard.publish.moveplan import FROM, Plan, Request, new_yard, plan, require_place, site_after
-from stackyard.publish.remaking import Kept, Ways
 from stackyard.publish.writing import Held, building, writing
+from stackyard.upkeep.transfer import carry as carrying
+from stackyard.upkeep.transfer import rebuilding as remaking
+from stackyard.upkeep.transfer.moveplan import FROM, Plan, Request, new_yard, plan, require_place, site_after
+from stackyard.upkeep.transfer.rebuilding import Kept, Ways
 from stackyard.verify import verify
 from stackyard.verify.expectations import in_force, keep
 from stackyard.yard import disk

@@ -1,7 +1,7 @@
 """`gc`: what can go, why, and how much room that gives; then doing it. Nothing that may be in use goes.
 
 All is removed in the two steps of `yard.write.trash`: aside now, and deleted by a later collection, once the grace time is
-over. Revisions go as `remove` makes them go (`publish.remove`), stack by stack; a stack that is being built is left.
+over. Revisions go as `remove` makes them go (`upkeep.gc.remove`), stack by stack; a stack that is being built is left.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.host.run import clock
-from stackyard.publish import garbage, tidy
 from stackyard.publish.entries import present
-from stackyard.publish.garbage import Garbage
-from stackyard.publish.inuse import Evidence, Watch
-from stackyard.publish.remove import CHANGED, Outcome, Removal, publish_states, repair, size_of
-from stackyard.publish.unused import Unused
 from stackyard.publish.writing import Held, building, writing
+from stackyard.upkeep.gc import garbage, tidy
+from stackyard.upkeep.gc.garbage import Garbage
+from stackyard.upkeep.gc.inuse import Evidence, Watch
+from stackyard.upkeep.gc.remove import CHANGED, Outcome, Removal, publish_states, repair, size_of
+from stackyard.upkeep.gc.unused import Unused
 from stackyard.yard import catalogue, disk
 from stackyard.yard.cache import caches, notes
 from stackyard.yard.generation import generations

@@ -1,6 +1,6 @@
 """The image of a revision, its stubs and its launcher; and, in a mounted image, its files.
 
-python -m stackyard.publish.fsck.image REVISION     prints the faults of a mounted image, as JSON
+python -m stackyard.upkeep.health.fsck.image REVISION     prints the faults of a mounted image, as JSON
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from stackyard.images.squashfs.enter import run_within
 from stackyard.images.squashfs.launcher import compare
 from stackyard.images.squashfs.stubs import text_of
 from stackyard.make.seal import PARTS
-from stackyard.publish.fsck.fault import Fault, What
-from stackyard.publish.fsck.owners import Owners
-from stackyard.publish.fsck.reading import Reader
-from stackyard.publish.fsck.trees import differences
+from stackyard.upkeep.health.fsck.fault import Fault, What
+from stackyard.upkeep.health.fsck.owners import Owners
+from stackyard.upkeep.health.fsck.reading import Reader
+from stackyard.upkeep.health.fsck.trees import differences
 from stackyard.verify.checks.content import noted_contents
 from stackyard.yard import disk
 from stackyard.yard.revision import contents

@@ -24,7 +24,7 @@ from stackyard.yard.others.childnotes import Note
 from stackyard.yard.others.children import Blind
 
 if TYPE_CHECKING:
-    from stackyard.publish.inuse import Evidence
+    from stackyard.upkeep.gc.inuse import Evidence
 
 _NAMED = 3
 LET_ROOT_LOOK = "let root run `stackyard gc` once: it looks into closed yards"

@@ -33,9 +33,9 @@ from stackyard.make.bytecode import cache as bytecode
 from stackyard.make.bytecode.pyfiles import source_of
 from stackyard.make.job import Job
 from stackyard.publish import rollback
-from stackyard.publish.again import built_again
 from stackyard.publish.entries import identity
-from stackyard.publish.originals import Originals
+from stackyard.upkeep.health.originals import Originals
+from stackyard.upkeep.health.rebuild import built_again
 from stackyard.verify.checks.content import look, noted_contents, seen, seen_of
 from stackyard.verify.checks.yardfiles import modulefiles
 from stackyard.yard import disk

@@ -11,8 +11,8 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError, cause
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.identity import account_name
-from stackyard.publish.fsck.fault import Fault, What
-from stackyard.publish.originals import first_difference
+from stackyard.upkeep.health.fsck.fault import Fault, What
+from stackyard.upkeep.health.originals import first_difference
 from stackyard.yard.revision import contents
 from stackyard.yard.revision.contents import Contents, Damage, Digest, Item, Tree
 

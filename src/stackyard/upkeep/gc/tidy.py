@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from stackyard.core.errors import StackyardError, cause
-from stackyard.publish import unlooked
-from stackyard.publish.remove import Outcome
+from stackyard.upkeep.gc import unseen as unlooked
+from stackyard.upkeep.gc.remove import Outcome
 from stackyard.yard import disk
 from stackyard.yard.generation import manifestfile
 from stackyard.yard.layout import Yard
@@ -17,7 +17,7 @@ from stackyard.yard.write import idleleases, reserve, temporaries
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stackyard.publish.collect import Plan
+    from stackyard.upkeep.gc.collect import Plan
 
 
 def up(yard: Yard, wanted: Plan, outcome: Outcome) -> None:

@@ -1,0 +1,1 @@
+"""Extensions in users' yards: their files, their bases, what changed in them."""

@@ -1,0 +1,1 @@
+"""Removal of what is no longer used: revisions, failed builds, cache entries."""

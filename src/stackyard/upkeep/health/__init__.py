@@ -1,0 +1,1 @@
+"""Finding and repairing changed files."""

@@ -1,0 +1,1 @@
+"""Revisions from elsewhere and to elsewhere: pull, adopt, move."""
