@@ -37,8 +37,8 @@ def measure(pairs: int = 5) -> list[Figure]:
 
 def _make(root: Path) -> None:
     """A yard of records: half of the revisions withdrawn, none with files of its own."""
-    from stackyard.publish import rollback
-    from stackyard.publish.generation import Step
+    from stackyard.deploy.generation import Step
+    from stackyard.deploy.published import rollback
     from stackyard.yard import disk
     from stackyard.yard.layout import Yard
     from stackyard.yard.revision import revisions

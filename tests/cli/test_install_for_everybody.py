@@ -137,7 +137,7 @@ def test_another_account_deploys_with_the_module(site: Installed, anna: Account,
 
 def test_an_upgrade_leaves_those_who_run_the_old_version_alone(site: Installed, anna: Account) -> None:
     programs.need("lmod")
-    late = "import sys, stackyard; input(); from stackyard.publish import deploy; print(stackyard.__version__)"
+    late = "import sys, stackyard; input(); from stackyard.deploy import deploy; print(stackyard.__version__)"
     prefixes = site.place / "opt" / OLD, site.yard / f"stacks/stackyard/{OLD}-py3-1/prefix"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     running = [anna.popen(prefix / "bin" / "python", "-I", "-c", late, **pipes) for prefix in prefixes]

@@ -11,7 +11,7 @@ UNNEEDED = (
     "multiprocessing", "importlib.metadata", "http.client", "concurrent.futures", "argparse",
     "stackyard.launch.preflight.run", "stackyard.launch.run.hub", "stackyard.launch.run.placement",
     "stackyard.launch.records.follow", "stackyard.lint", "stackyard.inputs.reading.validate", "stackyard.inputs.reading.yamlfile",
-    "stackyard.expose", "stackyard.publish", "stackyard.make",
+    "stackyard.expose", "stackyard.deploy", "stackyard.make",
 )  # fmt: skip
 STOPPED = """
 import sys

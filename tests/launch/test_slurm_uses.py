@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.publish import signing
+from stackyard.deploy import signing
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import signatures
 from stackyard.yard.revision.record import read_record

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from stackyard.core.errors import StackyardError
+from stackyard.deploy import generation
+from stackyard.deploy.generation import Step
+from stackyard.deploy.published.rollback import only_from, publish, step_to, target
 from stackyard.expose import generation as generation_of
 from stackyard.host.files import at
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.sitemodels import ModulePolicy
-from stackyard.publish import generation
-from stackyard.publish.generation import Step
-from stackyard.publish.rollback import only_from, publish, step_to, target
 from stackyard.yard.disk import DiskFull
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard

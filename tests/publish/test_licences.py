@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import MissingError, StackyardError
+from stackyard.deploy import licences
 from stackyard.inputs.models import Licence, Site
-from stackyard.publish import licences
 from stackyard.yard.layout import Yard
 from stackyard.yard.write import atomic
 from stackyard.yard.write.lease import Lease
@@ -127,5 +127,5 @@ def test_two_that_are_accepted_at_once_are_both_recorded(tmp_path: Path, monkeyp
 
 def test_who_accepts_is_the_account_and_not_a_variable(accounts: Accounts) -> None:
     anna = accounts.user("anna")
-    code = "from stackyard.publish import licences; print(licences.me())"
+    code = "from stackyard.deploy import licences; print(licences.me())"
     assert anna.python(code, LOGNAME="root", USER="root").out.strip() == anna.name

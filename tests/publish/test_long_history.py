@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.deploy import entries
 from stackyard.inputs.models import Site
-from stackyard.publish import entries
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.folders import RevisionPaths

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.publish import memo
+from stackyard.deploy import memo
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.record import Entry, Manifest
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.publish.names import claim
-from stackyard.publish.versions import version_keys
+from stackyard.deploy.published.names import claim
+from stackyard.deploy.published.versions import version_keys
 from stackyard.yard.revision.record import Entry
 
 
@@ -93,7 +93,7 @@ def test_versions_are_compared_as_their_makers_count_them(ordered: list[str]) ->
 
 def test_usual_versions_need_no_solver() -> None:
     code = (
-        "import sys; from stackyard.publish.versions import version_keys; version_keys({'1.0', '2.1'}); "
+        "import sys; from stackyard.deploy.published.versions import version_keys; version_keys({'1.0', '2.1'}); "
         "sys.exit('rattler' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

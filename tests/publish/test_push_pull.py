@@ -20,6 +20,7 @@ import pytest
 from image import oci_bed
 from image.registry_bed import registry
 from stackyard.core.errors import ChecksFailed, InputError, MissingError, StackyardError
+from stackyard.deploy import licences
 from stackyard.host.files.hashing import sha256_file, sha256_text
 from stackyard.host.machine.probe import machine
 from stackyard.images.oci import artefact
@@ -30,7 +31,6 @@ from stackyard.images.squashfs import launcher
 from stackyard.inputs.models import Site
 from stackyard.make.seal import PARTS
 from stackyard.make.tree import tree_hash
-from stackyard.publish import licences
 from stackyard.upkeep.transfer import arrival
 from stackyard.upkeep.transfer.arrival import require_fit
 from stackyard.yard import disk

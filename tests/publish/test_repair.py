@@ -13,12 +13,12 @@ import pytest
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Silent
+from stackyard.deploy.generation import Step
+from stackyard.deploy.published.rollback import publish
 from stackyard.expose.published import change_of, follow_policy
 from stackyard.host.files import at
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.sitemodels import ModulePolicy, UserPaths
-from stackyard.publish.generation import Step
-from stackyard.publish.rollback import publish
 from stackyard.upkeep.health import repair
 from stackyard.upkeep.health import restore_record as beside
 from stackyard.verify.checks.content import look, own_files

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.publish.share import Group, shut_out
+from stackyard.deploy.published.share import Group, shut_out
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.extension import BaseRevision

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, StackyardError
+from stackyard.deploy import surroundings
 from stackyard.inputs.models import Site
-from stackyard.publish import surroundings
 from stackyard.yard.layout import Yard
 from support.accounts import Accounts
 from support.cli import STACKYARD, stackyard

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.deploy.entries import identity
+from stackyard.deploy.locking import former_locks
 from stackyard.inputs.models import Stack, Variant
-from stackyard.publish.entries import identity
-from stackyard.publish.locking import former_locks
 from stackyard.yard.layout import Yard
 from support.failing import nothing_answers
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackyard.core.change import EnvironmentChange, Prepend, Set
+from stackyard.deploy import generation
+from stackyard.deploy.generation import Step
+from stackyard.deploy.published import names
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.sitemodels import ModulePolicy
-from stackyard.publish import generation, names
-from stackyard.publish.generation import Step
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions

@@ -89,10 +89,10 @@ def test_a_record_that_the_file_system_does_not_give_is_not_a_damaged_one(tmp_pa
 def test_a_modulefile_that_cannot_be_read_is_a_problem_and_no_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from stackyard.deploy.generation import Step
+    from stackyard.deploy.published.rollback import publish
     from stackyard.inputs.models import Site
     from stackyard.inputs.sites.sitemodels import ModulePolicy
-    from stackyard.publish.generation import Step
-    from stackyard.publish.rollback import publish
     from stackyard.yard.revision import revisions
 
     yard, site = Yard(tmp_path / "yard"), Site(modules=ModulePolicy(formats=("tcl",)))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.deploy.writing import Held
 from stackyard.host.run.identity import this_process
-from stackyard.publish.writing import Held
 from stackyard.yard.layout import Yard
 from stackyard.yard.write import idleleases, within
 from stackyard.yard.write import lease as lease_module

@@ -17,11 +17,11 @@ import pytest
 
 from stackyard.core.change import Append, EnvironmentChange, Join, OnUnload, SaveValue, Set, SetRestorable
 from stackyard.core.errors import StackyardError
+from stackyard.deploy.licences import LEDGER, MARK, Acceptance
 from stackyard.expose.published import MODULE, change_of
 from stackyard.images.bases.model import BASE, Base
 from stackyard.inputs.models import Site
 from stackyard.lock.lockfile import text
-from stackyard.publish.licences import LEDGER, MARK, Acceptance
 from stackyard.verify.expectations import CHECKS
 from stackyard.verify.report import REPORT, Report, read_report
 from stackyard.yard import formats

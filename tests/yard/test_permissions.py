@@ -74,7 +74,7 @@ def test_a_group_writes_to_a_yard_whatever_the_umasks_of_its_members(accounts: A
     os.chown(yard, anna.uid, anna.groups[0])
     yard.chmod(0o2775)
     code = (
-        "import sys; from pathlib import Path; from stackyard.publish.writing import writing;"
+        "import sys; from pathlib import Path; from stackyard.deploy.writing import writing;"
         "from stackyard.inputs.models import Site; from stackyard.yard.layout import Yard\n"
         "yard = Yard(Path(sys.argv[1]))\n"
         "with writing(yard, Site()): (yard.stacks / 'x').mkdir(parents=True, exist_ok=True);"

@@ -17,9 +17,9 @@ from stackyard.core.quoting import harmless
 from stackyard.yard.revision.folders import RevisionPaths
 
 if TYPE_CHECKING:
+    from stackyard.deploy.licences import Needed
     from stackyard.inputs.models import Site
     from stackyard.launch.api.jobs import Job
-    from stackyard.publish.licences import Needed
     from stackyard.yard.layout import Yard
     from stackyard.yard.revision.record import BuildRecord
 
@@ -32,8 +32,8 @@ def agreed(context: Context, record: BuildRecord) -> dict[str, str]:
     """
     if not any(entry.get("variable") for entry in record.licences):
         return {}
-    from stackyard.publish import licences
-    from stackyard.publish.writing import writing
+    from stackyard.deploy import licences
+    from stackyard.deploy.writing import writing
 
     yard, site = context.yard(), context.site()
     for needed in licences.needed(yard, site, record, os.environ):
@@ -74,7 +74,7 @@ def ask(needed: Needed, record: BuildRecord) -> None:
     Raises:
         MissingError: it is not accepted.
     """
-    from stackyard.publish.licences import me
+    from stackyard.deploy.licences import me
 
     if not confirmed(needed.name, record.module, text_of(record, needed.sha256)):
         raise MissingError(
@@ -85,7 +85,7 @@ def ask(needed: Needed, record: BuildRecord) -> None:
 
 def unaccepted(yard: Yard, site: Site, record: BuildRecord) -> MissingError | None:
     """Which licences you have not accepted without which the commands of a revision do not run; nothing is asked."""
-    from stackyard.publish import licences
+    from stackyard.deploy import licences
 
     missing = [needed.name for needed in licences.needed(yard, site, record, os.environ)]
     if not missing:

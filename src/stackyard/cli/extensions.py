@@ -18,7 +18,7 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.revision.record import BuildRecord
 
 if TYPE_CHECKING:
-    from stackyard.publish.deploy import Request
+    from stackyard.deploy.deploy import Request
 
 Change = Callable[[Files], Files]
 
@@ -50,8 +50,8 @@ def carry_out(context: Context, name: str, change: Change, wanted: Wanted) -> No
         return
     from stackyard.cli.display import display
     from stackyard.cli.verbs.deploy import report
-    from stackyard.publish import deploy
-    from stackyard.publish.writing import building
+    from stackyard.deploy import deploy
+    from stackyard.deploy.writing import building
 
     before = recorded(yard, name)
     site = context.site()
@@ -91,9 +91,9 @@ def show_difference(before: BuildRecord | None, after: BuildRecord | None) -> No
 
 def _request(context: Context, yard: Yard, file: Path, wanted: Wanted) -> Request:
     from stackyard.cli.stacks import load_stacks
+    from stackyard.deploy.deploy import Request
+    from stackyard.deploy.inputs import as_read
     from stackyard.lock.preferences import Update
-    from stackyard.publish.deploy import Request
-    from stackyard.publish.inputs import as_read
 
     site = context.site()
     stacks = load_stacks([file], site, yard, None, None)
@@ -108,8 +108,8 @@ def _dry_run(context: Context, yard: Yard, name: str, change: Change, wanted: Wa
 
     from stackyard.cli.display import display
     from stackyard.cli.verbs.deploy import plan_line, plan_row
-    from stackyard.publish import deploy
-    from stackyard.publish.writing import solving
+    from stackyard.deploy import deploy
+    from stackyard.deploy.writing import solving
 
     site = context.site()
     before = recorded(yard, name)

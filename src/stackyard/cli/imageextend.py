@@ -48,9 +48,9 @@ def extend(
     sees nothing of this machine but pip's settings, --bind, and directories that variables of the build name by
     {env:NAME}. Compilers, CUDA and MPI are those of the base, which stays as it is.
     """
+    from stackyard.deploy.writing import writing
     from stackyard.images.bases import extend as extending
     from stackyard.images.bases import store
-    from stackyard.publish.writing import writing
 
     site, yard = context.site(), context.yard()
     kept = store.find(yard, site, base)

@@ -88,9 +88,9 @@ def _import(
     context: Context, site: Site, source: Source, name: str, *, accept_licence: Sequence[str], digest: str,
     platform: str, limit_gib: float, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
+    from stackyard.deploy.writing import writing
     from stackyard.images.bases import fit, store
     from stackyard.images.bases.model import ARCHITECTURES
-    from stackyard.publish.writing import writing
 
     yard, listed = context.yard(), site.bases.get(name)
     declared = listed.licences if listed else ()
@@ -144,8 +144,8 @@ def _accepted(
         InputError: the image has no such text.
         MissingError: one is not accepted; nothing is kept.
     """
+    from stackyard.deploy.licences import accepted, require
     from stackyard.inputs.models import Licence
-    from stackyard.publish.licences import accepted, require
 
     said = set(accepting)
     wanted = {each: Licence(name=each.name, text=_text_of(each, root, name)) for each in declared}
@@ -177,7 +177,7 @@ def _ask(context: Context, yard: Yard, name: str, licence: Any) -> None:
         MissingError: it is not accepted.
     """
     from stackyard.cli.agreeing import confirmed
-    from stackyard.publish.licences import me
+    from stackyard.deploy.licences import me
 
     text = Path(licence.text).read_text(encoding="utf-8", errors="replace") if licence.text else ""
     again = shlex.join([*context.command, "--accept-licence", licence.name])

@@ -57,7 +57,7 @@ def _account(name: str) -> int:
 
 def remove(context: Context, entries: Sequence[Entry], reason: str, despite: Collection[str] = ()) -> Outcome:
     """Remove these revisions as far as nobody uses them, but for some accounts."""
-    from stackyard.publish.writing import building
+    from stackyard.deploy.writing import building
     from stackyard.upkeep.gc.full_disk import despite_full
     from stackyard.upkeep.gc.remove import Removal
     from stackyard.yard.generation.origin import origin
@@ -86,7 +86,7 @@ def bring_back(context: Context, looker: Watch, items: Sequence[Item], *, dry_ru
     Raises:
         StackyardError: something cannot be moved back.
     """
-    from stackyard.publish.writing import building
+    from stackyard.deploy.writing import building
     from stackyard.upkeep.gc import remove
     from stackyard.yard.generation.origin import origin
 

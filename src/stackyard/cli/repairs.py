@@ -33,7 +33,7 @@ def repair(
     Raises:
         StackyardError: the yard is not writable for you.
     """
-    from stackyard.publish.writing import building
+    from stackyard.deploy.writing import building
 
     own = [entry for entry in entries if Path(entry.folder).is_relative_to(yard.root)]
     for entry in (each for each in entries if each not in own):

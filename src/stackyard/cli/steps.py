@@ -14,8 +14,8 @@ from stackyard.yard.generation.changes import compare
 from stackyard.yard.revision.record import Entry, Manifest
 
 if TYPE_CHECKING:
-    from stackyard.publish.generation import Step
-    from stackyard.publish.standing import Make
+    from stackyard.deploy.generation import Step
+    from stackyard.deploy.published.states import Make
     from stackyard.yard.generation.generations import Base
     from stackyard.yard.layout import Yard
 
@@ -26,7 +26,7 @@ def publish_step(context: Context, make: Make, nothing: str, *, dry_run: bool, a
     Args:
         nothing: what is printed where it changes nothing.
     """
-    from stackyard.publish.standing import changes_something
+    from stackyard.deploy.published.states import changes_something
     from stackyard.upkeep.gc.full_disk import despite_full
 
     yard = context.yard()
@@ -46,8 +46,8 @@ def publish_step(context: Context, make: Make, nothing: str, *, dry_run: bool, a
 
 def publish(context: Context, yard: Yard, step: Callable[[Base], Step]) -> Manifest:
     """Publish a step, as this account and command line."""
-    from stackyard.publish import rollback
-    from stackyard.publish.writing import writing
+    from stackyard.deploy.published import rollback
+    from stackyard.deploy.writing import writing
     from stackyard.yard.generation.origin import origin
 
     site = context.site()

@@ -14,8 +14,8 @@ from stackyard.cli.findings import show_checks, show_finding
 from stackyard.cli.output import echo, human_bytes, show_text
 from stackyard.cli.shells import module_notes
 from stackyard.core.findings import counted
+from stackyard.deploy.deploy import USABLE, Outcome, Result
 from stackyard.expose.commands import example
-from stackyard.publish.deploy import USABLE, Outcome, Result
 from stackyard.yard.revision.collision import sentences
 from stackyard.yard.revision.folders import RevisionPaths
 

@@ -50,7 +50,7 @@ def command(context: Context, /, prefix: Path, dry_run: bool, as_json: bool, **o
         return
     from stackyard.cli.display import display
     from stackyard.cli.verbs.deploy import report
-    from stackyard.publish.writing import building
+    from stackyard.deploy.writing import building
 
     names = [stack.name for stack in request.stacks]
     with building(yard, site, names, show_notice) as held, display() as progress:

@@ -27,7 +27,7 @@ def command(context: Context, rev: str, undo: bool, dry_run: bool, as_json: bool
     A withdrawn revision comes back with it. Other short names, such as pytorch/2.13, stay as they are;
     `stackyard rollback REV` moves those.
     """
-    from stackyard.publish import standing
+    from stackyard.deploy.published import states as standing
 
     yard = context.yard()
     entry = catalogue.resolve(yard, rev)

@@ -13,8 +13,8 @@ from stackyard.cli.intents import Duration
 from stackyard.cli.output import echo, human_bytes, show_error, show_json, show_notice
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
+from stackyard.deploy import memo
 from stackyard.host.files.scratch import scratch
-from stackyard.publish import memo
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 
@@ -89,8 +89,8 @@ def _deploy(
     context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any], said: dict[str, Any], as_json: bool
 ) -> None:
     from stackyard.cli.display import display
-    from stackyard.publish import deploy
-    from stackyard.publish.writing import building
+    from stackyard.deploy import deploy
+    from stackyard.deploy.writing import building
 
     request = _request(context, yard, files, options)
     with (
@@ -104,7 +104,7 @@ def _deploy(
 
 def _remember(path: Path, request: Any, result: Any) -> None:
     """Note that this deploy would do nothing now, unless a file has changed since it was read."""
-    from stackyard.publish.inputs import memo_inputs, still_as_read
+    from stackyard.deploy.inputs import memo_inputs, still_as_read
 
     files = memo_inputs(request.stacks, request.site, request.yard) if result.is_final else None
     now = memo.digests(files or ())
@@ -114,8 +114,8 @@ def _remember(path: Path, request: Any, result: Any) -> None:
 
 def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any]) -> Any:
     from stackyard.cli.stacks import load_stacks
-    from stackyard.publish.deploy import Request
-    from stackyard.publish.inputs import as_read
+    from stackyard.deploy.deploy import Request
+    from stackyard.deploy.inputs import as_read
 
     if len(files) > 1 and (options["name"] or options["version"]):
         raise InputError("--name and --version require exactly one FILE", hint="deploy the files one by one")
@@ -156,9 +156,9 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
 
     from stackyard.cli.display import display
     from stackyard.cli.stacks import tell
-    from stackyard.publish import deploy
-    from stackyard.publish.outlook import outlook
-    from stackyard.publish.writing import solving
+    from stackyard.deploy import deploy
+    from stackyard.deploy.preview import outlook
+    from stackyard.deploy.writing import solving
 
     request = _request(context, yard, files, options)
     deploy.require(request)
@@ -182,7 +182,7 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
 
 def plan_row(task: Any, action: str, yard: Yard, site: Any) -> dict[str, Any]:
     """What would be done about one revision, as a plain object."""
-    from stackyard.publish import licences
+    from stackyard.deploy import licences
 
     return {
         "module": task.module,

@@ -83,7 +83,7 @@ def _repaired(context: Context, yard: Yard, site: Site, report: Report) -> list[
     """Repair what was found; what was done, a sentence each."""
     from stackyard.cli.display import display
     from stackyard.cli.repairs import repair
-    from stackyard.publish.writing import writing
+    from stackyard.deploy.writing import writing
     from stackyard.upkeep.health.fsck import mend
     from stackyard.yard.generation.origin import origin
 

@@ -40,7 +40,7 @@ def command() -> None:
 @click.pass_obj
 def list_(context: Context, as_json: bool) -> None:
     """The licences that you accepted: when, and in which yard or directory it is recorded."""
-    from stackyard.publish import licences
+    from stackyard.deploy import licences
 
     found = [{"yard": str(place), **asdict(entry)} for place, entry in licences.mine(context.yard(reading=True))]
     if as_json:
@@ -64,8 +64,8 @@ def list_(context: Context, as_json: bool) -> None:
 def accept(context: Context, /, name: str, rev: str, dry_run: bool, as_json: bool) -> None:
     """Print the text of licence NAME, and record that you accept it: you, now, this text. Then REV can be used."""
     from stackyard.cli.agreeing import text_of
-    from stackyard.publish import licences
-    from stackyard.publish.writing import writing
+    from stackyard.deploy import licences
+    from stackyard.deploy.writing import writing
 
     yard, site = context.yard(), context.site()
     record = catalogue.record_of(yard, rev)
@@ -113,7 +113,7 @@ def _is_file(name: str) -> bool:
 
 
 def _of_revision(context: Context, name: str) -> dict[str, list[Stated]]:
-    from stackyard.publish.terms import of_revision
+    from stackyard.deploy.licence_policy import of_revision
 
     yard = context.yard(reading=True)
     record = catalogue.record_of(yard, name)
@@ -123,8 +123,8 @@ def _of_revision(context: Context, name: str) -> dict[str, list[Stated]]:
 def _of_file(context: Context, file: Path) -> dict[str, list[Stated]]:
     from stackyard.cli.display import display
     from stackyard.cli.stacks import load_stacks
-    from stackyard.publish import deploy
-    from stackyard.publish.terms import of_variant
+    from stackyard.deploy import deploy
+    from stackyard.deploy.licence_policy import of_variant
 
     site, yard = context.site(), context.yard()
     stacks = load_stacks([file], site, yard, None, None)

@@ -49,9 +49,9 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
     """
     from stackyard.cli.display import display
     from stackyard.cli.stacks import load_stacks, tell
+    from stackyard.deploy import deploy
+    from stackyard.deploy.locking import write_lock
     from stackyard.lock.preferences import Update
-    from stackyard.publish import deploy
-    from stackyard.publish.locking import write_lock
 
     files, packages = _sorted(words, options["update"])
     if len(files) > 1 and (options["name"] or options["version"] or options["fmt"]):
@@ -92,7 +92,7 @@ def _sorted(words: tuple[str, ...], update: bool) -> tuple[list[Path], tuple[str
 
 def _place(request: Any, dry_run: bool) -> AbstractContextManager[Yard]:
     """The yard that the solve writes to; with --locked nothing is solved and nothing written."""
-    from stackyard.publish.writing import solving
+    from stackyard.deploy.writing import solving
 
     if request.only_locked:
         return nullcontext(request.yard)

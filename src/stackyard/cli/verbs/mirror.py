@@ -69,12 +69,12 @@ def command(
 def _wanted(context: Context, files: tuple[Path, ...], named: dict[str, Any], dry_run: bool, progress: Any) -> Any:
     """The locked variants of the files' locks, which are made where there are none."""
     from stackyard.cli.stacks import load_stacks, tell
+    from stackyard.deploy import deploy
+    from stackyard.deploy.locking import write_lock
+    from stackyard.deploy.writing import solving
     from stackyard.inputs.pip.settings import settings
     from stackyard.inputs.sites.settings import scratch_yard
     from stackyard.make.mirror.collect import Collection
-    from stackyard.publish import deploy
-    from stackyard.publish.locking import write_lock
-    from stackyard.publish.writing import solving
 
     site = context.site()
     stacks = load_stacks(files, site, context.yard(), named["name"], named["version"])

@@ -15,8 +15,8 @@ from stackyard.cli.imagetransfer import registry_options
 from stackyard.cli.output import echo, show_json
 
 if TYPE_CHECKING:
+    from stackyard.deploy.deploy import Outcome
     from stackyard.images.oci.transfer import Registry
-    from stackyard.publish.deploy import Outcome
     from stackyard.upkeep.transfer.arrival import Request
 
 EXAMPLES = (
@@ -62,12 +62,12 @@ def command(
 
 def _pulled(context: Context, source: str, registry: Registry, request: Request, module: str) -> Outcome:
     from stackyard.cli.display import display
+    from stackyard.deploy.writing import building
     from stackyard.host.files.scratch import scratch
     from stackyard.images.oci.artefact import read
     from stackyard.images.oci.build import verified
     from stackyard.images.oci.layout import Reference, is_reference, reference
     from stackyard.images.oci.transfer import pull
-    from stackyard.publish.writing import building
     from stackyard.upkeep.transfer.arrival import arrive
 
     with display() as progress, scratch("pull") as work:
@@ -88,7 +88,7 @@ def _pulled(context: Context, source: str, registry: Registry, request: Request,
 
 
 def _show(done: Outcome, as_json: bool) -> None:
-    from stackyard.publish.deploy import USABLE
+    from stackyard.deploy.deploy import USABLE
 
     if as_json:
         report = done.report.to_json() if done.report else None

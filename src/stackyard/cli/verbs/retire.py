@@ -43,7 +43,7 @@ def command(context: Context, rev: str, on: date | None, use: str, undo: bool, d
     Later `stackyard gc` hides it, and then removes its files where nobody uses them: after as many days as `removal:`
     of the site's file says.
     """
-    from stackyard.publish import standing
+    from stackyard.deploy.published import states as standing
 
     if undo == (on is not None):
         raise InputError("when does it retire?", hint="add --on DATE, or --undo")

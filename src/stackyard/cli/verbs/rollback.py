@@ -35,7 +35,7 @@ def command(context: Context, to: str | None, without_missing: bool, dry_run: bo
     Nothing is deleted. Revisions published since are withdrawn: hidden from users, but still loadable by full name.
     What was verified since stays verified. `stackyard history` lists the generations.
     """
-    from stackyard.publish import rollback
+    from stackyard.deploy.published import rollback
     from stackyard.upkeep.gc.full_disk import despite_full
 
     yard = context.yard()

@@ -37,7 +37,8 @@ def command(context: Context, rev: str, given: str, later: bool, undo: bool, dry
     This is for one stack at a time. To open a whole yard, with all that is in it and will be: chgrp -R NAME YARD, chmod
     -R g+rX YARD, and find YARD -type d -exec chmod g+s {} +.
     """
-    from stackyard.publish import share, sharedlater
+    from stackyard.deploy.published import share
+    from stackyard.deploy.published import share_later as sharedlater
 
     yard = context.yard()
     entry = catalogue.resolve(yard, rev)

@@ -64,8 +64,8 @@ def _own(yard: Yard, entry: Entry) -> Entry:
 
 def _signed(context: Context, yard: Yard, entries: Sequence[Entry], named: str) -> list[dict[str, Any]]:
     """Sign them, and publish those again whose modules refused to be loaded."""
-    from stackyard.publish import signing
-    from stackyard.publish.writing import writing
+    from stackyard.deploy import signing
+    from stackyard.deploy.writing import writing
     from stackyard.yard.generation.origin import origin
 
     site = context.site()

@@ -81,7 +81,7 @@ def _verified(
     entry: Entry, modules: Path, yard: Yard, site: Site, progress: Progress, deep: bool
 ) -> tuple[Report, bool]:
     """The report of one revision, and whether it was verified; if not, the others are nevertheless."""
-    from stackyard.publish import licences
+    from stackyard.deploy import licences
     from stackyard.verify import verify
     from stackyard.verify.report import RUNS_NOTHING, lacking_licences, stopped, without_record
 
@@ -153,9 +153,9 @@ def _keep(
     Args:
         entries: those that were verified.
     """
-    from stackyard.publish.deploy import write_report
-    from stackyard.publish.rollback import mark
-    from stackyard.publish.writing import writing
+    from stackyard.deploy.deploy import write_report
+    from stackyard.deploy.published.rollback import mark
+    from stackyard.deploy.writing import writing
     from stackyard.yard.generation.origin import origin
 
     own = [e for e in entries if Path(e.folder).is_relative_to(yard.root)]

@@ -27,7 +27,7 @@ def command(context: Context, rev: str, undo: bool, dry_run: bool, as_json: bool
     It comes back with --undo, with `stackyard default REV`, or when its file is deployed again. `stackyard remove REV`
     removes the files.
     """
-    from stackyard.publish import standing
+    from stackyard.deploy.published import states as standing
 
     yard = context.yard()
     module = catalogue.resolve(yard, rev).module

@@ -50,7 +50,7 @@ class Extended:
 
 
 def extend(yard: Yard, kept: Kept, name: str, packages: Packages, proof: Proof) -> Extended:
-    """Install packages on top of a base, as a new base. Call it within `publish.writing`.
+    """Install packages on top of a base, as a new base. Call it within `deploy.writing`.
 
     Raises:
         InputError: the base has no Python, or the name is that of another base.

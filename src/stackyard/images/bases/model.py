@@ -90,7 +90,7 @@ class Base:
         digests: everything that it may be pinned by: its manifest there and at its source, its configuration (Docker's
             image ID), the archive that it was read from.
         platform: conda's name of its architecture.
-        licences: who accepted which text, when (`publish.licences.Acceptance`), and the lines that were added for it.
+        licences: who accepted which text, when (`deploy.licences.Acceptance`), and the lines that were added for it.
         without_rights: programs that lost set-user-ID or set-group-ID, which no image of ours keeps.
         who, uid, when: who imported it.
     """

@@ -81,7 +81,7 @@ class Kept:
 def add(yard: Yard, wanted: Wanted, on_wait: Callable[[str], None] | None = None) -> Kept:
     """Import a base; one of this name and digest that is there already is returned as it is.
 
-    Call it within `publish.writing`. Two imports of one name wait for each other.
+    Call it within `deploy.writing`. Two imports of one name wait for each other.
 
     Raises:
         InputError: the name is not one, or is that of another base; the image is for another platform.

@@ -16,9 +16,9 @@ from itertools import islice
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
+from stackyard.deploy.entries import present
+from stackyard.deploy.writing import Held, building, writing
 from stackyard.host.run import clock
-from stackyard.publish.entries import present
-from stackyard.publish.writing import Held, building, writing
 from stackyard.upkeep.gc import garbage, tidy
 from stackyard.upkeep.gc.garbage import Garbage
 from stackyard.upkeep.gc.inuse import Evidence, Watch

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.publish import names
-from stackyard.publish.entries import present
-from stackyard.publish.generation import Step
-from stackyard.publish.rollback import publish
+from stackyard.deploy.entries import present
+from stackyard.deploy.generation import Step
+from stackyard.deploy.published import names
+from stackyard.deploy.published.rollback import publish
 from stackyard.upkeep.gc.inuse import Evidence, Watch
 from stackyard.yard import disk
 from stackyard.yard.generation import generations

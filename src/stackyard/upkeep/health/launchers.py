@@ -11,12 +11,12 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
+from stackyard.deploy import signing
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.files.scratch import scratch
 from stackyard.host.tools import sshkeygen
 from stackyard.images.squashfs import launcher
 from stackyard.inputs.models import Site
-from stackyard.publish import signing
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions, signatures

@@ -22,6 +22,8 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.progress import Progress
+from stackyard.deploy.entries import identity
+from stackyard.deploy.published import rollback
 from stackyard.host.files import at, copying, space
 from stackyard.host.files.hashing import sha256_file, sha256_stream
 from stackyard.host.run.identity import process_token
@@ -32,8 +34,6 @@ from stackyard.make import seal
 from stackyard.make.bytecode import cache as bytecode
 from stackyard.make.bytecode.pyfiles import source_of
 from stackyard.make.job import Job
-from stackyard.publish import rollback
-from stackyard.publish.entries import identity
 from stackyard.upkeep.health.originals import Originals
 from stackyard.upkeep.health.rebuild import built_again
 from stackyard.verify.checks.content import look, noted_contents, seen, seen_of

@@ -16,6 +16,10 @@ from stackyard.core import grammar
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.findings import some
 from stackyard.core.progress import Progress
+from stackyard.deploy import deploy, surroundings
+from stackyard.deploy.deploy import Request, Result
+from stackyard.deploy.plan import Planner, Task
+from stackyard.deploy.writing import Held
 from stackyard.host.files import filelocks, filesystem, home
 from stackyard.host.machine.probe import machine
 from stackyard.host.run import clock
@@ -26,10 +30,6 @@ from stackyard.lock.base import installed
 from stackyard.lock.base.installed import Installed
 from stackyard.lock.lockfile.model import Lock, LockedVariant
 from stackyard.make import adopted as foreign
-from stackyard.publish import deploy, surroundings
-from stackyard.publish.deploy import Request, Result
-from stackyard.publish.plan import Planner, Task
-from stackyard.publish.writing import Held
 from stackyard.verify.expectations import in_force
 from stackyard.yard import disk
 from stackyard.yard.generation.origin import origin

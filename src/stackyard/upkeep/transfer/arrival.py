@@ -17,6 +17,13 @@ from pathlib import Path
 from stackyard.core.errors import ChecksFailed, InputError, MissingError, StackyardError
 from stackyard.core.findings import some
 from stackyard.core.progress import Progress
+from stackyard.deploy import generation, licences, signing
+from stackyard.deploy.deploy import USABLE, Outcome, register, write_report
+from stackyard.deploy.entries import present
+from stackyard.deploy.generation import Step
+from stackyard.deploy.published import names
+from stackyard.deploy.published import share_later as sharedlater
+from stackyard.deploy.writing import Held
 from stackyard.expose.published import write_beside
 from stackyard.host.files import at
 from stackyard.host.files.hashing import sha256_file
@@ -29,11 +36,6 @@ from stackyard.images.squashfs.launcher import compare
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import policy
 from stackyard.make.seal import PARTS
-from stackyard.publish import generation, licences, names, sharedlater, signing
-from stackyard.publish.deploy import USABLE, Outcome, register, write_report
-from stackyard.publish.entries import present
-from stackyard.publish.generation import Step
-from stackyard.publish.writing import Held
 from stackyard.verify import verify
 from stackyard.verify.checks.content import noted_contents
 from stackyard.yard import disk

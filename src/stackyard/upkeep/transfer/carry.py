@@ -11,6 +11,8 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import some
+from stackyard.deploy.plan import Task
+from stackyard.deploy.published.share import Group, share
 from stackyard.host.files import at, copying
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.identity import process_token
@@ -20,8 +22,6 @@ from stackyard.inputs.sites.siteyard import policy
 from stackyard.lock.lockfile import text as lockfile
 from stackyard.lock.lockfile.model import Lock
 from stackyard.make.seal import PARTS
-from stackyard.publish.plan import Task
-from stackyard.publish.share import Group, share
 from stackyard.upkeep.extensions.file import LOCK
 from stackyard.upkeep.transfer.rebuilding import Kept, Ways
 from stackyard.verify.checks.content import noted_contents

@@ -17,14 +17,15 @@ from pathlib import Path
 from stackyard.core.errors import ChecksFailed, StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.progress import Progress
+from stackyard.deploy import deploy, generation, licences, signing
+from stackyard.deploy.deploy import write_report
+from stackyard.deploy.generation import Step
+from stackyard.deploy.published import names
+from stackyard.deploy.writing import Held, building, writing
 from stackyard.expose.published import follow_policy, users_policy
 from stackyard.host.files import at
 from stackyard.host.files.scratch import scratch
 from stackyard.inputs.models import Site
-from stackyard.publish import deploy, generation, licences, names, signing
-from stackyard.publish.deploy import write_report
-from stackyard.publish.generation import Step
-from stackyard.publish.writing import Held, building, writing
 from stackyard.upkeep.transfer import carry as carrying
 from stackyard.upkeep.transfer import rebuilding as remaking
 from stackyard.upkeep.transfer.moveplan import FROM, Plan, Request, new_yard, plan, require_place, site_after

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.quoting import LONG, plain
+from stackyard.deploy import signing, surroundings
+from stackyard.deploy.pathlengths import require_short_prefix
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import site_root
-from stackyard.publish import signing, surroundings
-from stackyard.publish.pathlengths import require_short_prefix
 from stackyard.upkeep.extensions.drift import drifted
 from stackyard.upkeep.transfer.rebuilding import Kept, Ways
 from stackyard.yard import disk

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.core.errors import MissingError, StackyardError
+from stackyard.deploy.plan import Task
+from stackyard.deploy.published.labels import without_labels
 from stackyard.host.files.hashing import sha256_file
 from stackyard.inputs.load import load_stack
 from stackyard.inputs.models import CheckExceptions, Site, Stack, Variant
@@ -21,8 +23,6 @@ from stackyard.lock.lockfile import text as lockfile
 from stackyard.lock.lockfile.fingerprint import Fingerprint
 from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.make.inputs import input_hash, is_build_of
-from stackyard.publish.labels import without_labels
-from stackyard.publish.plan import Task
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import UsedFile

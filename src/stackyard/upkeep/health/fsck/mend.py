@@ -8,12 +8,13 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
+from stackyard.deploy import signing
+from stackyard.deploy.published import rollback
 from stackyard.host.files import at
 from stackyard.host.run.identity import account_name
 from stackyard.images.squashfs.launcher.compare import is_recorded
 from stackyard.images.squashfs.stubs import text_of
 from stackyard.inputs.models import Site
-from stackyard.publish import rollback, signing
 from stackyard.upkeep.health import launchers
 from stackyard.upkeep.health.fsck.fault import Fault, Report
 from stackyard.upkeep.health.fsck.image import launcher_fault, links

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
+from stackyard.deploy.generation import is_as_the_site_wants
+from stackyard.deploy.licences import LEDGER
 from stackyard.images.bases import store
 from stackyard.images.squashfs import file as squashfs
 from stackyard.inputs.models import Site
 from stackyard.lock.lockfile import text as lockfile
-from stackyard.publish.generation import is_as_the_site_wants
-from stackyard.publish.licences import LEDGER
 from stackyard.upkeep.gc import garbage
 from stackyard.upkeep.health.fsck.fault import Fault
 from stackyard.upkeep.health.fsck.reading import Reader

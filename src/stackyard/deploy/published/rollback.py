@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from stackyard.core.errors import InputError, StackyardError
+from stackyard.deploy import generation
+from stackyard.deploy.entries import present
+from stackyard.deploy.generation import Step
+from stackyard.deploy.published import names
 from stackyard.inputs.models import Site
-from stackyard.publish import generation, names
-from stackyard.publish.entries import present
-from stackyard.publish.generation import Step
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.generations import Base
 from stackyard.yard.generation.origin import Origin

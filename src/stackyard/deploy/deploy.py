@@ -14,6 +14,18 @@ from pathlib import Path
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.core.progress import Progress
+from stackyard.deploy import choices, generation, licences, pathlengths, signing, surroundings
+from stackyard.deploy.entries import entries_after
+from stackyard.deploy.forms import in_its_form
+from stackyard.deploy.generation import Step
+from stackyard.deploy.inputs import files_of
+from stackyard.deploy.locking import Locked, former_locks, fresh_lock, write_lock
+from stackyard.deploy.plan import Planner, Task, take_back
+from stackyard.deploy.preview import looked_at
+from stackyard.deploy.published import share_later as sharedlater
+from stackyard.deploy.published.labels import without_labels
+from stackyard.deploy.wraps import pinned
+from stackyard.deploy.writing import Held
 from stackyard.expose.published import follow_policy, users_policy
 from stackyard.expose.root import make_root
 from stackyard.host.machine.probe import machine
@@ -23,17 +35,6 @@ from stackyard.lock import solve
 from stackyard.lock.base import extension as onbase
 from stackyard.lock.preferences import NOTHING, Update, require_known
 from stackyard.make import builder
-from stackyard.publish import choices, generation, licences, pathlengths, sharedlater, signing, surroundings
-from stackyard.publish.entries import entries_after
-from stackyard.publish.forms import in_its_form
-from stackyard.publish.generation import Step
-from stackyard.publish.inputs import files_of
-from stackyard.publish.labels import without_labels
-from stackyard.publish.locking import Locked, former_locks, fresh_lock, write_lock
-from stackyard.publish.outlook import looked_at
-from stackyard.publish.plan import Planner, Task, take_back
-from stackyard.publish.wraps import pinned
-from stackyard.publish.writing import Held
 from stackyard.verify import verify
 from stackyard.verify.expectations import asked, in_force, keep
 from stackyard.verify.report import Report
@@ -158,7 +159,7 @@ def lock_all(request: Request, progress: Progress) -> list[Locked]:
     for locked in locks:
         choices.require_known(locked.stack, locked.lock, request.site)
     for locked in locks if request.site.licences.deny else ():
-        from stackyard.publish.terms import require_allowed
+        from stackyard.deploy.licence_policy import require_allowed
 
         require_allowed(locked, request.site, request.yard, progress)
     return locks

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from stackyard.deploy.memo import digests
 from stackyard.host.files import home
 from stackyard.inputs.models import Site, Stack, Variant
 from stackyard.lock.lockfile.text import path_for
-from stackyard.publish.memo import digests
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from datetime import date
 
 from stackyard.core.errors import InputError
-from stackyard.publish import names
-from stackyard.publish.entries import present
-from stackyard.publish.generation import Step
-from stackyard.publish.rollback import last_shown
+from stackyard.deploy.entries import present
+from stackyard.deploy.generation import Step
+from stackyard.deploy.published import names
+from stackyard.deploy.published.rollback import last_shown
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.generations import Base
 from stackyard.yard.layout import Yard

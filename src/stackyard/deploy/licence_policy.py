@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stackyard.core.names import canonical
 from stackyard.core.progress import Progress
+from stackyard.deploy.locking import Locked
 from stackyard.inputs.models import Site, Variant
 from stackyard.inputs.pip.settings import settings
 from stackyard.lock import licences
@@ -17,7 +18,6 @@ from stackyard.lock.licences import Policy, Stated, of_metadata
 from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.lock.lockfile.text import read
 from stackyard.make.mirror.read import opened
-from stackyard.publish.locking import Locked
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord

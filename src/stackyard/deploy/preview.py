@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stackyard.core.late import dataclass
+from stackyard.deploy import generation
+from stackyard.deploy.entries import entries_after, kept_status
+from stackyard.deploy.plan import Task
 from stackyard.expose.generation import Texts
-from stackyard.publish import generation
-from stackyard.publish.entries import entries_after, kept_status
-from stackyard.publish.plan import Task
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.changes import Changes, compare
 from stackyard.yard.revision.record import Manifest
 
 if TYPE_CHECKING:
-    from stackyard.publish.deploy import Request
+    from stackyard.deploy.deploy import Request
 
 
 @dataclass(frozen=True)

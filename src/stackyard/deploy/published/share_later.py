@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 
 from stackyard.core.errors import InputError, StackyardError
+from stackyard.deploy.published.share import Group, groups, modules_of, share
 from stackyard.host.files import at
 from stackyard.inputs.models import Site
-from stackyard.publish.share import Group, groups, modules_of, share
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard

@@ -11,11 +11,11 @@ from typing import Literal
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.core.progress import Progress
+from stackyard.deploy.published.labels import without_labels
 from stackyard.inputs.models import Site, Stack, Variant
 from stackyard.inputs.stacks import naming
 from stackyard.lock.lockfile.model import Lock, LockedVariant
 from stackyard.make import builder
-from stackyard.publish.labels import without_labels
 from stackyard.verify.expectations import Expectations, asked, in_force
 from stackyard.yard import disk
 from stackyard.yard.generation import generations

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from stackyard.deploy.plan import Task
+from stackyard.deploy.published import names
+from stackyard.deploy.published.labels import labels
 from stackyard.inputs.models import Site, Stack
-from stackyard.publish import names
-from stackyard.publish.labels import labels
-from stackyard.publish.plan import Task
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.revision import revisions

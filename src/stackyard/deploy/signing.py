@@ -13,12 +13,13 @@ from pathlib import Path
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.progress import Progress, Silent
+from stackyard.deploy import generation
+from stackyard.deploy.published import rollback
 from stackyard.expose.published import freeze
 from stackyard.host.tools import sshkeygen
 from stackyard.inputs.models import Site
 from stackyard.inputs.reading.paths import with_home
 from stackyard.inputs.sites.siteyard import is_sites
-from stackyard.publish import generation, rollback
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import Origin

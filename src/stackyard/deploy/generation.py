@@ -10,11 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stackyard.core.late import dataclass
+from stackyard.deploy.published import share
 from stackyard.expose import spider
 from stackyard.expose.generation import Texts, module_texts, write_modules
 from stackyard.expose.root import check_root, make_root
 from stackyard.inputs.models import Site
-from stackyard.publish import share
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.generations import Base

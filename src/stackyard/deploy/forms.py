@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stackyard.core.progress import Progress
+from stackyard.deploy.plan import Task
 from stackyard.inputs.models import Site
-from stackyard.publish.plan import Task
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.record import BuildRecord
 
@@ -16,8 +16,8 @@ def in_its_form(task: Task, record: BuildRecord, yard: Yard, site: Site, progres
         MissingError, StackyardError: as `images.form.squash` and `images.wrap.make.wrap`.
     """
     if task.variant.wrap is not None:
+        from stackyard.deploy.wraps import folder_of
         from stackyard.images.wrap.make import wrap
-        from stackyard.publish.wraps import folder_of
 
         progress.phase(task.module, "image", task.variant.wrap.image)
         return wrap(record, task.variant.wrap, yard, site, folder_of(task.stack))

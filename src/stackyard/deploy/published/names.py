@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from stackyard.core.errors import InputError
-from stackyard.publish.versions import version_keys
+from stackyard.deploy.published.versions import version_keys
 from stackyard.yard.revision.record import Entry
 
 
