@@ -38,7 +38,7 @@ from stackyard.inputs.models import (
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.lockfile.text import tomllib
 from stackyard.make import builder, fetch, programs, seal, tools
-from stackyard.make.bytecode import worker as bytecode_worker
+from stackyard.make.bytecode import bytecode_worker
 from stackyard.make.bytecode.cache import pyc
 from stackyard.make.bytecode.pyfiles import source_of
 from stackyard.make.conda import unpack

@@ -6,5 +6,5 @@ from pathlib import Path
 
 
 def about_distributions(code: str) -> str:
-    """Code that can use `heads` and `first` of `host.files.heads`, and the modules ``os`` and ``sys``."""
+    """Code that can use `heads` and `first` of `host.run.heads`, and the modules ``os`` and ``sys``."""
     return f"{Path(__file__).with_name('heads.py').read_text(encoding='utf-8')}\n{code}"

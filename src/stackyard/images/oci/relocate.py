@@ -27,7 +27,7 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.command import run
 from stackyard.images.oci.layers import Entry, mode_of
 from stackyard.images.oci.paths import Moves, too_long
-from stackyard.make.bytecode import worker as bytecode_worker
+from stackyard.make.bytecode import bytecode_worker
 from stackyard.make.bytecode.pyfiles import source_of
 from stackyard.make.job import cores
 from stackyard.make.tree import CONDA_ORIGINS

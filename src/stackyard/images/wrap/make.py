@@ -52,7 +52,7 @@ _MOST_SETTINGS, _MOST_BYTES = 4095, 128 << 10
 """What the launcher reads at most."""
 _EMPTY = ("/tmp", "/var/tmp")
 _HIDDEN = {"host": ("/home", "/run", "/mnt", "/media", "/srv", *_EMPTY), "isolated": _EMPTY}
-"""Directories of the image that are not in the container, by its mode (image/launcher/newroot.c)."""
+"""Directories of the image that are not in the container, by its mode (images/squashfs/launcher/newroot.c)."""
 
 
 def wrap(record: BuildRecord, wanted: Wrap, yard: Yard, site: Site, folder: Path) -> BuildRecord:
@@ -174,7 +174,7 @@ def _without_ours(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _settings(wanted: Wrap, taken: Taken, environ: Mapping[str, str], listed: Inventory, program: str) -> str:
-    """The file that the launcher reads. Source: image/launcher/container.c."""
+    """The file that the launcher reads. Source: images/squashfs/launcher/container.c."""
     values = {key: text for key, text in environ.items() if key not in _OURS and "\n" not in text}
     own = dict(wanted.environment)
     if before := own.get(_LIBRARY_PATH):

@@ -19,6 +19,6 @@ class Place:
 APPTAINER = Place(LIBRARIES, "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
 """Apptainer and Singularity evaluate a variable's value in the image."""
 WRAPPED = Place("/.stackyard/libs", "")
-"""The container of a wrapped image, whose launcher (image/launcher/container.c) evaluates nothing."""
+"""The container of a wrapped image, whose launcher (images/squashfs/launcher/container.c) evaluates nothing."""
 CHARLIECLOUD = Place("${STACKYARD_DIR}/libs", "${STACKYARD_LIBRARY_PATH}")
 """`launch` fills in these variables on the node (`images.bindings.charliecloud`)."""

@@ -47,7 +47,7 @@ APART = {
 }
 """Variables of Cray MPICH, MPICH, Open MPI and UCX for ranks of a node that are in user namespaces of their own, as
 with a runtime that is not setuid: process_vm_readv(2) and /proc/PID/fd between them are refused, and MPICH stops in
-MPI_Init. The site's `variables` override them. ``image/bindings/families.yaml`` has those of each MPI; it is not read
+MPI_Init. The site's `variables` override them. ``images/bindings/families.yaml`` has those of each MPI; it is not read
 here, where every launch would wait for it."""
 
 

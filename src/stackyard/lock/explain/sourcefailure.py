@@ -65,7 +65,7 @@ def rules() -> tuple[Rule, ...]:
     """The table, in the order in which rules are tried."""
     from ruamel.yaml import YAML
 
-    text = resources.files("stackyard.lock").joinpath("sourcefailures.yaml").read_text(encoding="utf-8")
+    text = resources.files("stackyard.lock.explain").joinpath("sourcefailures.yaml").read_text(encoding="utf-8")
     rows = YAML(typ="safe", pure=True).load(text)
     return tuple(_rule(row) for row in rows)
 
