@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.cli.deployjob import without_job
+from stackyard.cli.publish.deployjob import without_job
 from stackyard.launch.jobs.batch import without_dry_run
 from stackyard.launch.jobs.requeue import job_id
 from stackyard.launch.plan.context import PlanContext

@@ -17,7 +17,7 @@ BACKWARD = {
     "layout plans": ("launch/layout/placing.py", "from stackyard.launch.plan.model import Plan", "rooms-of-launch"),
     "records watch": ("launch/records/follow.py", "from stackyard.launch.run.hub import Hub", "rooms-of-launch"),
     "a command behind the door": (
-        "cli/verbs/launch.py", "from stackyard.launch.records.record import RunRecord", "door-of-launch"
+        "cli/jobs/launch.py", "from stackyard.launch.records.record import RunRecord", "door-of-launch"
     ),
     "lint plans": ("lint/report.py", "from stackyard.launch.plan.model import Plan", "lint-alone"),
     "an agent with a library": ("launch/node/agent.py", "import packaging", "nodes"),

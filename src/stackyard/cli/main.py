@@ -76,6 +76,8 @@ SECTIONS = {
     },
 }
 """The verbs, with what they do, by what people are about to do."""
+PLACES = dict(zip(SECTIONS, ("publish", "look", "extensions", "jobs", "images", "yard"), strict=True))
+"""The directory of each section's verbs, below ``stackyard/cli``."""
 VERBS = {name: text for verbs in SECTIONS.values() for name, text in verbs.items()}
 
 
@@ -84,7 +86,7 @@ _AGAIN = f"{_UNCHANGED}; run the same command again to continue"
 
 
 class LazyGroup(SuggestingGroup):
-    """A group whose commands live in ``stackyard.cli.verbs.<verb>``; help texts come from `VERBS` without an import."""
+    """A group whose commands live in ``stackyard.cli.<section>.<verb>``; help texts come from `VERBS` without an import."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs in the order in which you need them."""
@@ -92,9 +94,10 @@ class LazyGroup(SuggestingGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one verb."""
-        if cmd_name not in VERBS:
+        place = next((PLACES[title] for title, verbs in SECTIONS.items() if cmd_name in verbs), None)
+        if place is None:
             return None
-        command: click.Command = importlib.import_module(f"stackyard.cli.verbs.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"stackyard.cli.{place}.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,0 +1,1 @@
+"""The verbs of packages of one's own on a published revision."""

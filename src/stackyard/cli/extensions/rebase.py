@@ -1,0 +1,65 @@
+"""``stackyard rebase``: an extension on the newest revision of its base."""
+
+from __future__ import annotations
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.output import echo, show_json
+from stackyard.core.errors import StackyardError
+from stackyard.yard import catalogue
+from stackyard.yard.layout import Yard
+
+EXAMPLES = (
+    ("what would change", "stackyard rebase mine --dry-run"),
+    ("another base than the newest", "stackyard rebase mine --on pytorch/2.13-py312"),
+)
+
+
+@click.command(cls=Verb, short_help="put an extension on the newest revision of its base", examples=EXAMPLES)
+@click.argument("name", required=False, metavar="[NAME]")
+@click.option("--on", metavar="REV", help="The new base (default: what took the place of the present one).")
+@click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence under your name.")
+@click.option("--dry-run", is_flag=True, help="Solve and print what would change; write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.pass_obj
+def command(
+    context: Context, name: str | None, on: str | None, accept: tuple[str, ...], dry_run: bool, as_json: bool
+) -> None:
+    """Solve the layer of an extension on another base, verify it, and make it what its name loads.
+
+    NAME is the loaded one by default. The former revision stays, and its full name loads it.
+    """
+    from stackyard.cli.extensions.common import Wanted, carry_out
+    from stackyard.upkeep.extensions import file as extending
+
+    yard = context.yard()
+    name = extending.chosen(yard, name)
+    target = catalogue.resolve(yard, on).module if on else _newer(yard, name)
+    if not target:
+        if as_json:
+            show_json({"name": name, "revisions": []})
+        else:
+            echo(f"{name} is on the newest revision of its base")
+        return
+    carry_out(context, name, lambda files: extending.on_base(files, target), Wanted(dry_run, as_json, accept))
+
+
+def _newer(yard: Yard, name: str) -> str:
+    """What took the place of the base of an extension; empty: nothing.
+
+    Raises:
+        StackyardError: that cannot be known; or it has no base, or lost it and nothing took its place.
+    """
+    from stackyard.upkeep.extensions.base_status import standing
+
+    record = catalogue.record_of(yard, name)
+    if record.base is None:
+        raise StackyardError(f"{record.module} has no base: it is complete in itself", hint="use `stackyard update`")
+    found = standing(record.base, yard)
+    if found.newer is not None:
+        return found.newer.module
+    if found.problem:
+        raise StackyardError(found.problem, hint="name another base: stackyard rebase --on REV")
+    return ""

@@ -1,0 +1,63 @@
+"""``stackyard update``: what was installed in an extension becomes part of its record, or is removed."""
+
+from __future__ import annotations
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.output import echo, show_json
+from stackyard.yard.layout import Yard
+
+EXAMPLES = (
+    ("record what you installed with pip in the loaded extension", "stackyard update"),
+    ("remove it instead", "stackyard update --reset mine"),
+)
+
+
+@click.command(cls=Verb, short_help="record what was installed in an extension", examples=EXAMPLES)
+@click.argument("name", required=False, metavar="[NAME]")
+@click.option("--reset", is_flag=True, help="Remove what was installed since, instead of recording it.")
+@click.option("--renew", is_flag=True, help="Solve anew: the newest versions that the requirements allow.")
+@click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence under your name.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done; write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.pass_obj
+def command(
+    context: Context, name: str | None, reset: bool, renew: bool, accept: tuple[str, ...], dry_run: bool, as_json: bool
+) -> None:
+    """Take what was installed in an extension with pip, and changes of its files, into a new revision.
+
+    NAME is the loaded one by default. A revision never changes: load the module again to use the new one.
+    """
+    from stackyard.cli.extensions.common import Wanted, carry_out
+    from stackyard.upkeep.extensions import file as extending
+    from stackyard.upkeep.extensions.drift import drifted
+    from stackyard.upkeep.extensions.file import Asked, Files
+
+    yard = context.yard()
+    name = extending.chosen(yard, name)
+    if reset:
+        _reset(yard, name, dry_run, as_json)
+        return
+    lines = tuple(each.line for each in drifted(extending.used(yard, name)) if each.requested)
+
+    def change(files: Files) -> Files:
+        return extending.with_more(files, Asked(lines)) if lines else files
+
+    carry_out(context, name, change, Wanted(dry_run, as_json, accept, renew))
+
+
+def _reset(yard: Yard, name: str, dry_run: bool, as_json: bool) -> None:
+    from stackyard.upkeep.extensions import drift
+    from stackyard.upkeep.extensions import file as extending
+
+    record = extending.used(yard, name)
+    gone = drift.drifted(record) if dry_run else drift.reset(record)
+    if as_json:
+        show_json({"module": record.module, "dry_run": dry_run, "removed": [each.shown for each in gone]})
+        return
+    if not gone:
+        echo(f"{record.module} is as recorded")
+    for each in gone:
+        echo(f"{'would remove' if dry_run else 'removed'} {each.name} {each.version} from {record.module}")

@@ -1,0 +1,83 @@
+"""``stackyard recipe``: how a revision's image is built elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.images.build import revision_of
+from stackyard.cli.output import echo
+from stackyard.core.errors import InputError
+from stackyard.yard.revision.folders import RevisionPaths
+
+EXAMPLES = (
+    ("a Containerfile and what it copies",
+     "stackyard recipe pytorch/2.13 --as containerfile --base docker://debian:trixie -o recipe"),
+    ("a definition for Apptainer, on a base of the yard",
+     "stackyard recipe pytorch/2.13 --as def --base debian -o recipe"),
+)  # fmt: skip
+
+
+@click.command(cls=Verb, examples=EXAMPLES, short_help="a Containerfile or an Apptainer definition of a revision")
+@click.argument("rev", metavar="REV")
+@click.option("--as", "kind", type=click.Choice(["containerfile", "def"]), required=True, help="What to write.")
+@click.option(
+    "--base", required=True, metavar="BASE", help="The image below: docker://NAME, oci:DIR, or a base of the yard."
+)
+@click.option(
+    "--builder", default="", metavar="IMAGE", help="The image that installs: one with Python and its venv module."
+)
+@click.option("--prefix", default="", metavar="PATH", help="Where the stack is (default: /opt/stackyard/STACK).")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The directory to write, new or empty."
+)
+@click.pass_obj
+def command(context: Context, rev: str, kind: str, base: str, builder: str, prefix: str, output: Path) -> None:
+    """Write a recipe by which others build an image with the packages of REV, without Stackyard.
+
+    It installs the locked archives, each compared with its sha256, at the path that `image build` takes. What cannot be
+    had elsewhere (a local project, a post script) is refused: push the image itself.
+    """
+    from stackyard.expose.published import change_of
+    from stackyard.images.oci.build import ROOT
+    from stackyard.images.recipe.write import Recipe, files
+    from stackyard.lock.lockfile.text import read
+
+    record = revision_of(context, rev)
+    (locked,) = read(RevisionPaths.of(record.path).lock).variants
+    place = prefix.rstrip("/") or f"{ROOT}/{record.stack}"
+    recipe = Recipe(record, locked, change_of(record, context.site), place, _named(context, base), builder)
+    texts, notes = files(recipe, kind)
+    _write(output, texts)
+    echo(f"written to {output}: {', '.join(texts)}")
+    for note in notes:
+        context.notice(note)
+
+
+def _named(context: Context, base: str) -> str:
+    """A base as others can name it: one of the yard by its source, pinned.
+
+    Raises:
+        InputError: it does not exist, or came from a file.
+    """
+    if ":" in base:
+        return base
+    from stackyard.images.bases.store import find
+
+    kept = find(context.yard(), context.site(), base).base
+    if not kept.source.startswith("docker://"):
+        raise InputError(f"the base {base} came from {kept.source}, which others do not have",
+                         hint="name an image of a registry: --base docker://NAME@sha256:...")  # fmt: skip
+    return f"{kept.source.partition('@')[0]}@{kept.digests[0]}"
+
+
+def _write(folder: Path, texts: dict[str, str]) -> None:
+    from stackyard.yard.write.atomic import write_text
+
+    if folder.is_dir() and (others := sorted(path.name for path in folder.iterdir() if path.name not in texts)):
+        raise InputError(f"{folder} has other files: {others[0]}", hint="name a directory that does not exist yet")
+    for name, text in texts.items():
+        write_text(folder / name, text)

@@ -1,0 +1,147 @@
+"""``stackyard image push`` and ``image pull``, and how images in OCI layouts are inspected and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.images.build import compression_option, revision_of, wanted_of
+from stackyard.cli.output import echo, human_bytes, show_json, show_table
+from stackyard.core.errors import ChecksFailed, InputError
+from stackyard.core.findings import some
+
+if TYPE_CHECKING:
+    from stackyard.images.oci.layers import Compression
+
+Function = Callable[..., None]
+
+
+def registry_options(function: Function) -> Function:
+    """The options of a transfer."""
+    for option in (
+        click.option("--time-limit", "limit_s", type=click.FloatRange(min=1), default=3600.0, show_default=True,
+                     metavar="S", help="Seconds until a transfer is given up; a first answer may take 30."),
+        click.option("--authfile", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+                     help="File with the logins (default: where `skopeo login` keeps them)."),
+        click.option("--plain-http", is_flag=True, help="Speak to the registry without TLS."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@click.command(
+    "push", cls=Verb, short_help="send an image to a registry or another layout",
+    examples=(
+        ("one that was built before", "stackyard image push oci:images:pytorch-2.13 docker://registry/pytorch:2.13"),
+        ("build and send in one step",
+         "stackyard image push pytorch/2.13 docker://registry/pytorch:2.13 --base debian"),
+    ),
+)  # fmt: skip
+@click.argument("source", metavar="REV|oci:DIR[:NAME]")
+@click.argument("target", metavar="TARGET")
+@click.option("--base", default="", metavar="BASE", help="For a REV: the image below it, as in `image build`.")
+@click.option("--prefix", default="", metavar="PATH", help="For a REV: as in `image build`.")
+@compression_option
+@registry_options
+@click.pass_obj
+def push(
+    context: Context, source: str, target: str, base: str, prefix: str, compression: Compression,
+    plain_http: bool, authfile: Path | None, limit_s: float,
+) -> None:  # fmt: skip
+    """Send an image to TARGET: docker://REGISTRY/NAME:TAG (by skopeo), or oci:DIR:NAME.
+
+    What the registry has already is not sent again. Logins are those of `skopeo login`, podman and docker.
+    """
+    from stackyard.host.files.scratch import scratch
+    from stackyard.images.oci.build import build, name_of
+    from stackyard.images.oci.layout import Reference, is_reference, reference
+    from stackyard.images.oci.transfer import Registry
+    from stackyard.images.oci.transfer import push as send
+
+    registry = Registry(plain_http, authfile, limit_s)
+    if is_reference(source):
+        sent = send(reference(source), target, registry)
+    else:
+        record = revision_of(context, source)
+        if not base:
+            raise InputError(f"no base given for the image of {record.module}",
+                             hint="--base NAME; or build it first with `stackyard image build`")  # fmt: skip
+        with scratch("push") as work:
+            made = build(
+                wanted_of(context, record, base, Reference(work / "layout", name_of(record)), prefix, compression)
+            )
+            for notice in made.notices:
+                context.notice(notice)
+            sent = send(made.reference, target, registry)
+    echo(f"{sent.place}: {sent.digest}, {len(sent.image.layers)} layers, {human_bytes(sent.image.bytes)}")
+
+
+@click.command(
+    "pull", cls=Verb, short_help="fetch an image from a registry or another layout",
+    examples=(
+        ("a base", "stackyard image pull docker://registry/debian:trixie -o bases"),
+        ("under another name, from one without TLS",
+         "stackyard image pull docker://localhost:5000/x:1 -o images --name y --plain-http"),
+    ),
+)  # fmt: skip
+@click.argument("source", metavar="SOURCE")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The layout: a directory, new or not."
+)
+@click.option("--name", default="", help="Name of the image in the layout (default: its tag).")
+@registry_options
+@click.pass_obj
+def pull(
+    context: Context, source: str, output: Path, name: str, plain_http: bool, authfile: Path | None, limit_s: float
+) -> None:
+    """Fetch SOURCE, docker://REGISTRY/NAME:TAG (by skopeo) or oci:DIR:NAME, into an OCI layout.
+
+    It is listed there once every byte was compared with its digest. Apptainer and Charliecloud run it, `image build`
+    takes it as a base; it does not become a revision of the yard.
+    """
+    from stackyard.images.oci.transfer import Registry
+    from stackyard.images.oci.transfer import pull as fetch
+
+    got = fetch(source, output, name, Registry(plain_http, authfile, limit_s))
+    echo(f"{got.place}: {got.digest}, {len(got.image.layers)} layers, {human_bytes(got.image.bytes)}")
+
+
+def inspect(source: str, as_json: bool) -> None:
+    """Show an image of a layout: digests, labels, layers."""
+    from stackyard.images.oci.layout import PACKAGES, TITLE, image, reference
+
+    found = image(reference(source))
+    rows: list[dict[str, Any]] = [
+        {"layer": each.digest, "bytes": each.size, "title": each.annotations.get(TITLE, ""),
+         "packages": each.annotations.get(PACKAGES, "")} for each in found.layers
+    ]  # fmt: skip
+    if as_json:
+        show_json({"name": found.name, "digest": found.manifest.digest, "bytes": found.bytes, "layers": rows,
+                   "labels": dict(found.labels), "settings": dict(found.settings.get("config") or {})})  # fmt: skip
+        return
+    echo(f"{source}: {found.manifest.digest}, {human_bytes(found.bytes)}")
+    for label, value in sorted(found.labels.items()):
+        echo(f"{label.rpartition('.')[2]}: {value}")
+    shown = [{**row, "layer": row["layer"][7:19], "bytes": human_bytes(row["bytes"])} for row in rows]
+    show_table(shown, ["layer", "bytes", "title"])
+
+
+def check(source: str) -> None:
+    """Compare every blob of an image of a layout with its digest.
+
+    Raises:
+        ChecksFailed: one differs.
+    """
+    from stackyard.images.oci.check import problems
+    from stackyard.images.oci.layout import image, reference
+
+    wanted = reference(source)
+    found = image(wanted)
+    if wrong := problems(wanted.folder, found):
+        raise ChecksFailed(f"{source} is damaged: {some(wrong, 3)}", hint="pull or build it again")
+    echo(f"{source}: all {len(found.blobs)} blobs have their digests ({human_bytes(found.bytes)})")

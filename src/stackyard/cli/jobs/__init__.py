@@ -1,0 +1,1 @@
+"""The verbs of jobs: launch, submit, explain, lint, runs."""

@@ -1,0 +1,57 @@
+"""Following a run on the terminal, from `submit`, `deploy --on` and `runs attach`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stackyard.cli.output import show_json, show_notice
+
+if TYPE_CHECKING:
+    from stackyard.launch.api.runs import RunPaths, RunStatus
+
+
+def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...] = ()) -> None:
+    """Follow a run to its end and exit with its status; Ctrl-C stops following only.
+
+    Args:
+        logs: the files whose text is shown; none: the log of the first rank, with several roles of each first.
+    """
+    from stackyard.cli.jobs.launchview import LaunchView
+    from stackyard.launch.api.runs import first_ranks, follow, handle, read_run, read_status
+
+    view, firsts = LaunchView(quiet=as_json), {} if logs else first_ranks(read_run(paths))
+    view.show_names(dict(enumerate(firsts.values())))
+    try:
+        status = follow(paths, view, logs=logs or tuple(map(paths.main.rank_log, firsts)))
+    except KeyboardInterrupt:
+        show_notice(f"stopped following; the job is {read_status(paths).state}. "
+                    f"`stackyard runs attach {handle(paths)}` follows it, "
+                    f"`stackyard runs cancel {handle(paths)}` cancels it")  # fmt: skip
+        raise click.exceptions.Exit(130) from None
+    if as_json:
+        show_json({"run": str(paths.root), **status.__dict__})
+    else:
+        _show_end(paths, status, shown=bool(logs))
+    if not status.ended_well:
+        raise click.exceptions.Exit(status.code or 1)
+
+
+def _show_end(paths: RunPaths, status: RunStatus, *, shown: bool) -> None:
+    """One line where the run succeeded; else the failure, with the batch log where nothing else has the cause.
+
+    Args:
+        shown: the batch log was shown already.
+    """
+    from stackyard.cli.jobs.launchview import show_done, show_failure
+
+    if status.ended_well:
+        show_done(paths.root)
+        return
+    why = f" ({status.message})" if status.message else ""
+    known = bool(status.first) or shown or status.state in ("cancelled", "timeout")
+    log = "" if known or not paths.batch_log.exists() else paths.batch_log.read_text(errors="replace")[-3000:]
+    first = status.first or {"message": f"job {status.job}: {status.state}{why}"}
+    show_failure(status.state, first, 1, log, paths.root)

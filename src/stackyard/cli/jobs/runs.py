@@ -1,0 +1,253 @@
+"""``stackyard runs``: recorded runs listed, followed, read, cancelled and compared."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb, VerbGroup
+from stackyard.cli.output import echo, show_json, show_table, show_text
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
+
+if TYPE_CHECKING:
+    from stackyard.launch.api.runs import RunPaths, RunReport
+
+COLORS = {"done": "green", "running": "cyan", "queued": "cyan", "planned": "white"}
+
+
+@click.group(cls=VerbGroup, invoke_without_command=True, short_help="list, follow, cancel and compare runs", examples=(
+    ("the runs that were started in any directory", "stackyard runs --all"),
+    ("everything known about the last run of this directory", "stackyard runs show last"),
+))  # fmt: skip
+@click.option("--all", "everywhere", is_flag=True, help="The runs of all directories, not only of this one.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@click.pass_context
+def command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
+    """List the runs that were started in this directory.
+
+    RUN is a name, the end of a name, a directory, or `last`; followed by `.3` it is task 3 of an array.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from stackyard.launch.api.runs import list_runs
+
+    rows = list_runs(_folder(ctx.obj), everywhere=everywhere)
+    if as_json:
+        show_json(rows)
+        return
+    if not rows:
+        echo("no runs here; `stackyard runs --all` lists those of other directories")
+        return
+    show_table([_shown(row, everywhere) for row in rows], ["run", "how", "state", "nodes", "time", "job", "program"])
+
+
+def _shown(row: dict[str, Any], everywhere: bool) -> dict[str, str]:
+    state = row["state"] if not row["code"] else f"{row['state']} ({row['code']})"
+    count = f", {row['tasks'].get('done', 0)} of {sum(row['tasks'].values())} done" if row["tasks"] else ""
+    return {
+        "run": row["folder"] if everywhere else row["run"],
+        "how": row["how"],
+        "state": click.style(state, fg=COLORS.get(row["state"], "red")) + count,
+        "nodes": str(row["nodes"]),
+        "time": f"{row['seconds']:.1f} s" if row["seconds"] else "",
+        "job": row["job"],
+        "program": row["program"][:60],
+    }
+
+
+def _verb(short: str, *examples: tuple[str, str]) -> Callable[[Callable[..., Any]], click.Command]:
+    """A verb below `runs`."""
+    return command.command(cls=Verb, short_help=short, examples=examples)
+
+
+@_verb(
+    "follow a run",
+    ("the last run of this directory", "stackyard runs attach"),
+    ("a run by the end of its name", "stackyard runs attach 003"),
+)
+@click.argument("run", metavar="[RUN]", default="last")
+@click.option("--json", "as_json", is_flag=True, help="Print how it ended as JSON.")
+@click.pass_obj
+def attach(context: Context, run: str, as_json: bool) -> None:
+    """Follow a run to its end: its phases and the output of its first rank. Ctrl-C stops following only."""
+    from stackyard.cli.jobs.following import follow_run
+
+    follow_run(_find(context, run), as_json=as_json)
+
+
+@_verb(
+    "print the log of a rank",
+    ("the log of rank 5 of the last run", "stackyard runs logs -r 5"),
+    ("the directory with the logs of a run", "stackyard runs logs 003 --where"),
+)
+@click.argument("run", metavar="[RUN]", default="last")
+@click.option("-r", "--rank", metavar="N", type=click.IntRange(0), help="Rank. Default: the first.")
+@click.option("--role", metavar="NAME", help="Of several programs this one; its ranks are counted from 0.")
+@click.option("--launcher", is_flag=True, help="The log of the launcher itself.")
+@click.option("--where", is_flag=True, help="Print the path of the logs only.")
+@click.pass_obj
+def logs(context: Context, run: str, rank: int | None, role: str | None, launcher: bool, where: bool) -> None:
+    """Print the log of a rank."""
+    from stackyard.launch.api.runs import rank_log, rank_of
+
+    paths = _find(context, run)
+    rank = rank_of(paths, role, rank or 0) if role else rank
+    step = paths.main
+    path = step.launcher_log if launcher else rank_log(paths, rank or 0)
+    if where:
+        echo(path if launcher or rank is not None else step.logs)
+        return
+    if not path.exists():
+        raise _no_log(paths, step.logs, path)
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            sys.stdout.buffer.write(block)
+
+
+def _no_log(run: RunPaths, folder: Path, path: Path) -> InputError:
+    """Why a log does not exist."""
+    from stackyard.launch.api.runs import RunPaths, handle
+
+    if tasks := sorted(run.root.glob("array/*/logs"), key=lambda found: int(found.parent.name)):
+        task = handle(RunPaths(tasks[0].parent))
+        return InputError(f"{run.name} is an array", hint=f"name a task: `stackyard runs logs {task}`")
+    count = len(list(folder.glob("rank-*.log")))
+    return InputError(f"{path} not found", hint=f"this run has the logs of {count} ranks in {folder}")
+
+
+@_verb(
+    "cancel a run",
+    ("the last run of this directory", "stackyard runs cancel last"),
+    ("task 3 of an array", "stackyard runs cancel 2026-11-21-001.3"),
+)
+@click.argument("run", metavar="RUN")
+@click.pass_obj
+def cancel(context: Context, run: str) -> None:
+    """Cancel a queued or running run: all of its ranks."""
+    from stackyard.launch.api import runs
+
+    echo(runs.cancel(_find(context, run)))
+
+
+@_verb(
+    "everything known about a run",
+    ("the last run of this directory", "stackyard runs show"),
+    ("the planned and actual places of its ranks", "stackyard runs show --json | jq .placement"),
+)
+@click.argument("run", metavar="[RUN]", default="last")
+@click.option("--json", "as_json", is_flag=True, help="Print record, status, placement, usage and preflight as JSON.")
+@click.pass_obj
+def show(context: Context, run: str, as_json: bool) -> None:
+    """Show what was requested, what was started, where it ran and how it ended."""
+    from stackyard.cli.jobs.launchview import show_failure
+    from stackyard.launch.api.runs import report
+
+    found = report(_find(context, run))
+    if as_json:
+        show_json(_report_json(found))
+        return
+    _show_facts(found)
+    for index, each in found.tasks.items():
+        why = (each.first or {}).get("message", "") or each.message
+        colored = click.style(each.state, fg=COLORS.get(each.state, "red"))
+        echo(f"  {click.style(f'task {index}'.ljust(10), fg='cyan')} {colored} {why}".rstrip())
+    if found.status.first:
+        show_failure(found.status.state, found.status.first, 1, "", found.paths.root)
+
+
+def _report_json(found: RunReport) -> dict[str, Any]:
+    """The parts that a run has, as plain values."""
+    from dataclasses import asdict
+
+    tasks = {index: asdict(each) for index, each in found.tasks.items()}
+    parts = {
+        "tasks": tasks, "placement": found.placement, "preflight": found.preflight, "usage": found.usage,
+        "staged": found.staged, "attempts": found.attempts,
+    }  # fmt: skip
+    return {
+        "record": asdict(found.record),
+        "status": asdict(found.status),
+        **{name: part for name, part in parts.items() if part},
+    }
+
+
+def _show_facts(found: RunReport) -> None:
+    record, status = found.record, found.status
+    state = click.style(status.state, fg=COLORS.get(status.state, "red"))
+    name = click.style(found.paths.name, bold=True)
+    echo(f"{name}  {state}  {record.created} by {record.user} on {record.host}")
+    changes = "with local changes" if record.code.get("changed") else ""
+    facts = {
+        "command": " ".join(record.command[1:]),
+        "started": str(record.plan.get("command", "")),
+        "each rank": str(record.plan.get("program", "")),
+        "stack": record.stack.get("module", ""),
+        "code": f"{record.code.get('commit', '')} {changes}".strip(),
+        "nodes": _range(record.intent),
+        "job": f"{record.scheduler} {status.job}" if status.job else "",
+        "reason": status.message if status.over else "",
+        "hosts": " ".join(status.hosts),
+        "placement": str(found.placement.get("summary", "")),
+        "staged": str(found.staged.get("summary", "")),
+        "memory": str(found.usage.get("memory", "")),
+        "GPUs": str(found.usage.get("gpus", "")),
+        "MPI": str(found.usage.get("mpi", "")),
+        "seconds": ", ".join(f"{k} {v:.1f}" for k, v in status.seconds.items()),
+        "directory": str(found.paths.root),
+    }
+    for number, before in found.attempts.items():
+        if before:
+            why = before["first"].get("message") or before["state"]
+            staged = before.get("staged", {}).get("summary", "")
+            copied = f"; staged {staged}" if staged else ""
+            facts[f"attempt {number}"] = f"{why}; {counted(len(before['hosts']), 'node')}{copied}"
+    for title, text in facts.items():
+        if text:
+            show_text(f"  {click.style(title.ljust(10), fg='cyan')} {text}")
+
+
+def _range(intent: dict[str, Any]) -> str:
+    """The range of nodes that was requested, as ``-N`` has it; empty without one."""
+    return f"{intent['least_nodes']}:{intent['nodes']}" if intent.get("least_nodes") else ""
+
+
+@_verb(
+    "what differs between two runs",
+    ("the first two runs of a day", "stackyard runs diff 2026-11-21-001 2026-11-21-002"),
+    ("a run and the last one, for a program", "stackyard runs diff 001 last --json"),
+)
+@click.argument("a", metavar="RUN")
+@click.argument("b", metavar="RUN")
+@click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
+@click.pass_obj
+def diff(context: Context, a: str, b: str, as_json: bool) -> None:
+    """Compare two runs: request, stack, code, environment, versions, hosts, times, end."""
+    from stackyard.launch.api.runs import compare
+
+    rows = compare(_find(context, a), _find(context, b))
+    if as_json:
+        show_json([{"what": what, "a": left, "b": right} for what, left, right in rows])
+        return
+    for what, left, right in rows:
+        echo(click.style(what, bold=True))
+        echo(f"  {click.style('-', fg='red')} {left or '(none)'}")
+        echo(f"  {click.style('+', fg='green')} {right or '(none)'}")
+    if not rows:
+        echo("no differences")
+
+
+def _folder(context: Context) -> Path:
+    file = context.site_file()
+    return Path.cwd() / (context.site().launch.runs if file else "runs")
+
+
+def _find(context: Context, name: str) -> RunPaths:
+    from stackyard.launch.api.runs import find_run
+
+    return find_run(name, _folder(context))

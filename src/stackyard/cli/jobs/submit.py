@@ -1,0 +1,82 @@
+"""``stackyard submit``: the batch script of a job, written, submitted and followed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stackyard.cli.agreeing import agree
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.jobs.following import follow_run
+from stackyard.cli.jobs.intents import AGAIN, intent_options, output, requested
+from stackyard.cli.output import echo, emit, show_json, show_notice, show_text
+
+if TYPE_CHECKING:
+    from stackyard.launch.api.jobs import Preview, Run
+
+EXAMPLES = (
+    ("two hours on two nodes, one rank per GPU", "stackyard submit -N 2 -t 2:00 -A PROJ train.py --epochs 3"),
+    ("the batch script that a job file makes", "stackyard submit --job job.yaml --dry-run"),
+)
+
+
+@click.command(
+    cls=Verb, examples=EXAMPLES, short_help="write and submit the batch script",
+    context_settings={"allow_interspersed_args": False},
+)  # fmt: skip
+@intent_options(AGAIN)
+@output("--no-follow", is_flag=True, help="Return at once; `stackyard runs attach` follows the job later.")
+@output("--dry-run", is_flag=True, help="Print the batch script and the submit command; submit nothing.")
+@output("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON.")
+@click.pass_obj
+def command(context: Context, /, program: tuple[str, ...], **options: Any) -> None:
+    """Write the batch script that runs PROGRAM on every rank, submit it, and follow the job.
+
+    Ctrl-C stops following; the job continues. `stackyard runs attach` follows it again, from any shell and at any time.
+    The exit status is that of the job.
+    """
+    from stackyard.cli.jobs.launchview import show_plan
+    from stackyard.launch.api import jobs
+
+    workspace = context.workspace()
+    intent, again = requested(workspace, options, program, lambda: None)
+    job = jobs.batch_job(workspace, intent, again)
+    if options["dry_run"]:
+        _dry_run(jobs.preview_submission(job), options["as_json"])
+        return
+    job = agree(context, job)
+    run = jobs.record_submission(job)
+    if not options["as_json"] and run.plan is not None:
+        show_plan(run.plan, str(run.paths.root))
+    _report(run, jobs.submit(run), options)
+
+
+def _report(run: Run, job_id: str, options: dict[str, Any]) -> None:
+    from stackyard.launch.api.runs import handle
+
+    scheduler, paths = run.job.context.scheduler, run.paths
+    if options["as_json"] and options["no_follow"]:
+        show_json({"run": str(paths.root), "job": job_id, "scheduler": scheduler, "script": str(paths.script)})
+        return
+    echo(f"run {click.style(paths.name, bold=True)}: {scheduler} job {job_id}", err=True)
+    if run.job.intent.batch.array:
+        show_notice(f"each task of the array has a run directory below {paths.root / 'array'}")
+    if options["no_follow"]:
+        echo(f"  stackyard runs attach {handle(paths)}", err=True)
+        return
+    follow_run(paths, as_json=options["as_json"])
+
+
+def _dry_run(found: Preview, as_json: bool) -> None:
+    from stackyard.cli.jobs.launchview import show_findings
+    from stackyard.launch.api.jobs import plan_json
+
+    if as_json:
+        plan = plan_json(found.plan, str(found.run.root))
+        show_json({"dry_run": True, "submit": found.submit, "script": found.script, **plan})
+        return
+    emit(found.script)
+    show_text(f"\n{click.style('$', dim=True)} {found.submit}", err=True)
+    show_findings(found.plan)

@@ -1,0 +1,141 @@
+"""``stackyard licences``: what you accepted, and under which licences the packages of a stack are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb, VerbGroup
+from stackyard.cli.output import echo, show_json, show_text
+from stackyard.core.errors import InputError
+from stackyard.yard import catalogue
+
+if TYPE_CHECKING:
+    from stackyard.lock.licences import Stated
+
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+@click.group(cls=VerbGroup, short_help="licences: accepted by you, and those of packages", examples=(
+    ("the licence of every package of a revision", "stackyard licences report pytorch/2.13"),
+    ("read and accept one", "stackyard licences accept PowerAI --of powerai/1.7.0"),
+))  # fmt: skip
+def command() -> None:
+    """Licences that people accept, each for themselves, and the licences of all packages.
+
+    What was accepted is recorded with who, when and the hash of the text; another text is accepted anew.
+    """
+
+
+@command.command("list", cls=Verb, short_help="what you accepted", examples=(
+    ("in your yard and in the site's", "stackyard licences list"),
+    ("for a script", "stackyard licences list --json"),
+))  # fmt: skip
+@AS_JSON
+@click.pass_obj
+def list_(context: Context, as_json: bool) -> None:
+    """The licences that you accepted: when, and in which yard or directory it is recorded."""
+    from stackyard.deploy import licences
+
+    found = [{"yard": str(place), **asdict(entry)} for place, entry in licences.mine(context.yard(reading=True))]
+    if as_json:
+        show_json(found)
+        return
+    for each in found:
+        echo(f"{each['name']}  {each['when']}  {each['yard']}")
+    if not found:
+        echo("you have accepted no licence")
+
+
+@command.command(cls=Verb, short_help="read and accept a licence", examples=(
+    ("of a revision that asks for it", "stackyard licences accept PowerAI --of powerai/1.7.0"),
+    ("read it only", "stackyard licences accept PowerAI --of powerai/1.7.0 --dry-run"),
+))  # fmt: skip
+@click.argument("name")
+@click.option("--of", "rev", required=True, metavar="REV", help="The revision that has the licence.")
+@click.option("--dry-run", is_flag=True, help="Print its text; accept nothing.")
+@AS_JSON
+@click.pass_obj
+def accept(context: Context, /, name: str, rev: str, dry_run: bool, as_json: bool) -> None:
+    """Print the text of licence NAME, and record that you accept it: you, now, this text. Then REV can be used."""
+    from stackyard.cli.agreeing import text_of
+    from stackyard.deploy import licences
+    from stackyard.deploy.writing import writing
+
+    yard, site = context.yard(), context.site()
+    record = catalogue.record_of(yard, rev)
+    entry = next((each for each in record.licences if each["name"] == name), None)
+    if entry is None:
+        names = ", ".join(str(each["name"]) for each in record.licences) or "none"
+        raise InputError(f"{record.module} has no licence {name!r}", hint=f"its licences: {names}")
+    text = text_of(record, entry["sha256"])
+    show_text(text or f"{record.module} has no text of the licence {name}", err=True)
+    if dry_run:
+        return
+    wanted = licences.Needed(name, entry["sha256"], entry.get("variable") or "")
+    with writing(yard, site):
+        made = licences.accept(yard, wanted)
+    show_json(asdict(made)) if as_json else echo(f"accepted by {made.who}, {made.when}: {name} of {record.module}")
+
+
+@command.command(cls=Verb, short_help="the licence of every package", examples=(
+    ("of a revision", "stackyard licences report pytorch/2.13"),
+    ("of what a file would install", "stackyard licences report stack.yaml"),
+))  # fmt: skip
+@click.argument("name", metavar="REV|FILE")
+@AS_JSON
+@click.pass_obj
+def report(context: Context, /, name: str, as_json: bool) -> None:
+    """The licence of every package of a revision, or of the lock of a file, as SPDX where that can be told.
+
+    `licences: {deny: [...]}` of site.yaml keeps stacks with some of them from being locked.
+    """
+    found = _of_file(context, Path(name)) if _is_file(name) else _of_revision(context, name)
+    if as_json:
+        show_json({label: [asdict(each) for each in packages] for label, packages in found.items()})
+        return
+    for label, packages in found.items():
+        echo(label)
+        width = max((len(f"{p.name} {p.version}") for p in packages), default=0)
+        for each in packages:
+            echo(f"    {f'{each.name} {each.version}':{width}}  {each.licence or 'not known'}")
+        counts = Counter(each.licence or "not known" for each in packages).most_common()
+        echo("  " + ", ".join(f"{licence}: {count}" for licence, count in counts))
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith((".yaml", ".yml", ".txt")) or Path(name).is_file()
+
+
+def _of_revision(context: Context, name: str) -> dict[str, list[Stated]]:
+    from stackyard.deploy.licence_policy import of_revision
+
+    yard = context.yard(reading=True)
+    record = catalogue.record_of(yard, name)
+    return {record.module: of_revision(record, context.site(), yard)}
+
+
+def _of_file(context: Context, file: Path) -> dict[str, list[Stated]]:
+    from stackyard.cli.display import display
+    from stackyard.cli.publish.stacks import load_stacks
+    from stackyard.deploy import deploy
+    from stackyard.deploy.licence_policy import of_variant
+
+    site, yard = context.site(), context.yard()
+    stacks = load_stacks([file], site, yard, None, None)
+    plain: Any = site.model_copy(update={"licences": site.licences.model_copy(update={"deny": ()})})
+    with display() as progress:
+        locks = deploy.lock_all(deploy.Request(stacks, plain, yard, only_locked=True), progress)
+    variants = {(v.version, v.name): v for locked in locks for v in locked.stack.variants}
+    return {
+        f"{each.stack} {each.version} {each.variant} {each.platform}": of_variant(
+            each, variants.get((each.version, each.variant)), site, yard
+        )
+        for locked in locks
+        for each in locked.lock.variants
+    }

@@ -1,0 +1,198 @@
+"""``stackyard show``: one revision, or how a file was parsed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.output import echo, human_bytes, show_json, show_table
+from stackyard.cli.shells import module_notes
+from stackyard.cli.tables import show_line
+from stackyard.core.errors import InputError
+from stackyard.core.findings import some
+from stackyard.core.quoting import cut
+from stackyard.yard import catalogue
+from stackyard.yard.layout import Yard
+from stackyard.yard.revision import signatures
+from stackyard.yard.revision.collision import sentences
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry, PackageRecord, read_record
+
+EXAMPLES = (
+    ("the packages and paths of a revision", "stackyard show pytorch/2.13"),
+    ("how an environment.yml was parsed", "stackyard show --parsed environment.yml"),
+)
+
+
+@click.command(cls=Verb, short_help="one revision, or how a file was parsed", examples=EXAMPLES)
+@click.argument("rev", required=False, metavar="REV")
+@click.option("--parsed", type=click.Path(path_type=Path), metavar="FILE", help="Show how FILE was parsed.")
+@click.option("--json", "as_json", is_flag=True, help="Print an object.")
+@click.pass_obj
+def command(context: Context, rev: str | None, parsed: Path | None, as_json: bool) -> None:
+    """Show the packages, the modulefile, the lock and the report of REV."""
+    if parsed is not None:
+        _show_parsed(context, parsed, as_json)
+        return
+    if rev is None:
+        raise InputError("missing argument REV", hint="`stackyard list` lists revisions; use --parsed for a file")
+    yard = context.yard(reading=True)
+    entry = catalogue.resolve(yard, rev)
+    record = read_record(RevisionPaths.of(entry.folder).record)
+    value = revision_json(yard, entry, record)
+    if as_json:
+        show_json(value)
+    else:
+        _show(value, record)
+
+
+def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, Any]:
+    """Everything known about a revision as one object."""
+    paths = RevisionPaths.of(entry.folder)
+    holder = next((each for each in yard.lineage() if each.stacks in paths.root.parents), yard)
+    return {
+        **catalogue.row(entry, holder, published=catalogue.is_listed(holder, entry)),
+        "summary": record.summary,
+        "prefix": record.prefix,
+        "base": record.base.to_json() if record.base else None,
+        "platform": record.platform,
+        "input_hash": record.input_hash,
+        "interpreter": dict(record.interpreter),
+        "tools": {k: dict(v) for k, v in record.tools.items()},
+        "disk": asdict(record.disk),
+        "size": catalogue.size(record),
+        "mounted": _mounted(record),
+        "container": dict(record.container),
+        "timings_s": dict(record.timings_s),
+        "notices": list(record.notices),
+        "collisions": [asdict(each) for each in record.collisions],
+        "limits": module_notes(record),
+        "environment": record.to_json()["activation"],
+        "packages": [_package_json(package) for package in record.packages],
+        "modulefile": _modulefiles(yard, record.module),
+        "lock": str(paths.lock),
+        "signatures": [asdict(each) for each in signatures.signatures(paths, signatures.demand_of(Yard(paths.yard)))],
+        "report": _report(paths),
+    }
+
+
+def _mounted(record: BuildRecord) -> str:
+    """How its image is mounted here; empty where it has none."""
+    if record.form.kind != "squashfs":
+        return ""
+    from stackyard.images.squashfs import mounts
+
+    return mounts.told(record)
+
+
+def _package_json(package: PackageRecord) -> dict[str, Any]:
+    return {
+        "name": package.name,
+        "version": package.version,
+        "build": package.build,
+        "channel" if package.kind == "conda" else "index": package.source,
+        "url": package.url,
+        "sha256": package.sha256,
+        "size": package.size,
+        "kind": package.kind,
+        "of_base": package.of_base,
+    }
+
+
+def _modulefiles(yard: Yard, module: str) -> str | None:
+    """The path of the revision's modulefile in the current generation, Lua before Tcl; None without one."""
+    for each in yard.lineage():
+        for name in (f"{module}.lua", module):
+            if (each.modules / name).exists():
+                return str(each.modules / name)
+    return None
+
+
+def _report(paths: RevisionPaths) -> dict[str, Any] | None:
+    from stackyard.verify.report import read_report
+
+    if not paths.report.exists():
+        return None
+    return {"path": str(paths.report), **read_report(paths.report).to_json()}
+
+
+def _show(value: dict[str, Any], record: BuildRecord) -> None:
+    echo(click.style(value["module"], bold=True) + (f"  {value['summary']}" if value["summary"] else ""))
+    report = value["report"] or {}
+    facts = {
+        "state": _state(value),
+        "deprecated": value["deprecated"],
+        "also": " ".join(value["aliases"]),
+        "created": value["created"],
+        "prefix": value["prefix"] + (f"  (adopted, {record.adopted.kind})" if record.adopted else ""),
+        "base": f"{record.base.id} in {record.base.yard}" if record.base else "",
+        "python": " ".join(f"{record.interpreter.get(k, '')}" for k in ("version", "source")).strip(),
+        "disk": _disk(record),
+        "mounted": value["mounted"],
+        **_container(record),
+        "modulefile": value["modulefile"] or "none",
+        "lock": value["lock"],
+        "signed": "; ".join(str(signatures.Signature(**each)) for each in value["signatures"]),
+        "report": f"{report.get('state', 'none')}  {report.get('path', '')}",
+    }
+    for name, text in facts.items():
+        if text.strip():
+            show_line(f"  {name:<11}{text}", 13)
+    for text in (*value["notices"], *sentences(record.collisions), *value["limits"]):
+        show_line(f"  {'note':<11}{text}", 13)
+    echo()
+    rows = [{"package": p.name, "version": p.version, "build": p.build, "from": _origin(p)} for p in record.packages]
+    show_table(rows, ("package", "version", "build", "from"))
+
+
+def _disk(record: BuildRecord) -> str:
+    if record.form.kind != "prefix":
+        size = catalogue.size(record)
+        return f"{human_bytes(size['bytes'])} in 1 file ({record.form.kind}), {size['entries']:,} entries inside"
+    use = record.disk
+    if record.adopted:
+        return f"{human_bytes(use.bytes_shared)} in {use.inodes_shared:,} files, none of them in the yard"
+    own = f"{human_bytes(use.bytes_new)} in {use.inodes_new:,} files new"
+    return f"{own}, {human_bytes(use.bytes_shared)} in {use.inodes_shared:,} files shared ({use.link_mode})"
+
+
+def _container(record: BuildRecord) -> dict[str, str]:
+    """Of a wrapped image: which one it is, and what of it is wrapped."""
+    if not record.container:
+        return {}
+    found = record.container
+    labels = " ".join(f"{key}={text}" for key, text in sorted(found["labels"].items()))
+    return {
+        "image": f"{found['source']} {found['digest']}",
+        "mode": found["mode"],
+        "commands": some(list(found["commands"]), 10),
+        "labels": cut(labels, 200),
+    }
+
+
+def _state(value: dict[str, Any]) -> str:
+    if value["state"] == "failed" and not value["published"]:
+        return "failed, not published"
+    return f"{value['state']}, default" if value["default"] else str(value["state"])
+
+
+def _origin(package: Any) -> str:
+    source = f"{package.kind}: {package.source}" if package.source else str(package.kind)
+    return f"base; {source}" if package.of_base else source
+
+
+def _show_parsed(context: Context, path: Path, as_json: bool) -> None:
+    from stackyard.inputs.parsed import parsed_json
+
+    value = parsed_json(path, context.site())
+    if as_json:
+        show_json(value)
+        return
+    from stackyard.cli.look.parsed import show_parsed
+
+    show_parsed(value)

@@ -1,0 +1,1 @@
+"""The verbs that build and publish: `deploy` and what comes before and after it."""

@@ -1,0 +1,103 @@
+"""``stackyard adopt``: a revision of a conda prefix or a virtual environment that exists already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.output import echo, show_json, show_notice
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
+
+EXAMPLES = (
+    ("publish an environment of conda as the module climate", "stackyard adopt /sw/conda/envs/climate"),
+    ("see first what would be recorded", "stackyard adopt --dry-run ~/venvs/tools --name tools --version 1.0"),
+)
+KINDS = ("imports", "commands", "libraries", "distributions")
+
+
+@click.command(cls=Verb, short_help="take over an existing prefix, where it is", examples=EXAMPLES)
+@click.argument("prefix", metavar="PREFIX", type=click.Path(path_type=Path))
+@click.option("--name", help="Name of the module (default: that of the directory).")
+@click.option("--version", help="Its version (default: as it was adopted before, else today's date).")
+@click.option(
+    "--except", "exceptions", multiple=True, metavar="KIND=NAME",
+    help=f"A check that need not pass; KIND is one of {', '.join(KINDS)}.",
+)  # fmt: skip
+@click.option("--allow-unverified", is_flag=True, help="Publish even if a required check was skipped.")
+@click.option("--dry-run", is_flag=True, help="Look at it and print what would be recorded; write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.pass_obj
+def command(context: Context, /, prefix: Path, dry_run: bool, as_json: bool, **options: Any) -> None:
+    """Publish a conda prefix or a virtual environment that exists, without copying it and without changing it.
+
+    It gets a record, a lock, a module and a verification. `verify` finds what others change in it later; adopting it
+    again records that as the next revision. Nothing ever removes its files.
+    """
+    from stackyard.upkeep.transfer import adopt as adopting
+
+    yard, site = context.yard(), context.site()
+    found = adopting.look(prefix, yard)
+    given = options.pop("exceptions")
+    wanted = adopting.Wanted(exceptions=_exceptions(given) if given else None, **options)
+    request = adopting.request(found, wanted, yard, site, context.command)
+    if dry_run:
+        _dry_run(found, adopting.tasks(found, request), as_json)
+        return
+    from stackyard.cli.display import display
+    from stackyard.cli.publish.deploy import report
+    from stackyard.deploy.writing import building
+
+    names = [stack.name for stack in request.stacks]
+    with building(yard, site, names, show_notice) as held, display() as progress:
+        result = adopting.adopt(found, request, progress, held)
+    report(context, result, request, progress.notices, as_json)
+
+
+def _exceptions(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The exceptions by kind, as a stack.yaml has them."""
+    found: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        kind, _, name = text.partition("=")
+        if kind not in KINDS or not name:
+            hint = f"write KIND=NAME, KIND one of {', '.join(KINDS)}"
+            raise InputError(f"--except: {text!r} is not an exception", hint=hint)
+        found[kind] = (*found.get(kind, ()), name)
+    return found
+
+
+def _dry_run(found: Any, tasks: list[Any], as_json: bool) -> None:
+    rows = [
+        {
+            "module": task.module,
+            "action": {"build": "adopt"}.get(task.action, task.action),
+            "path": str(task.paths.root),
+            "prefix": found.adopted.prefix,
+            "kind": found.adopted.kind,
+            "conda": len(task.locked.conda),
+            "pip": len(task.locked.pip),
+            "python": task.locked.interpreter.version,
+            "without_hash": found.packages.without_hash,
+        }
+        for task in tasks
+    ]
+    if as_json:
+        show_json({"dry_run": True, "revisions": rows, "warnings": list(found.warnings)})
+        return
+    for row in rows:
+        echo(_line(row))
+    for text in found.warnings:
+        echo(f"    {click.style('note:', fg='yellow')} {text}")
+
+
+def _line(row: dict[str, Any]) -> str:
+    if row["action"] in ("unchanged", "inherited"):
+        return f"{row['module']} is already published: {row['prefix']} is as it was adopted"
+    if row["action"] == "publish":
+        return f"would verify and publish {row['module']}, adopted before from {row['prefix']}"
+    packages = f"{row['conda']} conda and {counted(row['pip'], 'pip package')}"
+    return f"would adopt {row['prefix']} ({row['kind']}) as {row['module']}: {packages}"

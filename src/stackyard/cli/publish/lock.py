@@ -1,0 +1,159 @@
+"""``stackyard lock``: solve, write the lock beside the file, export it to other tools."""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.output import echo, emit, show_json
+from stackyard.cli.typed import as_typed
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
+from stackyard.inputs.sites.settings import scratch_yard
+from stackyard.yard.layout import Yard
+
+EXPORTS = ("pixi", "pylock", "explicit", "environment")
+
+EXAMPLES = (
+    ("solve for every platform of the site; writes stack.yaml.lock", "stackyard lock stack.yaml"),
+    ("renew one package, and what it needs", "stackyard lock stack.yaml --update numpy"),
+    ("the lock as a pylock.toml, for other tools", "stackyard lock stack.yaml --export pylock"),
+)
+
+
+@click.command(cls=Verb, short_help="solve and write the lock", examples=EXAMPLES)
+@click.argument("words", nargs=-1, required=True, metavar="FILE... [PACKAGE...]")
+@click.option("--name", help="Name of the stack.")
+@click.option("--version", help="Version of the stack.")
+@click.option("--update", is_flag=True, help="Renew PACKAGE... and what they need, or everything if none is named.")
+@click.option("--locked", is_flag=True, help="Only check: fail if a lock is missing or stale.")
+@click.option("--check", is_flag=True, help="As --dry-run, with exit status 1 if the lock would change.")
+@click.option("--export", "fmt", type=click.Choice(EXPORTS), help="Print the last variant in another tool's format.")
+@click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant; several times for more.")
+@click.option("--platform", help="With --export: platform (default: this machine's).")
+@click.option("--dry-run", is_flag=True, help="Solve and show what would change; write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the lock as JSON.")
+@click.pass_obj
+def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run: bool, **options: Any) -> None:
+    """Solve FILE... for every platform of the site and write the lock beside each.
+
+    What is locked stays as it is wherever the requirements allow it; --update renews it. A FILE ends in .yaml, .yml or
+    .txt, contains a slash, or exists; other words after --update are packages.
+    """
+    from stackyard.cli.display import display
+    from stackyard.cli.publish.stacks import load_stacks, tell
+    from stackyard.deploy import deploy
+    from stackyard.deploy.locking import write_lock
+    from stackyard.lock.preferences import Update
+
+    files, packages = _sorted(words, options["update"])
+    if len(files) > 1 and (options["name"] or options["version"] or options["fmt"]):
+        raise InputError("--name, --version and --export require exactly one FILE", hint="lock the files one by one")
+    if options["update"] and options["locked"]:
+        raise InputError("--update and --locked exclude each other", hint="use --update --check")
+    site, dry_run = context.site(), dry_run or options["check"]
+    stacks = load_stacks(files, site, context.yard(), options["name"], options["version"], options["variants"])
+    update = Update(options["update"] and not packages, packages)
+    request = deploy.Request(stacks, site, context.yard(), only_locked=options["locked"], update=update)
+    with display() as progress:
+        tell(stacks, progress)
+        with _place(request, dry_run) as yard:
+            locks = deploy.lock_all(replace(request, yard=yard), progress)
+            written = [None if dry_run else write_lock(locked, yard, progress) for locked in locks]
+    if options["fmt"]:
+        emit(_export(locks[0], options))
+    elif as_json:
+        show_json([_as_json(locked) for locked in locks])
+    else:
+        for locked, place in zip(locks, written, strict=True):
+            _show(locked, place)
+    if options["check"] and any(locked.changed for locked in locks):
+        raise click.exceptions.Exit(1)
+
+
+def _sorted(words: tuple[str, ...], update: bool) -> tuple[list[Path], tuple[str, ...]]:
+    """The words of the command line that name files, and those that name packages to be renewed."""
+    files = [w for w in words if not update or w.endswith((".yaml", ".yml", ".txt")) or "/" in w or Path(w).is_file()]
+    packages = tuple(w for w in words if w not in files)
+    wrong = next((p for p in packages if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", p)), "")
+    if wrong:
+        raise InputError(f"{wrong!r} is not the name of a package", hint="write its version range into FILE")
+    if not files:
+        raise InputError("missing argument FILE", hint=f"stackyard lock FILE --update {' '.join(packages)}")
+    return [Path(word) for word in files], packages
+
+
+def _place(request: Any, dry_run: bool) -> AbstractContextManager[Yard]:
+    """The yard that the solve writes to; with --locked nothing is solved and nothing written."""
+    from stackyard.deploy.writing import solving
+
+    if request.only_locked:
+        return nullcontext(request.yard)
+    return solving(request.yard, request.site, scratch_yard, dry_run=dry_run)
+
+
+def _show(locked: Any, place: Path | None) -> None:
+    """What became of a lock. `place`: where it was written; None where it is fresh, and in a dry run."""
+    if not locked.changed:
+        echo(f"{as_typed(str(locked.path))} is fresh")
+        return
+    echo(f"{'wrote' if place else 'would write'} {as_typed(str(place or locked.path))}: {_because(locked.changed)}")
+    for labels, lines in _moves(locked):
+        for label in labels:
+            echo(f"    {label}")
+        for line in lines:
+            echo(f"        {line}")
+
+
+def _moves(locked: Any) -> list[tuple[list[str], list[str]]]:
+    """The locked variants, those with the same moves together, and these moves."""
+    from stackyard.lock.explain.changes import moves
+    from stackyard.lock.preferences import former
+
+    found: dict[tuple[str, ...], list[str]] = {}
+    for v in locked.lock.variants:
+        before = former(locked.former, v.version, v.variant, v.platform)
+        label = f"{_label(v)} for {v.platform}: {len(v.conda)} conda and {counted(len(v.pip), 'pip package')}"
+        found.setdefault(tuple(moves(before, v)) if before else (), []).append(label)
+    return [(labels, list(lines)) for lines, labels in found.items()]
+
+
+def _because(changed: tuple[str, ...]) -> str:
+    """One reason on the same line, several on their own lines."""
+    return changed[0] if len(changed) == 1 else "".join(f"\n    {line}" for line in changed)
+
+
+def _as_json(locked: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    moved = [line for _, lines in _moves(locked) for line in lines]
+    return {"lock": str(locked.path), "changed": list(locked.changed), "moved": moved, **asdict(locked.lock)}
+
+
+def _label(locked: Any) -> str:
+    return f"{locked.version}-{locked.variant}".rstrip("-")
+
+
+def _export(locked: Any, options: dict[str, Any]) -> str:
+    """The last of the variants that are asked for, in another tool's format."""
+    from stackyard.host.machine.probe import machine
+    from stackyard.lock.lockfile.export import EXPORTS as WRITERS
+
+    platform = options["platform"] or machine().platform
+    wanted = {(v.version, v.name): v for v in locked.stack.wanted}
+    fitting = [v for v in locked.lock.variants if v.platform == platform and (v.version, v.variant) in wanted]
+    if not fitting:
+        there = ", ".join(f"{_label(v)} on {v.platform}" for v in locked.lock.variants)
+        hint = f"choose one of {there} with --variant and --platform"
+        raise InputError(
+            f"not in the lock: {' or '.join(options['variants']) or 'any variant'} on {platform}", hint=hint
+        )
+    text: str = WRITERS[options["fmt"]](fitting[-1])
+    return text

@@ -1,0 +1,105 @@
+"""``stackyard mirror``: everything that locks need, in one directory, for machines without a route."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.output import echo, human_bytes, show_json
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
+
+EXAMPLES = (
+    (
+        "fetch what stack.yaml.lock needs, for all of its platforms",
+        "stackyard mirror stack.yaml --to /media/disk/mirror",
+    ),
+    ("what would be fetched, and how much that is", "stackyard mirror stack.yaml --to /media/disk/mirror --dry-run"),
+)
+
+
+@click.command(cls=Verb, short_help="everything that locks need, in one directory", examples=EXAMPLES)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.option(
+    "--to",
+    "folder",
+    required=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="A mirror, or a new directory.",
+)
+@click.option("--name", help="Name of the stack (default: name: in FILE, else its directory).")
+@click.option("--version", help="Version of the stack (default: version: in FILE, else that of its lock).")
+@click.option("--dry-run", is_flag=True, help="Show what would be fetched; write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.pass_obj
+def command(
+    context: Context, /, files: tuple[Path, ...], folder: Path, dry_run: bool, as_json: bool, **named: Any
+) -> None:
+    """Fetch every file that the locks of FILE... name into DIR, for all of their platforms, and compare it.
+
+    A deploy with --mirror DIR, or with `mirror:` in site.yaml, builds the same revision and asks no other server. DIR
+    has conda channels, an index and a place for --find-links too, also through a web server. What is there is not
+    fetched again. What compiling source packages needs is resolved now and fetched too.
+    """
+    from stackyard.cli.display import display
+    from stackyard.make.mirror.write import missing
+
+    if len(files) > 1 and (named["name"] or named["version"]):
+        raise InputError("--name and --version require exactly one FILE", hint="mirror the files one by one")
+    folder = folder.absolute()
+    with display() as progress:
+        wanted = _wanted(context, files, named, dry_run, progress)
+        if dry_run:
+            lacks = missing(folder, wanted.contents)
+            fetched = [*(each.path for each in lacks[0]), *(each.path for each in lacks[1])]
+            result: dict[str, Any] = {"fetched": fetched, "bytes": sum(each.size for each in lacks[0])}
+        else:
+            result = asdict(wanted.put(folder, progress))
+    result |= {"mirror": str(folder), "dry_run": dry_run, "lacking": wanted.contents.lacking}
+    show_json(result) if as_json else _show(result)
+
+
+def _wanted(context: Context, files: tuple[Path, ...], named: dict[str, Any], dry_run: bool, progress: Any) -> Any:
+    """The locked variants of the files' locks, which are made where there are none."""
+    from stackyard.cli.publish.stacks import load_stacks, tell
+    from stackyard.deploy import deploy
+    from stackyard.deploy.locking import write_lock
+    from stackyard.deploy.writing import solving
+    from stackyard.inputs.pip.settings import settings
+    from stackyard.inputs.sites.settings import scratch_yard
+    from stackyard.make.mirror.collect import Collection
+
+    site = context.site()
+    stacks = load_stacks(files, site, context.yard(), named["name"], named["version"])
+    tell(stacks, progress)
+    with solving(context.yard(), site, scratch_yard, dry_run=dry_run) as yard:
+        locks = deploy.lock_all(deploy.Request(stacks, site, yard), progress)
+        if not dry_run:
+            for locked in locks:
+                write_lock(locked, yard, progress)
+    found = Collection(yard.uv)
+    for locked in locks:
+        variants = {(v.version, v.name): v for v in locked.stack.variants}
+        for each in locked.lock.variants:
+            variant = variants[each.version, each.variant]
+            found.add(each, variant, settings(site.pip, variant.environment.pip_options, os.environ)[0])
+    return found
+
+
+def _show(result: dict[str, Any]) -> None:
+    verb = "would fetch" if result["dry_run"] else "fetched"
+    fetched = result["fetched"]
+    echo(f"{verb} {counted(len(fetched), 'file')}, {human_bytes(result['bytes'])}, into {result['mirror']}")
+    for path in fetched if result["dry_run"] else ():
+        echo(f"    {path}")
+    for text in result["lacking"]:
+        echo(f"not in it: {text}")
+    if not result["dry_run"]:
+        echo(f"build from it: stackyard deploy FILE... --mirror {result['mirror']}")

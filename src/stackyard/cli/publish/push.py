@@ -1,0 +1,110 @@
+"""``stackyard push``: a revision as an artefact, for other yards at the same path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.images.build import compression_option
+from stackyard.cli.images.transfer import registry_options
+from stackyard.cli.output import echo, human_bytes, show_json
+from stackyard.yard import catalogue
+
+if TYPE_CHECKING:
+    from stackyard.images.oci.layers import Compression
+    from stackyard.images.oci.layout import Image, Reference
+    from stackyard.images.oci.transfer import Registry
+    from stackyard.yard.revision.record import BuildRecord, Entry
+
+EXAMPLES = (
+    ("to a registry", "stackyard push pytorch/2.13 docker://registry.example.org/stacks/pytorch:2.13"),
+    ("into a directory, to carry it", "stackyard push pytorch/2.13 oci:/media/disk/stacks:pytorch-2.13"),
+)
+
+
+@click.command(cls=Verb, short_help="send a revision to a registry or a layout", examples=EXAMPLES)
+@click.argument("rev", metavar="REV")
+@click.argument("target", metavar="TARGET")
+@compression_option
+@click.option("--dry-run", is_flag=True, help="Show what a yard must have for it; write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@registry_options
+@click.pass_obj
+def command(
+    context: Context, rev: str, target: str, compression: Compression, dry_run: bool, as_json: bool,
+    plain_http: bool, authfile: Path | None, limit_s: float,
+) -> None:  # fmt: skip
+    """Send REV to docker://REGISTRY/NAME:TAG (by skopeo), or oci:DIR:NAME: its files, record, lock, report and recipe.
+
+    `stackyard pull` makes the same revision of it in a yard at the same path, as on another cluster that has the yard
+    there too. For containers, which need neither a yard nor its path: `stackyard image push`.
+    """
+    from stackyard.images.oci import artefact
+    from stackyard.images.oci.transfer import Registry
+
+    record, entry = catalogue.record_of(context.yard(), rev), catalogue.resolve(context.yard(), rev)
+    for text in _told(entry):
+        context.notice(text)
+    if dry_run:
+        artefact.require_sendable(record)
+        fit = artefact.fit_of(record)
+        if as_json:
+            show_json({"target": target, "dry_run": True, **asdict(fit)})
+        else:
+            needs = f", glibc {fit.glibc} or newer" if fit.glibc else ""
+            echo(f"would push {record.module} to {target}: for {fit.path} on {fit.platform}{needs}")
+        return
+    place, found = _send(_Made(record, asdict(entry), compression), target, Registry(plain_http, authfile, limit_s))
+    if as_json:
+        show_json({"target": place, "digest": found.manifest.digest, "bytes": found.bytes})
+    else:
+        echo(f"{place}: {found.manifest.digest}, {len(found.layers)} layers, {human_bytes(found.bytes)}")
+
+
+_STATES = {"withdrawn": "was withdrawn", "failed": "failed its last verification", "unverified": "is not verified"}
+
+
+def _told(entry: Entry) -> Iterator[str]:
+    """What to know of how a revision is published here, before it is published elsewhere; a sentence each."""
+    if entry.state in _STATES:
+        yield f"{entry.module} {_STATES[entry.state]} here; a pull verifies and publishes it"
+    if entry.retired:
+        use = f" in favour of {entry.successor}" if entry.successor else ""
+        yield f"{entry.module} is retired from {entry.retired}{use}; it is so where it is pulled"
+
+
+@dataclass(frozen=True)
+class _Made:
+    record: BuildRecord
+    entry: Mapping[str, Any]
+    compression: Compression
+
+    def into(self, layout: Reference) -> Image:
+        from stackyard.images.oci.artefact import pack
+
+        return pack(self.record, self.entry, layout, self.compression)
+
+
+def _send(made: _Made, target: str, registry: Registry) -> tuple[str, Image]:
+    """Where it is now, and its manifest."""
+    from stackyard.host.files.scratch import scratch
+    from stackyard.images.oci.build import name_of
+    from stackyard.images.oci.layout import Reference, is_reference, reference
+    from stackyard.images.oci.transfer import push
+
+    name = name_of(made.record)
+    if is_reference(target):
+        wanted = reference(target)
+        wanted = Reference(wanted.folder, wanted.name or name)
+        return str(wanted), made.into(wanted)
+    with scratch("push") as work:
+        layout = Reference(work / "layout", name)
+        made.into(layout)
+        sent = push(layout, target, registry)
+        return sent.place, sent.image

@@ -1,0 +1,142 @@
+"""``stackyard wrap``: commands of an image that others made, as a module."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stackyard.cli.help import Verb
+from stackyard.cli.publish import deploy
+from stackyard.core.errors import InputError
+from stackyard.host.files.scratch import scratch
+from stackyard.yard.write.atomic import write_text
+
+EXAMPLES = (
+    ("two commands of a SIF file", "stackyard wrap powerai.sif --commands python,horovodrun"),
+    ("every program of a directory of it, with a directory of the host",
+     "stackyard wrap oci:images:rocm --commands '/opt/conda/bin/*' --bind /scratch/data:/data:ro"),
+    ("of a base of the yard, which sees nothing of the host", "stackyard wrap debian --commands gcc --mode isolated"),
+)  # fmt: skip
+WRITTEN = "# Written by `stackyard wrap`. Keep it: `stackyard deploy` of this file does the same."
+
+
+@click.command(cls=Verb, short_help="commands of an image of others, as a module", examples=EXAMPLES)
+@click.argument("image", metavar="IMAGE")
+@click.option(
+    "--commands",
+    multiple=True,
+    required=True,
+    metavar="NAME,...",
+    help="Names, paths in it, NAME=PATH, patterns, or all.",
+)
+@click.option("--name", help="Name of the module (default: that of the image).")
+@click.option("--version", help="Version of the module (default: today's date).")
+@click.option("--mode", type=click.Choice(["host", "isolated"]), default="host", show_default=True,
+              help="What of the host is in the container: users' directories, or what --bind names.")  # fmt: skip
+@click.option("--bind", "binds", multiple=True, metavar="SOURCE[:TARGET[:ro]]", help="A directory or file of the host.")
+@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable in the container.")
+@click.option("--nv", is_flag=True, help="Add the host's NVIDIA driver libraries.")
+@click.option("--host-bindings", is_flag=True, help="Add what the site gives images (launch: container:).")
+@click.option("--digest", default="", metavar="SHA256", help="Refuse the image unless it has this digest.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+              help="The stack's file to write (default: NAME.yaml).")  # fmt: skip
+@click.option("--allow-unverified", is_flag=True, help="Publish even if a required check was skipped.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done; write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(image: str, name: str | None, output: Path | None, dry_run: bool, as_json: bool, **options: Any) -> None:
+    """Publish commands of IMAGE as a module: they run in a container of it, with your files, without root.
+
+    IMAGE is a SIF file, oci:DIR[:TAG], docker-archive:FILE[:TAG], or a base of the yard (`stackyard image list`). It is
+    copied into the revision. A stack's file with `wrap:` is written, and deployed; the same again publishes nothing.
+    """
+    from stackyard.inputs.stacks import naming
+
+    name = _name_of(image) if name is None else naming.given("--name", name)
+    if options["version"] is not None:
+        naming.given("--version", options["version"])
+    file = output or Path(f"{name}.yaml")
+    text = "".join(f"{line}\n" for line in _lines(image, name, options))
+    if dry_run:
+        with scratch("wrap") as folder:
+            write_text(folder / file.name, text)
+            _deploy(folder / file.name, options, dry_run=True, as_json=as_json)
+        return
+    _require_ours(file)
+    _require_image(_absolute(image))
+    if not file.exists() or file.read_text(encoding="utf-8") != text:
+        write_text(file, text)
+    _deploy(file, options, dry_run=False, as_json=as_json)
+
+
+def _deploy(file: Path, options: dict[str, Any], **asked: bool) -> None:
+    """As if it was written on a command line."""
+    click.get_current_context().invoke(
+        deploy.command, files=(file,), allow_unverified=options["allow_unverified"], **asked
+    )
+
+
+def _name_of(image: str) -> str:
+    """``powerai`` for sif:images/powerai.sif, docker-archive:powerai.tar.gz and a base of this name."""
+    kind, _, rest = image.rpartition(":") if image.count(":") == 1 else ("", "", image)
+    if image.count(":") > 1:
+        rest = image.split(":")[1]
+    return Path(rest).name.partition(".")[0] or kind
+
+
+def _require_ours(file: Path) -> None:
+    if file.exists() and not file.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN):
+        raise InputError(
+            f"{file} exists, and `stackyard wrap` did not write it",
+            hint="choose another file with -o, or deploy that one",
+        )
+
+
+def _require_image(image: str) -> None:
+    """Before a file is written that names it. A tag is for the reader of the image to find."""
+    kind, _, place = image.partition(":")
+    if kind == "sif" and not Path(place).is_file():
+        raise InputError(
+            f"no such image: {place}", hint="check the path; `stackyard image list` shows the yard's bases"
+        )
+
+
+def _lines(image: str, name: str, options: dict[str, Any]) -> Iterator[str]:
+    yield WRITTEN
+    yield f"name: {json.dumps(name)}"
+    if options["version"]:
+        yield f"version: {json.dumps(options['version'])}"
+    yield "wrap:"
+    yield f"  image: {json.dumps(_absolute(image))}"
+    if options["digest"]:
+        yield f"  digest: {json.dumps(options['digest'])}"
+    yield f"  commands: {json.dumps([each for text in options['commands'] for each in text.split(',') if each])}"
+    yield f"  mode: {options['mode']}"
+    if options["binds"]:
+        yield f"  bind: {json.dumps(list(options['binds']))}"
+    if options["variables"]:
+        yield f"  environment: {json.dumps(dict(_pairs(options['variables'])))}"
+    for key in ("nv", "host_bindings"):
+        if options[key]:
+            yield f"  {key}: true"
+
+
+def _absolute(image: str) -> str:
+    """The same image, whatever the directory is that its file is read in."""
+    kind, colon, rest = image.partition(":")
+    if kind in ("sif", "oci", "docker-archive", "folder"):
+        return f"{kind}{colon}{Path.cwd() / rest}"
+    if not colon and (image.endswith(".sif") or "/" in image):
+        return f"sif:{Path.cwd() / image}"
+    return image
+
+
+def _pairs(variables: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for each in variables:
+        name, is_set, value = each.partition("=")
+        if not is_set:
+            raise InputError(f"--env {each}: no value", hint="write NAME=VALUE")
+        yield name, value

@@ -1,1 +1,0 @@
-"""One module per verb, each with its `command`."""

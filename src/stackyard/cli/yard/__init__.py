@@ -1,0 +1,1 @@
+"""The verbs of a yard over the years."""

@@ -1,0 +1,35 @@
+"""``stackyard default``: which revision the bare name of a stack loads."""
+
+from __future__ import annotations
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.yard.steps import publish_step
+from stackyard.yard import catalogue
+
+EXAMPLES = (
+    ("`module load pytorch` loads 2.12 until you say otherwise", "stackyard default pytorch/2.12"),
+    ("it loads the highest version again", "stackyard default pytorch --undo"),
+)
+
+
+@click.command(cls=Verb, short_help="make a revision the default of its stack", examples=EXAMPLES)
+@click.argument("rev", metavar="REV")
+@click.option("--undo", is_flag=True, help="The stack's name loads its highest version again.")
+@click.option("--dry-run", is_flag=True, help="Print what would be published; change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the new generation as JSON.")
+@click.pass_obj
+def command(context: Context, rev: str, undo: bool, dry_run: bool, as_json: bool) -> None:
+    """Make REV what the name of its stack loads, whichever version is the highest; deploys leave it so.
+
+    A withdrawn revision comes back with it. Other short names, such as pytorch/2.13, stay as they are;
+    `stackyard rollback REV` moves those.
+    """
+    from stackyard.deploy.published import states as standing
+
+    yard = context.yard()
+    entry = catalogue.resolve(yard, rev)
+    nothing = f"{entry.module} is the default already" if not undo else f"no default of {entry.stack} is set"
+    publish_step(context, standing.default(yard, entry.module, undo=undo), nothing, dry_run=dry_run, as_json=as_json)

@@ -1,0 +1,154 @@
+"""``stackyard fsck``: find changed files, and restore them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.output import echo, human_bytes, show_json, show_notice
+from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
+from stackyard.yard import catalogue, disk
+from stackyard.yard.layout import Yard
+from stackyard.yard.revision.record import Entry
+
+if TYPE_CHECKING:
+    from stackyard.inputs.sites.sitemodels import Site
+    from stackyard.upkeep.health.fsck.fault import Report
+
+EXAMPLES = (
+    ("every night: sizes, times and modes of all files, the bytes of a few", "stackyard fsck"),
+    ("every byte of everything", "stackyard fsck --deep"),
+    ("every byte of one revision, and restore what is damaged", "stackyard fsck pytorch/2.13 --deep --repair"),
+)
+_MOST_LINES = 1000
+
+
+@click.command(cls=Verb, short_help="find changed files of a yard, and restore them", examples=EXAMPLES)
+@click.argument("revs", nargs=-1, metavar="[REV...]")
+@click.option("--deep", is_flag=True, help="Read every byte, not only a sample.")
+@click.option("--repair", "mend", is_flag=True, help="Restore what is damaged from the cache, or from what is locked.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.pass_obj
+def command(context: Context, revs: Sequence[str], deep: bool, mend: bool, as_json: bool) -> None:
+    """Compare the files of REV..., or of everything in the yard, with what they were written as.
+
+    Runs no program of a stack; `verify` does. A file is named with its package, what differs in it, and the other
+    revisions that have the same file. --repair replaces each file by a rename, so running programs keep theirs; an
+    adopted prefix is only reported. Exit status 3: something is not as it was written, and was not repaired.
+    """
+    from stackyard.upkeep.health.fsck import mend as mending
+
+    yard, site = context.yard(), context.site()
+    if not disk.is_folder(yard.root):
+        raise InputError(f"no such yard: {yard.root}", hint="choose one with --yard or $STACKYARD_HOME")
+    entries = [catalogue.resolve(yard, rev) for rev in revs]
+    if mend:
+        mending.require_owner(yard)
+    report = _checked(yard, site, entries, deep, whole=not revs)
+    left, done = report, list[str]()
+    if mend and report.to_repair:
+        if not as_json:
+            _show_faults(report)
+        done = _repaired(context, yard, site, report)
+        left = _checked(yard, site, entries, deep, whole=not revs, again=report)
+    if as_json:
+        show_json(left.to_json() | {"found": [fault.to_json() for fault in report.shown], "repaired": done})
+    else:
+        _show(left, report if done or left is not report else None)
+    if left.faults:
+        raise click.exceptions.Exit(3)
+
+
+def _checked(
+    yard: Yard, site: Site, entries: Sequence[Entry], deep: bool, *, whole: bool, again: Report | None = None
+) -> Report:
+    import sys
+
+    from stackyard.cli.display import display
+    from stackyard.core.progress import Silent
+    from stackyard.upkeep.health.fsck.check import check
+
+    if not sys.stderr.isatty():  # a job of every night says what it found, and nothing else
+        return check(yard, site, entries, Silent(), deep=deep, whole=whole, again=again)
+    with display() as progress:
+        return check(yard, site, entries, progress, deep=deep, whole=whole, again=again)
+
+
+def _repaired(context: Context, yard: Yard, site: Site, report: Report) -> list[str]:
+    """Repair what was found; what was done, a sentence each."""
+    from stackyard.cli.display import display
+    from stackyard.cli.yard.repairs import repair
+    from stackyard.deploy.writing import writing
+    from stackyard.upkeep.health.fsck import mend
+    from stackyard.yard.generation.origin import origin
+
+    entries = _damaged(yard, report)
+    with display() as progress:
+        repair(yard, site, entries, progress, lambda: mend.rest(report, site, origin(context.command)))
+        with writing(yard, site):
+            for line in mend.note_lost_images(report):
+                progress.notice(line)
+        return list(progress.notices)
+
+
+def _damaged(yard: Yard, report: Report) -> list[Entry]:
+    """The damaged revisions as entries; of one whose record is lost what its path tells."""
+    from stackyard.upkeep.health.fsck.mend import listed
+
+    known = {entry.folder: entry for entry in listed(yard)}
+    own = (fault for fault in report.faults if fault.folder and fault.path.is_relative_to(fault.folder))
+    # an adopted prefix is not the yard's to repair
+    modules = {**report.unrecorded, **{fault.folder: fault.revision for fault in own}}
+    return [known.get(folder) or _unlisted(modules[folder], folder) for folder in sorted(modules)]
+
+
+def _unlisted(module: str, folder: str) -> Entry:
+    return Entry(module.partition("/")[0], "", "", 0, module, folder, "", state="built")
+
+
+def _show_faults(report: Report) -> None:
+    root, shown = report.yard.root, report.shown
+    for fault in shown[:_MOST_LINES]:
+        echo(fault.line(root))
+    if len(shown) > _MOST_LINES:
+        echo(f"... and {len(shown) - _MOST_LINES:,} more: --json has them all")
+
+
+def _show(report: Report, repaired: Report | None) -> None:
+    """The faults, what to do about them, and one line about all."""
+    if repaired is None:
+        _show_faults(report)
+    elif report.faults:
+        echo(click.style("not repaired:", bold=True))
+        _show_faults(report)
+    for note in report.notes:
+        show_notice(note)
+    for remedy in dict.fromkeys(fault.remedy for fault in report.shown if fault.remedy):
+        show_notice(remedy)
+    echo(_summary(report, repaired))
+
+
+def _summary(report: Report, repaired: Report | None) -> str:
+    count, shown = len(report.shown), repaired or report
+    found = "nothing is wrong" if not count else counted(count, "fault")
+    if repaired is not None:
+        found = f"{counted(len(repaired.shown), 'fault')} found, {count} left"
+    read = f"{human_bytes(shown.read_bytes)} in {shown.read:,} files read, {shown.seconds:.1f} s"
+    return f"{found} in {counted(len(shown.revisions), 'revision')}: {read}{_sampled(shown)}"
+
+
+def _sampled(report: Report) -> str:
+    """How sure the result of a sample is."""
+    if report.deep:
+        return ""
+    if report.sampled == report.files:
+        return f"; all {report.files:,} files sampled (--deep reads the caches too)"
+    return (
+        f"; {report.sampled:,} of {report.files:,} files sampled: one that changed and kept its size and its time "
+        f"is missed with a chance of {report.missed:.0%} (--deep reads all)"
+    )

@@ -1,0 +1,104 @@
+"""``stackyard remove``: remove revisions that nobody uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.output import echo, human_bytes, show_json, show_notice
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.yard import catalogue, disk
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import Entry
+
+EXAMPLES = (
+    ("what would go, and how much room that frees", "stackyard remove --dry-run pytorch/2.11-py310-1"),
+    (
+        "although the yard of anna cannot be looked into, as root",
+        "stackyard remove tool/1.0-py311-1 --despite anna",
+    ),
+    ("bring it back, within the grace time", "stackyard remove pytorch/2.11-py310-1 --undo"),
+)
+
+
+@click.command(cls=Verb, short_help="remove revisions that nobody uses", examples=EXAMPLES)
+@click.argument("revs", metavar="REV...", nargs=-1, required=True)
+@click.option("--undo", is_flag=True, help="Bring back what was removed.")
+@click.option(
+    "--despite", multiple=True, metavar="ACCOUNT", help="Although this account's notes and yards may use it; root only."
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be removed; change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was removed and what is kept as JSON.")
+@click.pass_obj
+def command(
+    context: Context, revs: tuple[str, ...], undo: bool, despite: tuple[str, ...], dry_run: bool, as_json: bool
+) -> None:
+    """Remove REV, if nobody uses it: its files are put aside, and loading its module says so.
+
+    For some days (`removal: grace_days:` of the site) --undo brings it back; then `stackyard gc` deletes the files. A
+    process or job that uses it, and an extension in another yard, keep it and are named; so does a yard that cannot be
+    looked into, since it may have one. A shell that has loaded it unloads it cleanly for as long.
+    """
+    from stackyard.cli.yard import removing
+    from stackyard.host.account import supervised
+    from stackyard.upkeep.gc.unseen import LET_ROOT_LOOK
+
+    if undo and despite:
+        raise InputError("--despite and --undo exclude each other", hint="bring it back with --undo alone")
+    if undo:
+        removing.undo(context, revs, dry_run=dry_run, as_json=as_json)
+        return
+    entries = [_own(context, rev) for rev in revs]
+    if dry_run:
+        _show_plan(context, entries, despite, as_json)
+        return
+    reason = ", ".join([f"remove {', '.join(e.module for e in entries)}", *(f"despite {name}" for name in despite)])
+    outcome = removing.remove(context, entries, reason, despite)
+    if as_json:
+        show_json(removing.to_json(outcome))
+    else:
+        removing.show(outcome)
+    if outcome.kept:
+        hint = "try again once nobody uses it; see what is above"
+        if outcome.blind:
+            despite_it = f"stackyard remove {' '.join(revs)} --despite ACCOUNT"
+            hint = despite_it if supervised.is_active() else f"{LET_ROOT_LOOK}; or, as root: {despite_it}"
+        raise StackyardError(f"not removed: {', '.join(outcome.kept)}", hint=hint)
+
+
+def _own(context: Context, rev: str) -> Entry:
+    """The revision of a name, which must be of this yard and have its files."""
+    yard = context.yard()
+    entry = catalogue.resolve(yard, rev)
+    if not revisions.is_in(yard, entry.folder):
+        raise InputError(
+            f"cannot remove {entry.module}: it is in another yard, {entry.folder}", hint="its owner can, with --yard"
+        )
+    if not disk.is_there(RevisionPaths.of(entry.folder).record):
+        raise InputError(f"{entry.module} is removed already", hint=f"bring it back: stackyard remove {rev} --undo")
+    return entry
+
+
+def _show_plan(context: Context, entries: list[Entry], despite: tuple[str, ...], as_json: bool) -> None:
+    from stackyard.cli.yard import removing
+    from stackyard.upkeep.gc.remove import size_of
+
+    seen = removing.watch(context, despite=despite).look()
+    rows: list[dict[str, Any]] = []
+    for entry in entries:
+        size = size_of(revisions.readable(RevisionPaths.of(entry.folder)))
+        rows.append({"module": entry.module, "path": entry.folder, **dict(zip(removing.SIZES, size, strict=True)),
+                     "used_by": list(seen.of(entry.folder))})  # fmt: skip
+    if as_json:
+        show_json({"dry_run": True, "revisions": rows, "unseen": seen.unseen})
+        return
+    for row in rows:
+        used = f"  kept: used by {', '.join(row['used_by'])}" if row["used_by"] else ""
+        echo(f"{row['module']}  {human_bytes(row['bytes'])} in {row['inodes']:,} files{used}")
+        echo(f"    shared with the cache or other revisions: {human_bytes(row['shared_bytes'])}")
+    for sentence in seen.unseen:
+        show_notice(f"not looked at: {sentence}")

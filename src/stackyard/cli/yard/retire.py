@@ -1,0 +1,61 @@
+"""``stackyard retire``: warn users of a revision from a day on, before it is hidden and removed."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.yard.steps import publish_step
+from stackyard.core.errors import InputError
+from stackyard.yard import catalogue
+
+EXAMPLES = (
+    ("warn from 1 March on, and say what to use", "stackyard retire pytorch/2.12 --on 2027-03-01 --use pytorch/2.13"),
+    ("keep it after all", "stackyard retire pytorch/2.12 --undo"),
+)
+
+
+class _Day(click.ParamType[date]):
+    name = "DATE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> date:
+        """A date of the calendar."""
+        try:
+            return date.fromisoformat(str(value))
+        except ValueError:
+            self.fail(f"not a date: {value!r} (write 2027-03-01)", param, ctx)
+
+
+@click.command(cls=Verb, short_help="warn whoever loads a revision from a day on", examples=EXAMPLES)
+@click.argument("rev", metavar="REV")
+@click.option("--on", "on", type=_Day(), metavar="DATE", help="The first day of the warning, e.g. 2027-03-01.")
+@click.option("--use", "use", default="", metavar="NEW", help="The module to use instead, which the warning names.")
+@click.option("--undo", is_flag=True, help="It is not retired after all.")
+@click.option("--dry-run", is_flag=True, help="Print what would be published; change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the new generation as JSON.")
+@click.pass_obj
+def command(context: Context, rev: str, on: date | None, use: str, undo: bool, dry_run: bool, as_json: bool) -> None:
+    """Warn whoever loads REV from DATE on. The modulefile compares the date itself; no program runs at load.
+
+    Later `stackyard gc` hides it, and then removes its files where nobody uses them: after as many days as `removal:`
+    of the site's file says.
+    """
+    from stackyard.deploy.published import states as standing
+
+    if undo == (on is not None):
+        raise InputError("when does it retire?", hint="add --on DATE, or --undo")
+    yard = context.yard()
+    module = catalogue.resolve(yard, rev).module
+    successor = _successor(context, use, module)
+    nothing = f"{module} is not retired" if undo else f"{module} is retired then already"
+    publish_step(context, standing.retire(yard, module, on, successor), nothing, dry_run=dry_run, as_json=as_json)
+
+
+def _successor(context: Context, use: str, module: str) -> str:
+    """The name as it was typed, which must load a revision of this yard or its parents, and another one."""
+    if use and catalogue.resolve(context.yard(), use).module == module:
+        raise InputError(f"{use} loads {module} itself", hint="name another module with --use")
+    return use

@@ -1,0 +1,64 @@
+"""``stackyard rollback``: back to what was published before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.output import echo, show_json, show_notice
+from stackyard.cli.yard.changes import show_changes
+from stackyard.cli.yard.steps import publish
+from stackyard.yard import catalogue
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.changes import compare
+from stackyard.yard.revision.record import Entry
+
+EXAMPLES = (
+    ("undo the last deploy", "stackyard rollback"),
+    ("make an older revision the newest of its stack", "stackyard rollback pytorch/2.12-1"),
+)
+
+
+@click.command(cls=Verb, short_help="go back to the previous generation", examples=EXAMPLES)
+@click.argument("to", required=False, metavar="[GENERATION|REV]")
+@click.option("--without-missing", is_flag=True, help="Publish the rest where the files of a revision are missing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be published; change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the new generation as JSON.")
+@click.pass_obj
+def command(context: Context, to: str | None, without_missing: bool, dry_run: bool, as_json: bool) -> None:
+    """Go back to the previous generation, to GENERATION, or to REV as the newest revision of its stack.
+
+    Nothing is deleted. Revisions published since are withdrawn: hidden from users, but still loadable by full name.
+    What was verified since stays verified. `stackyard history` lists the generations.
+    """
+    from stackyard.deploy.published import rollback
+    from stackyard.upkeep.gc.full_disk import despite_full
+
+    yard = context.yard()
+    entry = catalogue.resolve(yard, to) if to is not None and not to.isdecimal() else None
+    number = int(to) if to is not None and to.isdecimal() else None
+    present = generations.current(yard)
+    before = present.entries if present else ()
+    step = rollback.step_to(yard, entry or rollback.target(yard, number), whole=not without_missing)
+    planned = step(generations.Base(present, 0))  # errors come before anything is written
+    if dry_run:
+        if as_json:
+            show_json({"dry_run": True, "reason": planned.reason, "entries": [asdict(e) for e in planned.entries]})
+        else:
+            _show(f"would publish: {planned.reason}", planned.entries, before)
+        return
+    wanted = rollback.only_from(present.number if present else 0, step)
+    now = despite_full(yard, lambda: publish(context, yard, wanted), show_notice)
+    if as_json:
+        show_json(now.to_json())
+    else:
+        _show(f"generation {now.number}: {now.reason}", now.entries, before)
+
+
+def _show(title: str, now: Sequence[Entry], before: Sequence[Entry]) -> None:
+    echo(title)
+    show_changes(compare(before, now))

@@ -1,0 +1,63 @@
+"""A verb that publishes one step: what would change, or what did. `default`, `withdraw` and `retire` share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from stackyard.cli.context import Context
+from stackyard.cli.output import echo, show_json, show_notice
+from stackyard.cli.yard.changes import show_changes
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.changes import compare
+from stackyard.yard.revision.record import Entry, Manifest
+
+if TYPE_CHECKING:
+    from stackyard.deploy.generation import Step
+    from stackyard.deploy.published.states import Make
+    from stackyard.yard.generation.generations import Base
+    from stackyard.yard.layout import Yard
+
+
+def publish_step(context: Context, make: Make, nothing: str, *, dry_run: bool, as_json: bool) -> None:
+    """Publish what `make` makes of the current generation.
+
+    Args:
+        nothing: what is printed where it changes nothing.
+    """
+    from stackyard.deploy.published.states import changes_something
+    from stackyard.upkeep.gc.full_disk import despite_full
+
+    yard = context.yard()
+    present = generations.current(yard)
+    base = generations.Base(present, 0)
+    planned = make(base)  # errors come before anything is written
+    if dry_run or not changes_something(base, planned):
+        change = changes_something(base, planned)
+        _show(f"would publish: {planned.reason}" if change else nothing, planned.entries, present, as_json, dry_run)
+        return
+    now = despite_full(yard, lambda: publish(context, yard, make), show_notice)
+    if as_json:
+        show_json(now.to_json())
+        return
+    _show(f"generation {now.number}: {now.reason}", now.entries, present, as_json, dry_run)
+
+
+def publish(context: Context, yard: Yard, step: Callable[[Base], Step]) -> Manifest:
+    """Publish a step, as this account and command line."""
+    from stackyard.deploy.published import rollback
+    from stackyard.deploy.writing import writing
+    from stackyard.yard.generation.origin import origin
+
+    site = context.site()
+    with writing(yard, site):
+        return rollback.publish(yard, site, step, origin(context.command))
+
+
+def _show(title: str, now: Sequence[Entry], before: Manifest | None, as_json: bool, dry_run: bool) -> None:
+    if as_json:
+        show_json({"dry_run": dry_run, "reason": title, "entries": [asdict(e) for e in now]})
+        return
+    echo(title)
+    show_changes(compare(before.entries if before else (), now))
