@@ -1,8 +1,9 @@
 """Calls that change, open or walk by path, in rooms that work where other accounts can write; `make lint` runs it.
 
-There `stackyard.host.files.at`, `stackyard.yard.write.within` and the functions with ``top=`` do these things by descriptors. Ruff
-forbids `os.chmod` and `shutil.rmtree` everywhere (TID251); this finds also `path.chmod(...)`, whose type ruff does not
-know, and a call of `os` without ``dir_fd``. What is allowed is in pyproject.toml: each file with the calls, and why.
+There `stackyard.host.files.at`, `stackyard.yard.write.within` and the functions with ``top=`` do these things by
+descriptors. Ruff forbids `os.chmod` and `shutil.rmtree` everywhere (TID251); this finds also `path.chmod(...)`, whose
+type ruff does not know, and a call of `os` without ``dir_fd``. What is allowed is in pyproject.toml: each file with the
+calls, and why.
 
     python scripts/path_calls.py        # names each call that is not allowed, and each allowance that nothing needs
 """

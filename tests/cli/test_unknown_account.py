@@ -35,7 +35,8 @@ NOT_IN_A_YARD = {"bindings", "lint", "runs", "schema"}
 DRIVER = """
 import os, sys
 from stackyard.cli import main
-import stackyard.inputs.stacks.stackfile, stackyard.inputs.sites.site, stackyard.deploy.deploy, stackyard.launch.api.jobs  # once
+import stackyard.inputs.stacks.stackfile, stackyard.inputs.sites.site  # once, for all verbs
+import stackyard.deploy.deploy, stackyard.launch.api.jobs
 for line in sys.stdin.read().splitlines():
     print("==", line, file=sys.stderr, flush=True)
     child = os.fork()

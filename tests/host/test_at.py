@@ -1,4 +1,4 @@
-"""What `host.files.at` opens, changes, removes and copies, and what it refuses; with a second account and with mounts."""
+"""What `host.files.at` opens, changes, removes and copies, and refuses; with a second account and with mounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `host.files.heads` finds is what `importlib.metadata` finds, without its imports."""
+"""What `host.run.heads` finds is what `importlib.metadata` finds, without its imports."""
 
 from __future__ import annotations
 

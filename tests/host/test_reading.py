@@ -135,7 +135,8 @@ def test_a_hostile_record_takes_little_memory(tmp_path: Path) -> None:
 
 
 def test_it_imports_nothing_that_a_supervisor_has_not() -> None:
-    code = "import sys; from stackyard.host.account import reading; print(*(n for n in sys.modules if n.startswith('stackyard')))"
+    code = "import sys; from stackyard.host.account import reading; "
+    code += "print(*(n for n in sys.modules if n.startswith('stackyard')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == {
         "stackyard",

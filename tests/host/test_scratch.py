@@ -13,7 +13,11 @@ import pytest
 from stackyard.core.errors import ChecksFailed, StackyardError
 from stackyard.host.files.scratch import _remove_left, scratch
 
-HOLD = "import sys; from stackyard.host.files.scratch import scratch\nwith scratch('test'): print(flush=True); sys.stdin.read()"
+HOLD = """
+import sys
+from stackyard.host.files.scratch import scratch
+with scratch('test'): print(flush=True); sys.stdin.read()
+"""
 
 
 @pytest.fixture

@@ -270,7 +270,8 @@ def test_python_of_root_refuses_the_yard_of_another_account(
     accounts: Accounts, yard: tuple[Account, Yard, Path]
 ) -> None:
     service, made, _ = yard
-    code = f"from pathlib import Path; from stackyard.inputs.sites.settings import Settings; Settings(Path('{made.root}')).yard()"
+    code = "from pathlib import Path; from stackyard.inputs.sites.settings import Settings; "
+    code += f"Settings(Path('{made.root}')).yard()"
     done = subprocess.run([accounts.bin / "python", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and f"as root: it belongs to {service.name}" in done.stderr
 
@@ -457,7 +458,8 @@ def test_a_child_that_its_account_stops_is_not_waited_for(accounts: Accounts, co
 
 
 def test_root_does_not_wait_for_a_file_system_that_hangs(accounts: Accounts, common: Path) -> None:
-    short = "from stackyard.host.account import supervisor as s; from pathlib import Path; s.LOOK_S = 1; s.supervise(Path({!r}))"
+    short = "from stackyard.host.account import supervisor as s; from pathlib import Path; s.LOOK_S = 1; "
+    short += "s.supervise(Path({!r}))"
     with bindfs(common / "below", common / "hangs", *UNCACHED) as server:
         server.send_signal(signal.SIGSTOP)
         words = [accounts.bin / "python", "-c", short.format(str(common / "hangs" / "yard"))]

@@ -155,7 +155,8 @@ def test_a_later_mount_namespace_does_not_join_that_of_an_earlier_one(demo: Revi
 def test_it_is_compiled_where_no_program_of_the_temporary_directory_may_run(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("mounting needs root")
-    code = "import sys, pathlib; from stackyard.images.squashfs import launcher; print(launcher.make(pathlib.Path(sys.argv[1])))"
+    code = "import sys, pathlib; from stackyard.images.squashfs import launcher; "
+    code += "print(launcher.make(pathlib.Path(sys.argv[1])))"
     (tmp_path / "noexec").mkdir()
     set_up = f"mount -t tmpfs -o noexec none {tmp_path}/noexec; export TMPDIR={tmp_path}/noexec"
     words = confined(set_up, sys.executable, "-c", code, str(tmp_path / "launch"))

@@ -10,7 +10,8 @@ UNNEEDED = (
     "pydantic", "pydantic_core", "ruamel.yaml", "rattler", "rich", "jinja2", "asyncio", "ssl", "email",
     "multiprocessing", "importlib.metadata", "http.client", "concurrent.futures", "argparse",
     "stackyard.launch.preflight.run", "stackyard.launch.run.hub", "stackyard.launch.run.placement",
-    "stackyard.launch.records.follow", "stackyard.lint", "stackyard.inputs.reading.validate", "stackyard.inputs.reading.yamlfile",
+    "stackyard.launch.records.follow", "stackyard.lint", "stackyard.inputs.reading.validate",
+    "stackyard.inputs.reading.yamlfile",
     "stackyard.expose", "stackyard.deploy", "stackyard.make",
 )  # fmt: skip
 STOPPED = """

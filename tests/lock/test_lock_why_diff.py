@@ -135,7 +135,7 @@ def test_distributions(name: str, purls: tuple[str, ...], depends: tuple[str, ..
 
 def test_read_commands_import_nothing_heavy() -> None:
     code = (
-        "import sys, stackyard.lock.explain.why, stackyard.lock.explain.diff, stackyard.lock.lockfile.text, stackyard.lock.lockfile.model;"
+        "import sys; from stackyard.lock.explain import diff, why; from stackyard.lock.lockfile import model, text;"
         "heavy = {'pydantic', 'rattler', 'ruamel', 'rich', 'jinja2', 'packaging', 'urllib.request'} & set(sys.modules);"
         "sys.exit(', '.join(heavy) or 0)"
     )

@@ -1,8 +1,8 @@
 """Killed anywhere, or with a full disk: what was published stays usable, and the next deploy finishes the work.
 
-The points are named places in the program (`stackyard.yard.write.atomic.fault_point`) and counts of passing them, not times.
-They are tried in chains, on a copy of a yard in which an older revision is published: each deploy finds what the one
-before left. Afterwards the finished prefix must have the same hash as that of a deploy which nobody disturbed, and
+The points are named places in the program (`stackyard.yard.write.atomic.fault_point`) and counts of passing them, not
+times. They are tried in chains, on a copy of a yard in which an older revision is published: each deploy finds what the
+one before left. Afterwards the finished prefix must have the same hash as that of a deploy which nobody disturbed, and
 every file in the cache must still have its own.
 """
 

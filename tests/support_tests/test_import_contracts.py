@@ -21,7 +21,7 @@ BACKWARD = {
     ),
     "lint plans": ("lint/report.py", "from stackyard.launch.plan.model import Plan", "lint-alone"),
     "an agent with a library": ("launch/node/agent.py", "import packaging", "nodes"),
-    "an agent with our errors": ("launch/node/processes.py", "from stackyard.core.errors import StackyardError", "nodes"),
+    "an agent with our errors": ("launch/node/processes.py", "from stackyard.core import errors", "nodes"),
     "preflight with a library": ("launch/preflight/node/rank.py", "import packaging", "nodes-of-preflight"),
     "a slow read command": ("yard/catalogue.py", "import pydantic", "read-commands"),
 }  # fmt: skip

@@ -52,7 +52,8 @@ def drafts(yard: Yard) -> list[str]:
 def test_what_was_not_flipped_is_removed(tmp_path: Path) -> None:
     yard = Yard(tmp_path)
     publish(yard, "a")
-    code = "from pathlib import Path; from stackyard.yard.generation import generations; from stackyard.yard import layout; "
+    code = "from pathlib import Path\nfrom stackyard.yard import layout\n"
+    code += "from stackyard.yard.generation import generations\n"
     code += "print(generations.begin(layout.Yard(Path.cwd())).root)"
     left = Path(subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, text=True).strip())
     (left / "half").write_text("")

@@ -1,4 +1,4 @@
-"""The global options of a command line: which yard and which site a command works with (`stackyard.inputs.sites.settings`)."""
+"""The global options of a command line: the yard and the site of a command (`inputs.sites.settings`)."""
 
 from __future__ import annotations
 

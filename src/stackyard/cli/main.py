@@ -86,7 +86,7 @@ _AGAIN = f"{_UNCHANGED}; run the same command again to continue"
 
 
 class LazyGroup(SuggestingGroup):
-    """A group whose commands live in ``stackyard.cli.<section>.<verb>``; help texts come from `VERBS` without an import."""
+    """A group whose commands live in ``cli/<section>/<verb>.py``; help texts come from `VERBS` without an import."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs in the order in which you need them."""

@@ -4,8 +4,9 @@ Activation is captured into it once, at build time. Modulefiles in Lua and in Tc
 scripts are renderings of the same list; nothing else in the program writes shell. The operations are few, and each
 states its *meaning*, so that a renderer can choose the construct of its module system that restores the user's value.
 
-Names have a strict grammar and values hold no null character (`stackyard.core.grammar`): an operation that a shell could
-read otherwise cannot be made, also not from a record on disk. The doors where names enter report them with their place.
+Names have a strict grammar and values hold no null character (`stackyard.core.grammar`): an operation that a shell
+could read otherwise cannot be made, also not from a record on disk. The doors where names enter report them with their
+place.
 
 This module is pure: standard library only, no I/O, cheap to import.
 """

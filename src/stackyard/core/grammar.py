@@ -2,8 +2,8 @@
 
 A *name* becomes part of a program's syntax: a shell evaluates ``export NAME=...``, a module system derives variables
 from a family. So a name has a strict grammar, and is refused where it is read: in the files that people write (the
-annotated types of `inputs.reading.words`), in a package, in a record on disk. A *value* is data, which every renderer quotes, and
-holds whatever an environment variable can hold.
+annotated types of `inputs.reading.words`), in a package, in a record on disk. A *value* is data, which every renderer
+quotes, and holds whatever an environment variable can hold.
 
 This module is pure: standard library only, no I/O, cheap to import.
 """

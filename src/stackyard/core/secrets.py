@@ -3,8 +3,8 @@
 An *address* is a URL as everything but the transfer itself sees it: files, messages, command lines, other programs. It
 has no login, a variable in it stays ``${NAME}``, and a token that was written literally is ``***``. `address` makes one
 from what a file says and remembers in this process what it took out; `reached` puts it back, for `host.net.http`, which
-sends it, and `host.net.gateway`, which looks for it in links. So text that is made of addresses contains no secret, however
-short or oddly spelled the secret is.
+sends it, and `host.net.gateway`, which looks for it in links. So text that is made of addresses contains no secret,
+however short or oddly spelled the secret is.
 
 Text of other origin (the output of programs, the words of a user's file) passes `redacted` before it leaves.
 """
@@ -326,7 +326,7 @@ def with_names(url: str, names: Mapping[str, str]) -> str:
 
 
 def alias(url: str, environ: Mapping[str, str] | None = None) -> str:
-    """An address as another program sees it: by an http server that only `host.net.gateway` knows, where it is protected.
+    """An address as another program sees it: of an http server that only `host.net.gateway` knows, if protected.
 
     The same address has the same alias in every process, since programs keep what they fetch by its URL.
     """

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.core.findings import counted
-from stackyard.core.progress import Progress, Silent
+from stackyard.core.progress import Progress
 from stackyard.deploy import generation
 from stackyard.deploy.published import rollback
 from stackyard.expose.published import freeze
@@ -26,12 +25,11 @@ from stackyard.yard.generation.origin import Origin
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions, signatures
 from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry, read_record
+from stackyard.yard.revision.record import BuildRecord, Entry
 from stackyard.yard.revision.signatures import NAMESPACE
 from stackyard.yard.write import atomic
 
 VARIABLE = "STACKYARD_SIGN_KEY"
-_SHOWN = 10
 NAME_ONE = f"name it: `signatures: key:` of site.yaml (for the site's yard), ${VARIABLE}, or `stackyard sign --key`"
 
 
@@ -119,36 +117,11 @@ def _require_accepted(text: str, made: str, yard: Yard, key: Path) -> str:
     return who
 
 
-def sign_again(entry: Entry, site: Site, yard: Yard, key: Path) -> None:
-    """Sign a revision that is there already. Raises StackyardError: it is damaged, or cannot be signed."""
-    record = read_record(RevisionPaths.of(entry.folder).record)
-    _require_whole(entry, record, site, yard)
-    sign(record, yard, key)
-
-
 def republish(yard: Yard, site: Site, made_by: Origin) -> None:
     """Write the modules again where a signature, or a change of who may sign, changed what can be loaded."""
     present = generations.current(yard)
     if present is not None and not generation.is_as_the_site_wants(yard, site, present):
         rollback.publish(yard, site, lambda base: rollback.again(base, "signatures"), made_by)
-
-
-def _require_whole(entry: Entry, record: BuildRecord, site: Site, yard: Yard) -> None:
-    """See that the files of a revision are those of its record, before somebody answers for it.
-
-    Raises:
-        StackyardError: they are not; all of an image is read, and a sample of other files.
-    """
-    from stackyard.upkeep.health.fsck.check import check  # a deploy signs without it
-
-    report = check(yard, site, [entry], Silent(), deep=record.form.kind != "prefix", whole=False)
-    others = RevisionPaths.of(entry.folder).signatures  # what is wrong with these, another one does not change
-    found = [each for each in report.faults if not each.path.is_relative_to(others)]
-    if found:
-        more = [f"and {counted(len(found) - _SHOWN, 'more fault')}"] if len(found) > _SHOWN else []
-        shown = [f"{os.path.relpath(each.path, entry.folder)}: {each.text}" for each in found[:_SHOWN]]
-        raise StackyardError(f"cannot sign {entry.module}: it does not hold what was built",
-                             detail="\n".join([*shown, *more]), hint=f"`stackyard fsck {entry.module}`")  # fmt: skip
 
 
 def tell_refused(yard: Yard, progress: Progress) -> None:

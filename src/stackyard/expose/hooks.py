@@ -1,4 +1,4 @@
-"""The hooks by which a module system counts the loads of a yard's modules (`yard.others.usage`). None of them runs a program.
+"""The hooks by which a module system counts the loads of modules (`yard.others.usage`). None of them runs a program.
 
 Lmod calls the function that ``SitePackage.lua`` registers; Environment Modules has no such call, so ``siteconfig.tcl``
 traces the procedure that evaluates a modulefile. An error in a hook is not shown, and stops no load. Any account may

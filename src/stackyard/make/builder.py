@@ -1,8 +1,8 @@
 """From a locked variant to a finished prefix at its final path, and its record, which the caller writes as the marker.
 
-Until the record is written (`yard.revision.revisions.mark`), the revision's directory holds a lease, ``building``, and is not
-listed: the next build of the revision removes the prefix and starts again, if the process that held the lease ended.
-What had been fetched, compiled and unpacked is in the caches, so that is quick.
+Until the record is written (`yard.revision.revisions.mark`), the revision's directory holds a lease, ``building``, and
+is not listed: the next build of the revision removes the prefix and starts again, if the process that held the lease
+ended. What had been fetched, compiled and unpacked is in the caches, so that is quick.
 """
 
 from __future__ import annotations

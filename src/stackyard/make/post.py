@@ -1,8 +1,8 @@
 """The stack's post script: run once with bash in the activated environment; what it changes is part of the prefix.
 
 ``echo x >> file`` in it must not write into the cache and into every revision that shares the file by a hard link. So
-it runs over a layer (`host.run.layer`), and only the files that it changes become the prefix's own. Where no layer can be
-had, which needs root, a stack with a post script gets copies of all files.
+it runs over a layer (`host.run.layer`), and only the files that it changes become the prefix's own. Where no layer can
+be had, which needs root, a stack with a post script gets copies of all files.
 """
 
 from __future__ import annotations

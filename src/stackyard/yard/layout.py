@@ -9,7 +9,7 @@
       {record,record.spare,files,module,checks,adopted,damaged,report}.json  report.xml  build.log
       building/<n>/{owner.json,beat}  .work/     while it is built
   generations/<n>/{manifest.json,modules/}       `.draft-<host>-<pid>-<random>` while it is written
-      manifest.json.gz                           in place of the manifest of an old one (`stackyard.yard.generation.manifestfile`)
+      manifest.json.gz                           in place of the manifest of an old one (`yard.generation.manifestfile`)
       owner.json  owner-<random>.json            until the link is where it belongs
   modules -> generations/<n>/modules
   shared/<group>/{modules/,later/<stack>.json}   modulefiles of what its owner shares with a group, also later
@@ -23,9 +23,9 @@
   usage/<host>.<uid>.<month>.log                 one line for each use of a revision
   usage/since                                    the day on which counting was switched on
   trash/<id>/{what.json,content}                 what was removed, until its grace time is over
-  licences.json  signatures.json                 who accepted what; who must have signed what (`yard.revision.signatures`)
-  reserve/<n>                                    room that is given up where the disk is full (`yard.write.reserve`)
-  move.json                                      while the yard is moved to this place
+  licences.json  signatures.json                 who accepted what; who must have signed what
+  (`yard.revision.signatures`) reserve/<n>                                    room that is given up where the disk is
+  full (`yard.write.reserve`) move.json                                      while the yard is moved to this place
   former/{stacks,generations,modules,shared}/    what was here, while the yard is built again where it lies
 """
 
@@ -53,8 +53,8 @@ class Yard:
 
     A `scratch` yard takes the place of its parent where nothing may be written to that one. `account` is the account to
     whose part of the cache this process writes; empty for who owns the cache itself. Nothing of another account is
-    linked, so each needs its own (`yard.cache.caches.own_part`). None: there was no cache yet, and of several processes that
-    work at the same moment the first one makes it; so whose it is, is looked up whenever a path in it is named.
+    linked, so each needs its own (`yard.cache.caches.own_part`). None: there was no cache yet, and of several processes
+    that work at the same moment the first one makes it; so whose it is, is looked up whenever a path in it is named.
     """
 
     root: Path

@@ -66,6 +66,7 @@ def _signed(context: Context, yard: Yard, entries: Sequence[Entry], named: str) 
     """Sign them, and publish those again whose modules refused to be loaded."""
     from stackyard.deploy import signing
     from stackyard.deploy.writing import writing
+    from stackyard.upkeep.sign import sign_again
     from stackyard.yard.generation.origin import origin
 
     site = context.site()
@@ -74,7 +75,7 @@ def _signed(context: Context, yard: Yard, entries: Sequence[Entry], named: str) 
         raise InputError("cannot sign: no key is named", hint=signing.NAME_ONE)
     with writing(yard, site):
         for entry in entries:
-            signing.sign_again(entry, site, yard, key)
+            sign_again(entry, site, yard, key)
         signing.republish(yard, site, origin(context.command))
     return _rows(entries, yard)
 

@@ -71,7 +71,7 @@ def _as(uid: int, work: Callable[[], None]) -> NoReturn:
 
 
 def read_as(asked: Sequence[tuple[int, str]], is_wanted: Callable[[], bool] = lambda: True) -> list[Any]:
-    """What the yards of accounts hold, each read by a child that is that account: `host.account.reading`, as plain lists.
+    """What the yards of accounts hold, each read by a child of that account (`host.account.reading`): plain lists.
 
     A child has `ANSWER_S` seconds, and may answer `MOST_ANSWER` bytes; one that hangs in the kernel is left behind.
 

@@ -3,8 +3,9 @@
 Any account may have written it. So it is read by descriptors, below the root behind no link, and only so much of it:
 records that are regular files, so many, so large, for so long. What it says can only keep something; what could not be
 read is `Reading.problem`, and counts as in use. A process reads a yard that it may enter; a closed one is read by a
-child that is its account (`stackyard.host.account.supervised`). Such a child starts before anything else is imported: standard
-library and `stackyard.host.files.at` only. The names are those of `stackyard.yard.layout`, which a test compares.
+child that is its account (`stackyard.host.account.supervised`). Such a child starts before anything else is imported:
+standard library and `stackyard.host.files.at` only. The names are those of `stackyard.yard.layout`, which a test
+compares.
 """
 
 from __future__ import annotations

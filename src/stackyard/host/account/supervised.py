@@ -1,4 +1,4 @@
-"""The worker's side of `host.account.supervisor`: what only root can have done, for a process that is not root any more.
+"""The worker's side of `host.account.supervisor`: what only root can do, for a process that is not root any more.
 
 Root on a yard of its own needs no supervisor: it forks the children that read users' yards itself.
 """

@@ -10,8 +10,8 @@ starts the command line anew; this process only waits for it, and forks again fo
 
 What the first two say can only keep a revision.
 
-In a yard of root's own, `host.files.at` alone protects. `host.account.supervised` is the worker's side. Little but the standard
-library is imported.
+In a yard of root's own, `host.files.at` alone protects. `host.account.supervised` is the worker's side. Little but the
+standard library is imported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Copying trees that other accounts can write to, or linking their files, by descriptors as `host.files.at` has them."""
+"""Copying trees that other accounts can write to, or linking their files, by descriptors (`host.files.at`)."""
 
 from __future__ import annotations
 

@@ -59,8 +59,9 @@ def run(
 ) -> Result:
     """Run a program to its end, in a session of its own.
 
-    On a timeout, an interrupt, or when this process is killed, it ends with all that it has started (`host.run.running`).
-    With a time limit below `GUARDED_FROM_S`, or `leaves_others`, what left its session (setsid(2)) goes on.
+    On a timeout, an interrupt, or when this process is killed, it ends with all that it has started
+    (`host.run.running`). With a time limit below `GUARDED_FROM_S`, or `leaves_others`, what left its session
+    (setsid(2)) goes on.
 
     Args:
         env: the complete environment of the child; None passes this process's own.

@@ -19,8 +19,8 @@ _GLOBBED = re.compile(r"[\w./+*-]+", re.ASCII)
 def linked(files: Iterable[str]) -> str:
     """Text for bash, after which ``"${sy_binds[@]}"`` are ch-run's options that add these files to an image.
 
-    ``$STACKYARD_DIR`` is a private directory that the image sees; `inputs.sites.library_directories.CHARLIECLOUD` says where the
-    files are inside. ``*`` is expanded on the node, and a file that does not exist there is left out.
+    ``$STACKYARD_DIR`` is a private directory that the image sees; `inputs.sites.library_directories.CHARLIECLOUD` says
+    where the files are inside. ``*`` is expanded on the node, and a file that does not exist there is left out.
     """
     words = " ".join(word if "*" in word and _GLOBBED.fullmatch(word) else shlex.quote(word) for word in files)
     return f"""shopt -s nullglob; sy_list=({words}); shopt -u nullglob

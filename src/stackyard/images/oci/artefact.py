@@ -1,8 +1,8 @@
 """A revision as an artefact of an OCI registry, of which a yard at the same path makes the same revision.
 
 Its files stay as they are, with the path of their yard in them, so this is for yards and not for containers: those are
-built at a path of their own (`images.oci.build`). The configuration has the record; the annotations of the manifest have
-what a machine must fit, so that who does not is told before anything is fetched.
+built at a path of their own (`images.oci.build`). The configuration has the record; the annotations of the manifest
+have what a machine must fit, so that who does not is told before anything is fetched.
 """
 
 from __future__ import annotations

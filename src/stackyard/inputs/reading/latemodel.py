@@ -1,8 +1,8 @@
 """`LateModel`: a model that starts without pydantic, for what a launch reads: the site's compiled file and its options.
 
-Values that are plainly right (`inputs.reading.acceptance`) are taken as they are. For everything else (a number as text, a wrong
-value and its message, a file of yours, a JSON Schema) the same class is made for pydantic, which is imported then, and
-makes instances of this one. To the type checker a late model is a `inputs.reading.base.Model`.
+Values that are plainly right (`inputs.reading.acceptance`) are taken as they are. For everything else (a number as
+text, a wrong value and its message, a file of yours, a JSON Schema) the same class is made for pydantic, which is
+imported then, and makes instances of this one. To the type checker a late model is a `inputs.reading.base.Model`.
 """
 
 from __future__ import annotations

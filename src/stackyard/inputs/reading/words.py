@@ -1,6 +1,7 @@
 """The types of names and words in the files that people write: one declaration is a door for every file and key.
 
-Each is a `stackyard.core.grammar` as pydantic applies it; `inputs.reading.validate` turns what is raised into an error with its place.
+Each is a `stackyard.core.grammar` as pydantic applies it; `inputs.reading.validate` turns what is raised into an error
+with its place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`StackFile`: the contents of a stack.yaml, with the short forms that the format allows.
 
 These models are the file; `models.Stack` and `models.Variant` are what it means. The JSON Schema for editors comes from
-here, so a field's description is written once. Lists may hold conditions (`stackyard.inputs.stacks.expand`), which are resolved
-before a point of the matrix is validated against these models.
+here, so a field's description is written once. Lists may hold conditions (`stackyard.inputs.stacks.expand`), which are
+resolved before a point of the matrix is validated against these models.
 """
 
 from __future__ import annotations

@@ -12,6 +12,6 @@ follows, cancels and compares recorded runs.
     status = runs.follow(run.paths, listener)
 
 `runs` imports the standard library only, so that commands that read runs start fast; `jobs` starts without
-pydantic. All of them raise the classes of `stackyard.core.errors`, print nothing, and take environment and command line as
-arguments.
+pydantic. All of them raise the classes of `stackyard.core.errors`, print nothing, and take environment and command line
+as arguments.
 """

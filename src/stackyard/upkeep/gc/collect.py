@@ -1,7 +1,8 @@
 """`gc`: what can go, why, and how much room that gives; then doing it. Nothing that may be in use goes.
 
-All is removed in the two steps of `yard.write.trash`: aside now, and deleted by a later collection, once the grace time is
-over. Revisions go as `remove` makes them go (`upkeep.gc.remove`), stack by stack; a stack that is being built is left.
+All is removed in the two steps of `yard.write.trash`: aside now, and deleted by a later collection, once the grace time
+is over. Revisions go as `remove` makes them go (`upkeep.gc.remove`), stack by stack; a stack that is being built is
+left.
 """
 
 from __future__ import annotations

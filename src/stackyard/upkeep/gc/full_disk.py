@@ -1,7 +1,7 @@
 """Removing where the file system, or a quota, is full: the yard gives up what nothing needs, and it is tried again.
 
-These are the reserve (`yard.write.reserve`), and the modulefiles of former generations: they are as many as those of the next
-one, and are made of the records, so nothing is lost. A kill leaves a part of them to the next `gc`.
+These are the reserve (`yard.write.reserve`), and the modulefiles of former generations: they are as many as those of
+the next one, and are made of the records, so nothing is lost. A kill leaves a part of them to the next `gc`.
 """
 
 from __future__ import annotations

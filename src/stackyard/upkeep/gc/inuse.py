@@ -2,7 +2,8 @@
 
 - A note of a process or of a batch job (`yard.others.uses`), in the yard or in that of a user.
 - A process of this host that names a file of the revision.
-- An extension in another yard (`yard.others.children`); `upkeep.gc.unseen` has what holds where one cannot be looked into.
+- An extension in another yard (`yard.others.children`); `upkeep.gc.unseen` has what holds where one cannot be looked
+into.
 
 A process of another host that left no note is not seen, as one is that only loaded a module there.
 """

@@ -1,8 +1,9 @@
 """What holds where yards of users could not be looked into: each may extend every revision, so none goes.
 
-Unless the last collection of who could look everywhere says what they extended then (`yard.others.basesinuse`), and their own
-notes say what they extend since (`yard.others.childnotes`): a note of an earlier version does not say it. Notes of yards that
-can be looked into count only while these may be being built, or have no yard in their place: it may not be mounted.
+Unless the last collection of who could look everywhere says what they extended then (`yard.others.basesinuse`), and
+their own notes say what they extend since (`yard.others.childnotes`): a note of an earlier version does not say it.
+Notes of yards that can be looked into count only while these may be being built, or have no yard in their place: it may
+not be mounted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A yard at another place: every revision is built there from its lock and the caches, verified, and published at once.
 
-The yard as it lies is only read. Until the new one is published it has a note (`yard.others.moved.Note`), by which every verb
-refuses it, and the same command goes on where an earlier one was killed: what is built stays built. Nothing is
-published where a revision cannot be built, unless it is left out by name: a job script that finds no module at night is
-worse than a move that takes two tries.
+The yard as it lies is only read. Until the new one is published it has a note (`yard.others.moved.Note`), by which
+every verb refuses it, and the same command goes on where an earlier one was killed: what is built stays built. Nothing
+is published where a revision cannot be built, unless it is left out by name: a job script that finds no module at night
+is worse than a move that takes two tries.
 """
 
 from __future__ import annotations

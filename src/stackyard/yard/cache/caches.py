@@ -40,9 +40,9 @@ class Kind:
         audit: how an entry is checked; None where it holds no hash of itself. What is made of it is checked then.
         scratch: globs of work directories besides the temporary names of entries.
         besides: globs of names that are neither entries nor leftovers: locks and notes of the program that writes here.
-        linked: the files of its entries are linked into prefixes: each has a note (`yard.cache.notes`), and is read-only.
-        companions: the files beside an entry that its program keeps for it, removed with it.
-        is_rewritten: files of an entry that its program copies and writes again in a prefix: they keep their mode.
+        linked: the files of its entries are linked into prefixes: each has a note (`yard.cache.notes`), and is
+        read-only. companions: the files beside an entry that its program keeps for it, removed with it. is_rewritten:
+        files of an entry that its program copies and writes again in a prefix: they keep their mode.
     """
 
     name: str

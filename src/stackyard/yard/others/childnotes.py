@@ -5,9 +5,9 @@
     <parent>/children/<hash of a path>.json {"yard": ...}         format 1: which ones is not known
     <child>/registered/<uid>-<hash>.json    under which names, as an account may not list the notes of a parent
 
-Any account may write one (`yard.others.drops`). So a note of format 2 counts only if its owner is the account in its name, and
-the worst that it can do is to keep a revision. It is written before an extension is built, and again when extensions
-are gone. A new one is there before those that it replaces are removed.
+Any account may write one (`yard.others.drops`). So a note of format 2 counts only if its owner is the account in its
+name, and the worst that it can do is to keep a revision. It is written before an extension is built, and again when
+extensions are gone. A new one is there before those that it replaces are removed.
 """
 
 from __future__ import annotations

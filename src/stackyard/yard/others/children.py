@@ -1,8 +1,8 @@
-"""The yards that extend revisions of one: those that registered there (`yard.others.childnotes`), and those that can be found.
+"""The yards that extend revisions of one: those that registered there (`yard.others.childnotes`), and those found.
 
-They are looked for where the site says that users' yards are (``user_yard``), and read by `host.account.reading`: those that
-this process may enter by itself, closed ones by a child of root's that is their account (`host.account.supervised`). A yard
-that could not be looked into, or not completely, may extend everything.
+They are looked for where the site says that users' yards are (``user_yard``), and read by `host.account.reading`: those
+that this process may enter by itself, closed ones by a child of root's that is their account
+(`host.account.supervised`). A yard that could not be looked into, or not completely, may extend everything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What other accounts leave in a yard: notes on uses (`yard.others.uses`), on yards below (`yard.others.children`), counts of uses.
+"""What other accounts leave in a yard: notes on uses (`uses`), on yards below (`children`), counts of uses (`usage`).
 
 Who may read the yard may put anything there: links, pipes, directories, a hundred thousand names. So each of these
 directories is opened behind no link, only regular files in it are looked at, so many of each account, and each is read

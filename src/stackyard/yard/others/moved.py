@@ -129,7 +129,7 @@ def look(yard: Yard, *, writing: bool = False) -> Moved | None:
 
 
 def tell_apart(yard: Yard) -> None:
-    """Find out, by writing to it, whether a yard is only a snapshot of the one that its files name (`yard.others.same`)."""
+    """Find out, by writing to it, whether a yard is only a snapshot of the one that its files name."""
     _tell_apart(yard, _named(yard) or _named(yard.former()))
 
 

@@ -3,9 +3,9 @@
     <yard>/usage/<host>.<uid>.<month>.log      2026-11-23 run tool/1.0-py311-1
     <yard>/usage/since                         2026-11-01
 
-The directory is like /tmp, as that of `yard.others.uses`; a yard without it records nothing. `run`, `shell` and `launch` write
-here, and a hook of the module system (`expose.hooks`), which appends a line and runs no program. The owner of a file is
-who used the revisions. Any account may write there, so it is read as `yard.others.drops` says.
+The directory is like /tmp, as that of `yard.others.uses`; a yard without it records nothing. `run`, `shell` and
+`launch` write here, and a hook of the module system (`expose.hooks`), which appends a line and runs no program. The
+owner of a file is who used the revisions. Any account may write there, so it is read as `yard.others.drops` says.
 """
 
 from __future__ import annotations

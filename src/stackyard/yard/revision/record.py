@@ -253,8 +253,8 @@ def _all_built(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _further(value: dict[str, Any]) -> dict[str, Any]:
-    """Format 8 has the hash of an image's launcher, which earlier versions did not record (`upkeep.health.launchers`), and
-    the paths that several packages install, for which they did not look."""
+    """Format 8 has the hash of an image's launcher, which earlier versions did not record (`upkeep.health.launchers`),
+    and the paths that several packages install, for which they did not look."""
     return value
 
 

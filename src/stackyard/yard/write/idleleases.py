@@ -1,8 +1,8 @@
 """Removing the directories of leases that nobody has held for long, so that they do not grow with every name.
 
-The numbers of a lease only grow while its directory exists (`stackyard.yard.write.lease`). So who removes it first takes the
-lease as any other holder, and then gives the whole directory another name, in one step: who had looked into it before
-finds neither what it prepared there nor the claim that it would follow, and begins again in a new directory.
+The numbers of a lease only grow while its directory exists (`stackyard.yard.write.lease`). So who removes it first
+takes the lease as any other holder, and then gives the whole directory another name, in one step: who had looked into
+it before finds neither what it prepared there nor the claim that it would follow, and begins again in a new directory.
 """
 
 from __future__ import annotations

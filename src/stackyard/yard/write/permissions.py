@@ -1,7 +1,7 @@
 """Who may read and write what is in a yard: one policy per yard, and the modes and groups that follow from it.
 
-`stackyard.inputs.sites.siteyard.policy` says which policy a yard has. While it is `applied`, everything that this process and
-its children create follows it; `settle` gives it to what other programs created with modes of their own.
+`stackyard.inputs.sites.siteyard.policy` says which policy a yard has. While it is `applied`, everything that this
+process and its children create follows it; `settle` gives it to what other programs created with modes of their own.
 """
 
 from __future__ import annotations

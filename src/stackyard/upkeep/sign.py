@@ -1,0 +1,41 @@
+"""Sign a revision that is published already, once its files are found to be those of its record."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from stackyard.core.errors import StackyardError
+from stackyard.core.findings import counted
+from stackyard.core.progress import Silent
+from stackyard.deploy.signing import sign
+from stackyard.inputs.models import Site
+from stackyard.upkeep.health.fsck.check import check
+from stackyard.yard.layout import Yard
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry, read_record
+
+_SHOWN = 10
+
+
+def sign_again(entry: Entry, site: Site, yard: Yard, key: Path) -> None:
+    """Sign a revision that is there already. Raises StackyardError: it is damaged, or cannot be signed."""
+    record = read_record(RevisionPaths.of(entry.folder).record)
+    _require_whole(entry, record, site, yard)
+    sign(record, yard, key)
+
+
+def _require_whole(entry: Entry, record: BuildRecord, site: Site, yard: Yard) -> None:
+    """See that the files of a revision are those of its record, before somebody answers for it.
+
+    Raises:
+        StackyardError: they are not; all of an image is read, and a sample of other files.
+    """
+    report = check(yard, site, [entry], Silent(), deep=record.form.kind != "prefix", whole=False)
+    others = RevisionPaths.of(entry.folder).signatures  # what is wrong with these, another one does not change
+    found = [each for each in report.faults if not each.path.is_relative_to(others)]
+    if found:
+        more = [f"and {counted(len(found) - _SHOWN, 'more fault')}"] if len(found) > _SHOWN else []
+        shown = [f"{os.path.relpath(each.path, entry.folder)}: {each.text}" for each in found[:_SHOWN]]
+        raise StackyardError(f"cannot sign {entry.module}: it does not hold what was built",
+                             detail="\n".join([*shown, *more]), hint=f"`stackyard fsck {entry.module}`")  # fmt: skip
