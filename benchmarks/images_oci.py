@@ -22,7 +22,7 @@ FIRST, SECOND = ("pip", "pytest", "idna=3.9"), ("setuptools", "jinja2", "idna=3.
 
 def measure(pairs: int = 1) -> list[Figure]:
     """Bytes of the second revision in the registry, against one layer; and the time to build and push each."""
-    from image.registry_bed import registry
+    from images.registry_bed import registry
     from support.testbed import real_channel
 
     with scratch("oci") as folder, registry(folder / "registry") as running:

@@ -18,8 +18,8 @@ import zipfile
 from pathlib import Path
 from textwrap import dedent
 
-from image import hostmpi
-from image.basebed import config
+from images import hostmpi
+from images.basebed import config
 from stackyard.host.files.hashing import sha256_file
 from support import images
 from support.channel import PLACEHOLDER, Link, Package

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fuzz.command import stackyard
-from image import basebed
+from images import basebed
 
 if TYPE_CHECKING:
     from stackyard.lock.lockfile.model import CondaPackage, Lock

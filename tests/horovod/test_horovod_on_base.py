@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from image import hostmpi
+from images import hostmpi
 from stackyard.core.errors import MissingError
 from support import images, programs, stuckmpi, torchstack
 from support.cli import stackyard

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from image.elfbed import build
+from images.elfbed import build
 from stackyard.launch.node.gpuprobe import GpuProbe, amd_rows, nvidia_rows
 from stackyard.launch.node.ranks import Rank
 from stackyard.launch.node.step import PlannedSlot, StepFile

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from image.basebed import oci, of_folder, system
-from image.image_bed import COMMANDS
+from images.basebed import oci, of_folder, system
+from images.image_bed import COMMANDS
 from support.cli import Done, inside
 from support.processes import end_image_servers, image_servers
 

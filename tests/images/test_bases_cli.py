@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from image.basebed import docker_archive, layer, oci, of_folder, system
-from image.registry_bed import registry
+from images.basebed import docker_archive, layer, oci, of_folder, system
+from images.registry_bed import registry
 from support import images, programs, testbed
 from support.cli import STACKYARD, Done, inside, stackyard
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from image.wrap_bed import Wrapped, bed
+from images.wrap_bed import Wrapped, bed
 from stackyard.core.errors import MissingError
 from support import images, programs, usernsroot
 

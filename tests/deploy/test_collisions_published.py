@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from build import buildbed
+from make import buildbed
 from stackyard.make.tree import tree_hash
 from stackyard.yard import disk
 from stackyard.yard.revision.record import BuildRecord, read_record

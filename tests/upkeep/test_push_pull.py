@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from image import oci_bed
-from image.registry_bed import registry
+from images import oci_bed
+from images.registry_bed import registry
 from stackyard.core.errors import ChecksFailed, InputError, MissingError, StackyardError
 from stackyard.deploy import licences
 from stackyard.host.files.hashing import sha256_file, sha256_text

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from image.elfbed import build
+from images.elfbed import build
 from stackyard.host.machine.daemons import RANKS
 from stackyard.images.bindings import watch
 from stackyard.images.bindings.maps import _rank

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from image.basebed import config, digest, docker_archive, layer, oci, of_folder, system
+from images.basebed import config, digest, docker_archive, layer, oci, of_folder, system
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.images.bases import store
 from stackyard.images.bases.model import Base, Layer

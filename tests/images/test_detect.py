@@ -9,8 +9,8 @@ from typing import get_args
 
 import pytest
 
-from image.elfbed import build
-from image.mpibed import mpi
+from images.elfbed import build
+from images.mpibed import mpi
 from stackyard.core.errors import InputError, MissingError
 from stackyard.images.bindings.detect import Detected, detect, library, required
 from stackyard.images.bindings.families import families, known_mpi

@@ -146,17 +146,17 @@ def test_every_fault_point_of_the_program_is_tried() -> None:
     source = Path(stackyard_package.__file__).parent
     named = {name for file in source.rglob("*.py") for name in re.findall(r'fault_point\("([^"]+)"', file.read_text())}
     elsewhere = {
-        "base": "image/test_bases", "blob": "image/test_oci_layout", "index": "image/test_oci_layout",
-        "sif": "image/test_sif", "mirror": "build/test_mirror",
-        **dict.fromkeys(("trash-noted", "trash-moved", "trash-back", "remove-published"), "publish/test_remove"),
-        **dict.fromkeys(("trash-delete", "trash-doomed"), "publish/test_collect"),
-        "arrival-unpacked": "publish/test_push_pull", "sign-before": "publish/test_signed_deploy",
-        **dict.fromkeys(("mend", "mended"), "publish/test_fsck"),
-        "launcher-made": "image/test_launcher_recorded", "collision": "publish/test_collisions_published",
-        "manifest-packed": "publish/test_packed_manifests", "given-up": "publish/test_mounted",
+        "base": "images/test_bases", "blob": "images/test_oci_layout", "index": "images/test_oci_layout",
+        "sif": "images/test_sif", "mirror": "make/test_mirror",
+        **dict.fromkeys(("trash-noted", "trash-moved", "trash-back", "remove-published"), "upkeep/test_remove"),
+        **dict.fromkeys(("trash-delete", "trash-doomed"), "upkeep/test_collect"),
+        "arrival-unpacked": "upkeep/test_push_pull", "sign-before": "deploy/test_signed_deploy",
+        **dict.fromkeys(("mend", "mended"), "upkeep/test_fsck"),
+        "launcher-made": "images/test_launcher_recorded", "collision": "deploy/test_collisions_published",
+        "manifest-packed": "deploy/test_packed_manifests", "given-up": "deploy/test_mounted",
         **dict.fromkeys(("lease-taken", "lease-aside"), "yard/test_idle_leases"),
         "child-noted": "yard/test_childnotes",
-        **dict.fromkeys(("carry", "move-noted", "move-verified", "put-aside"), "publish/test_move"),
+        **dict.fromkeys(("carry", "move-noted", "move-verified", "put-aside"), "upkeep/test_move"),
     }  # fmt: skip
     assert named - elsewhere.keys() == {point.partition(":")[0] for chain in CHAINS for point in chain}
     for point, file in elsewhere.items():

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from image.image_bed import confined, make
-from image.wrap_bed import Wrapped, bed
+from images.image_bed import confined, make
+from images.wrap_bed import Wrapped, bed
 from support import programs
 from support.processes import wait_for
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from image.wrap_bed import bed
+from images.wrap_bed import bed
 from support import programs
 from support.slurm import SlurmCluster
 from support.slurmcli import working

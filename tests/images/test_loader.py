@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from image.elfbed import build, loaded_by_system, names
+from images.elfbed import build, loaded_by_system, names
 from stackyard.images.bindings.ldcache import Cached, read_cache
 from stackyard.images.bindings.loader import Loader, is_c_library
 from stackyard.images.bindings.tree import Tree

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from image.basebed import docker_archive, layer, of_folder, system
+from images.basebed import docker_archive, layer, of_folder, system
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.images.bases import compile as onbase
 from stackyard.images.bases import extend, store

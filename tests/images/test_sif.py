@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from image.basebed import docker_archive, layer, of_folder, system
+from images.basebed import docker_archive, layer, of_folder, system
 from stackyard.core.change import Default, EnvironmentChange, Flags, Operation, Prepend, SetRestorable, UserPath
 from stackyard.core.errors import ChecksFailed, InputError, StackyardError
 from stackyard.images.bases import fit, store

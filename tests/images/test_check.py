@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from image.elfbed import build, loaded_by_system
-from image.mpibed import mpi
+from images.elfbed import build, loaded_by_system
+from images.mpibed import mpi
 from stackyard.core.findings import Finding
 from stackyard.host.machine.probe import machine
 from stackyard.images.bindings.check import Asked, Checked, check, drivers_of

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from image import hostmpi
+from images import hostmpi
 from stackyard.core.errors import MissingError
 from support import images, programs, stuckmpi
 from support.cli import stackyard

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from image.elfbed import build, function
+from images.elfbed import build, function
 
 TEXTS = {
     "openmpi": 'const char ompi_version_string[] = "{0}"; const char *mark(void) {{ return "Open MPI v%d.%d.%d"; }}',

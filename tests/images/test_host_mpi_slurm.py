@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from image import hostmpi
+from images import hostmpi
 from stackyard.core.errors import MissingError
 from stackyard.host.run.command import run
 from stackyard.images.bindings.written import bindings_text

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from image.basebed import docker_archive, layer, oci, of_folder
-from image.image_bed import confined
-from image.wrap_bed import Wrapped, bed, image
+from images.basebed import docker_archive, layer, oci, of_folder
+from images.image_bed import confined
+from images.wrap_bed import Wrapped, bed, image
 from support import images, programs
 from support.accounts import Accounts
 from support.cli import STACKYARD

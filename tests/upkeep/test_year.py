@@ -40,7 +40,7 @@ def test_a_year(accounts: Accounts, common: Path) -> None:
     }  # fmt: skip
     tests = accounts.readable(Path(__file__).parents[1])
     environ = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONPATH": f"{tests}:{tests / 'publish'}"}
-    year = tests / "publish" / "year.py"
+    year = tests / "upkeep" / "year.py"
     code, last = _shown([*APART, accounts.bin / "python", year, json.dumps(given)], environ)
     told = f"exit {code} (-{signal.SIGKILL:d}: timed out after {LIMIT_S} s); STACKYARD_YEAR={given['seed']} repeats it"
     assert code == 0, f"{told}; the end of what it printed:\n{last}"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from image.oci_bed import copy_program
-from image.wrap_bed import Wrapped, image
+from images.oci_bed import copy_program
+from images.wrap_bed import Wrapped, image
 from stackyard.images.sif import file as sif
 from support import programs
 from support.cli import STACKYARD
