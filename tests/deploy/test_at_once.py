@@ -22,7 +22,7 @@ from support.cli import stackyard
 
 # The program with a short patience, so that no test waits for minutes.
 QUICK = """
-from stackyard.yard import lease
+from stackyard.yard.write import lease
 lease.PACE = lease.Pace(beat_s=0.1, stale_s=1)
 from stackyard.cli.main import main
 main()

@@ -327,7 +327,7 @@ def test_many_names_are_removed(tmp_path: Path) -> None:
 MOUNTED = """
 import os, sys
 from pathlib import Path
-from stackyard.host import at, copying
+from stackyard.host.files import at, copying
 if "old" in sys.argv: at._OPENAT2 = 9999
 top = Path(sys.argv[1])
 with at.folder(top, top) as fd:
@@ -453,7 +453,7 @@ def remove(name):
 """
 PRESENT = """
 import os
-from stackyard.host import at, copying
+from stackyard.host.files import at, copying
 top = os.open(".", at.DIR)
 def remove(name):
     at.remove_tree(top, name)

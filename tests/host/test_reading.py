@@ -124,7 +124,7 @@ def test_a_hostile_record_takes_little_memory(tmp_path: Path) -> None:
     file = record(tmp_path / "stacks/mine/1")
     file.write_text("[" + "{}," * 2_700_000 + "{}]")
     code = (
-        "import resource, sys, pathlib\nfrom stackyard.host import reading\n"
+        "import resource, sys, pathlib\nfrom stackyard.host.account import reading\n"
         "resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]) << 20,) * 2)\n"
         "print(reading.read_yard(pathlib.Path(sys.argv[1])))"
     )
@@ -157,7 +157,7 @@ def test_a_child_of_root_needs_nothing_that_only_root_may_read(accounts: Account
     copy = tmp_path / "program"
     shutil.copytree(Path(reading.__file__).parents[1], copy / "stackyard")
     code = (
-        "import sys, pathlib\nfrom stackyard.host import supervised\n"
+        "import sys, pathlib\nfrom stackyard.host.account import supervised\n"
         "print(supervised.read([(int(sys.argv[1]), pathlib.Path(sys.argv[2]))]), supervised.__file__)"
     )
     argv = [sys.executable, "-c", code, str(anna.uid), anna.home / "own"]
@@ -167,9 +167,7 @@ def test_a_child_of_root_needs_nothing_that_only_root_may_read(accounts: Account
 
 def test_a_closed_one_is_a_problem_and_one_that_does_not_exist_is_none(accounts: Accounts) -> None:
     anna, bert = accounts.user("anna"), accounts.user("bert")
-    code = (
-        "import sys, pathlib\nfrom stackyard.host import reading\nprint(reading.read_yard(pathlib.Path(sys.argv[1])))"
-    )
+    code = "import sys, pathlib\nfrom stackyard.host.account import reading\nprint(reading.read_yard(pathlib.Path(sys.argv[1])))"
     own = anna.home / "yard"
     anna.run("mkdir", "-p", own / "stacks/mine/1")
     assert "problem='permission denied'" in bert.python(code, own).out

@@ -18,8 +18,8 @@ from support.confined import confined
 TRY = """
 import sys
 from pathlib import Path
-from stackyard.host import command
-from stackyard.host.view import view_of
+from stackyard.host.run import command
+from stackyard.host.run.view import view_of
 top = Path(sys.argv[1])
 view, reason = view_of([top], [top / "work"])
 print("reason:", reason)

@@ -43,8 +43,8 @@ def yard(tmp_path: Path) -> Yard:
 
 IMPORT = """
 from pathlib import Path
-from stackyard.image.bases import store
-from stackyard.image.bases.sources import source_of
+from stackyard.images.bases import store
+from stackyard.images.bases.sources import source_of
 from stackyard.yard.layout import Yard
 wanted = store.Wanted(source_of("docker-archive:{archive}"), "base")
 print(store.add(Yard(Path("{yard}")), wanted).base.when)

@@ -21,8 +21,8 @@ from support.cli import inside as stackyard
 
 BUILD = """
 import pickle, sys
-from stackyard.errors import StackyardError
-from stackyard.image.oci.build import build
+from stackyard.core.errors import StackyardError
+from stackyard.images.oci.build import build
 try:
     print(build(pickle.load(open(sys.argv[1], "rb"))).digest)
 except StackyardError as error:

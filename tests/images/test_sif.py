@@ -338,7 +338,7 @@ def test_a_base_that_changed_is_refused(yard: Yard, record: BuildRecord, base: s
 
 KILLED = """
 import pickle, sys
-from stackyard.image import sifbuild
+from stackyard.images.sif import build as sifbuild
 sifbuild.build(pickle.loads(sys.stdin.buffer.read()))
 """
 

@@ -87,8 +87,8 @@ def test_a_file_that_cannot_be_read_is_no_empty_file(tree: Path, tmp_path: Path)
     script = f"""
 import sys
 from pathlib import Path
-from stackyard.errors import StackyardError
-from stackyard.image import squashfs
+from stackyard.core.errors import StackyardError
+from stackyard.images.squashfs import file as squashfs
 try:
     squashfs.pack(Path({str(tree)!r}), Path({str(tmp_path / "out" / "a.sqsh")!r}))
 except StackyardError as error:

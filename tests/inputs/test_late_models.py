@@ -106,7 +106,7 @@ def test_does_without_pydantic_where_it_can() -> None:
     text = f"""
 import json, sys
 from stackyard.launch.request.intent import Intent, made
-from stackyard.spec.sitemodels import Site
+from stackyard.inputs.sites.sitemodels import Site
 assert made(Intent, {{"program": ("a",), "nodes": 4, "variables": {{"A": "b"}}, "batch": {{"time_min": 3}}}}).nodes == 4
 assert Site.model_validate_json({Site(nodes={"cpu": NodeKind(cores=4)}).model_dump_json()!r}).nodes["cpu"].cores == 4
 assert not {{"pydantic", "pydantic_core", "importlib.metadata"}} & sys.modules.keys()

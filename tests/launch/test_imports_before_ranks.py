@@ -16,7 +16,7 @@ UNNEEDED = (
 )  # fmt: skip
 STOPPED = """
 import sys
-from stackyard.host import process
+from stackyard.host.run import process
 process.start = lambda argv, **_: sys.exit("\\n".join(sys.modules))
 sys.argv = ["stackyard", *sys.argv[1:]]
 from stackyard.cli.main import main

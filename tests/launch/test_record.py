@@ -184,7 +184,7 @@ def test_runs_of_other_users_in_the_same_directory_are_left_out(accounts: Accoun
 CARRIES_OUT = """
 import os, sys, time
 from pathlib import Path
-from stackyard.host.identity import hostname
+from stackyard.host.run.identity import hostname
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunStatus, write_status
 write_status(RunPaths(Path(sys.argv[1])), RunStatus(state="running", pid=os.getpid(), host=hostname()))

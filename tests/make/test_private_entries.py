@@ -18,8 +18,8 @@ from pathlib import Path
 tests, parent, own, channel, *archives = sys.argv[1:]
 sys.path.insert(0, tests)
 from buildbed import PROJECT, build, conda_packages, locked, sha256, wheel_package
-from stackyard.lock.model import PipPackage
-from stackyard.progress import Silent
+from stackyard.lock.lockfile.model import PipPackage
+from stackyard.core.progress import Silent
 from stackyard.yard.layout import Yard
 plain, source = map(Path, archives)
 pip = [wheel_package(plain), PipPackage("cext", "1.0", "sdist", source.as_uri(), sha256(source))]

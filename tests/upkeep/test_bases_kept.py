@@ -183,8 +183,8 @@ def test_root_sees_the_base_of_a_closed_extension_and_staff_cannot_take_it(
 USED = """
 import json, sys
 from pathlib import Path
-from stackyard.publish.inuse import Watch
-from stackyard.spec.site import load_site
+from stackyard.upkeep.gc.inuse import Watch
+from stackyard.inputs.sites.site import load_site
 from stackyard.yard.layout import Yard
 
 seen = Watch(Yard(Path(sys.argv[1])), load_site(Path(sys.argv[2]))).look()
@@ -193,7 +193,7 @@ print(json.dumps([seen.of(name) for name in sys.argv[3:]]))
 EXTENDS = """
 import sys
 from pathlib import Path
-from stackyard.yard.children import register
+from stackyard.yard.others.children import register
 from stackyard.yard.layout import Yard
 
 own = Path(sys.argv[2])

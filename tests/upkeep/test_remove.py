@@ -366,7 +366,7 @@ def test_a_run_that_starts_in_that_second_and_notes_it_at_home_keeps_it(
     inside("--site", site, "--yard", yard.root, "default", "tool/2.0", USER="root")
     folder, move = smallyard.revision(yard, "1.0").root, trash.move
     code = (
-        "import sys, pathlib\nfrom stackyard.yard import layout, uses\n"
+        "import sys, pathlib\nfrom stackyard.yard import layout; from stackyard.yard.others import uses\n"
         "uses.hold(sys.argv[1], layout.Yard(pathlib.Path(sys.argv[2])), 'job', scheduler='slurm', job='7')"
     )
 

@@ -18,9 +18,9 @@ from support.cli import STACKYARD, Done, inside, stackyard
 OPENED = """
 import sys
 from pathlib import Path
-from stackyard.yard import uses
+from stackyard.yard.others import uses
 from stackyard.yard.layout import Yard
-from stackyard.yard.permissions import Policy
+from stackyard.yard.write.permissions import Policy
 
 def pause(event, args):
     if event == "os.rename" and sys.argv[2:]:

@@ -102,7 +102,7 @@ def test_a_directory_of_users_that_hangs_is_named(tmp_path: Path, monkeypatch: p
 BLIND = """
 import json, sys
 from pathlib import Path
-from stackyard.yard import children
+from stackyard.yard.others import children
 from stackyard.yard.layout import Yard
 
 found = children.known(Yard(Path(sys.argv[1])), sys.argv[2])

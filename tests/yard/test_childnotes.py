@@ -20,7 +20,7 @@ from support.accounts import Account, Accounts
 REGISTER = """
 import sys
 from pathlib import Path
-from stackyard.yard import childnotes
+from stackyard.yard.others import childnotes
 from stackyard.yard.layout import Yard
 
 parent, own = (Yard(Path(word)) for word in sys.argv[1:3])

@@ -132,7 +132,7 @@ def test_an_account_can_remove_its_sealed_tree(accounts: Accounts) -> None:
     code = """
 import os, sys
 from pathlib import Path
-from stackyard.yard import contents, disk
+from stackyard.yard.revision import contents; from stackyard.yard import disk
 root = Path("tree")
 (root / "lib" / "deep").mkdir(parents=True)
 (root / "lib" / "deep" / "file").write_text("x")

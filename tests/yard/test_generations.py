@@ -79,9 +79,9 @@ def test_killed_before_the_flip_nothing_has_changed(tmp_path: Path, point: str, 
         publish(yard, "a")
     code = f"""
 from pathlib import Path
-from stackyard.yard import generations
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Manifest
+from stackyard.yard.revision.record import Manifest
 yard = Yard(Path({str(tmp_path)!r}))
 made = generations.begin(yard)
 made.modules.mkdir()
@@ -344,9 +344,9 @@ def test_many_processes_publish_at_once_and_every_update_stays(tmp_path: Path) -
     code = """
 import sys
 from pathlib import Path
-from stackyard.yard import generations
+from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Entry, Manifest
+from stackyard.yard.revision.record import Entry, Manifest
 yard = Yard(Path.cwd())
 for number in range(5):
     made = generations.begin(yard)

@@ -34,7 +34,7 @@ PATIENT = Pace(beat_s=0.05, stale_s=1.5)
 HOLD = """
 import sys, time
 from pathlib import Path
-from stackyard.yard.lease import Pace, lease
+from stackyard.yard.write.lease import Pace, lease
 said = lambda text: print(text, flush=True)
 with lease(Path(sys.argv[1]), "the stack demo", on_wait=said, pace=Pace(0.05, 1.5)) as held:
     print("held", flush=True)
