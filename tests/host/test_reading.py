@@ -167,7 +167,8 @@ def test_a_child_of_root_needs_nothing_that_only_root_may_read(accounts: Account
 
 def test_a_closed_one_is_a_problem_and_one_that_does_not_exist_is_none(accounts: Accounts) -> None:
     anna, bert = accounts.user("anna"), accounts.user("bert")
-    code = "import sys, pathlib\nfrom stackyard.host.account import reading\nprint(reading.read_yard(pathlib.Path(sys.argv[1])))"
+    code = "import sys, pathlib\nfrom stackyard.host.account import reading\n"
+    "print(reading.read_yard(pathlib.Path(sys.argv[1])))"
     own = anna.home / "yard"
     anna.run("mkdir", "-p", own / "stacks/mine/1")
     assert "problem='permission denied'" in bert.python(code, own).out
