@@ -13,7 +13,7 @@ from stackyard.core.errors import InputError
 from stackyard.host.machine.platforms import this_platform
 from stackyard.inputs.models import ChannelPolicy, Environment, PipPolicy, Site
 from stackyard.inputs.stacks.newest import end_of
-from stackyard.lock import preferences as prefer
+from stackyard.lock import renewal as prefer
 from stackyard.lock.conda import solve as conda
 from stackyard.lock.lockfile import export, grammar
 from stackyard.lock.lockfile.fingerprint import fingerprint

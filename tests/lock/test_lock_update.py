@@ -16,7 +16,7 @@ from stackyard.inputs.models import ChannelPolicy, Environment, PipOptions, PipP
 from stackyard.lock import solve
 from stackyard.lock.explain.changes import moves
 from stackyard.lock.lockfile.model import Lock, LockedVariant
-from stackyard.lock.preferences import Update, require_known
+from stackyard.lock.renewal import Update, require_known
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 

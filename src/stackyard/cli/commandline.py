@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from itertools import takewhile
 import click
 
 from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.hints import did_you_mean, nearest
 
 SYNONYMS = {
     "build": "deploy", "create": "deploy", "install": "deploy", "publish": "deploy", "ls": "list", "avail": "list",
@@ -43,7 +43,7 @@ def _suggestion(path: str, args: Sequence[str], names: Sequence[str]) -> str:
     if args[0] == "help" and args[1:] and args[1] in names:
         return f"type `{path} {args[1]} --help`"
     same = SYNONYMS.get(args[0], "")
-    near = [same] if same in names else difflib.get_close_matches(args[0], names, n=1)
+    near = [same] if same in names else nearest(args[0], names)
     more = f"`{path} --help` lists all"
     if same.startswith("--"):
         return f"type `{path} {same}`"
@@ -85,8 +85,8 @@ def _hint(error: click.UsageError, path: str) -> str:
     if isinstance(error, click.NoSuchOption):
         if error.option_name in GLOBAL:
             return f"it comes before the verb: stackyard {error.option_name} ... {path.removeprefix('stackyard ')}"
-        near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1)
-        return f"did you mean {near[0]}? `{path} --help` lists all" if near else f"`{path} --help` lists all"
+        question = did_you_mean(error.option_name, error.possibilities or ())
+        return f"{question} `{path} --help` lists all".lstrip()
     if _UNREADABLE.match(error.message):
         return "ask its owner for read permission, or use a copy"
     examples = getattr(error.ctx.command, "examples", ()) if error.ctx else ()

@@ -33,7 +33,7 @@ from stackyard.inputs.models import Site, Stack
 from stackyard.inputs.sites import siteyard
 from stackyard.lock import solve
 from stackyard.lock.base import extension as onbase
-from stackyard.lock.preferences import NOTHING, Update, require_known
+from stackyard.lock.renewal import NOTHING, Update, require_known
 from stackyard.make import builder
 from stackyard.verify import verify
 from stackyard.verify.expectations import asked, in_force, keep

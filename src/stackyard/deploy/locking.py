@@ -15,7 +15,7 @@ from stackyard.lock import solve
 from stackyard.lock.lockfile import text
 from stackyard.lock.lockfile.freshness import Verdict
 from stackyard.lock.lockfile.model import Lock
-from stackyard.lock.preferences import NOTHING, Update
+from stackyard.lock.renewal import NOTHING, Update
 from stackyard.yard import checksum, disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.write import atomic

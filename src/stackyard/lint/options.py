@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
+
+from stackyard.core.hints import nearest
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Table:
     def nearest(self, name: str) -> str | None:
         """The known long name nearest to a misspelt one, or None."""
         every = [each for each in {**self.valued, **self.flags, **self.optional} if len(each) > 1]
-        return next(iter(get_close_matches(name, every, n=1, cutoff=0.82)), None)
+        return next(iter(nearest(name, every, cutoff=0.82)), None)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from stackyard.lock.lockfile import text
 from stackyard.lock.lockfile.fingerprint import Fingerprint, fingerprint
 from stackyard.lock.lockfile.freshness import Verdict, judge
 from stackyard.lock.lockfile.model import Lock, LockedVariant
-from stackyard.lock.preferences import NOTHING, Update, former
+from stackyard.lock.renewal import NOTHING, Update, former
 from stackyard.lock.solving import Solving
 from stackyard.yard import checksum
 from stackyard.yard.layout import Yard

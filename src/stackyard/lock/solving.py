@@ -28,7 +28,7 @@ from stackyard.lock.lockfile.fingerprint import (
     where_of,
 )
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
-from stackyard.lock.preferences import Preferred, Update
+from stackyard.lock.renewal import Preferred, Update
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.extension import BaseRevision
 

@@ -68,12 +68,10 @@ def resolve(yard: Yard, name: str) -> Entry:
     record = revisions.find(yard, name)
     if record is not None:
         return entry_of(record)
-    import difflib  # late: only an error needs them
-
+    from stackyard.core.hints import did_you_mean  # late: only an error needs them
     from stackyard.core.quoting import cut
 
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(near)}?" if near else "list the published revisions with `stackyard list`"
+    hint = did_you_mean(name, names, "list the published revisions with `stackyard list`", count=3, cutoff=0.4)
     raise InputError(f"no such revision in {yard.root}: {cut(name)}", hint=hint)
 
 

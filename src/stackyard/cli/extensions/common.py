@@ -93,7 +93,7 @@ def _request(context: Context, yard: Yard, file: Path, wanted: Wanted) -> Reques
     from stackyard.cli.publish.stacks import load_stacks
     from stackyard.deploy.deploy import Request
     from stackyard.deploy.inputs import as_read
-    from stackyard.lock.preferences import Update
+    from stackyard.lock.renewal import Update
 
     site = context.site()
     stacks = load_stacks([file], site, yard, None, None)

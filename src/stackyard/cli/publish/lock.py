@@ -51,7 +51,7 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
     from stackyard.cli.publish.stacks import load_stacks, tell
     from stackyard.deploy import deploy
     from stackyard.deploy.locking import write_lock
-    from stackyard.lock.preferences import Update
+    from stackyard.lock.renewal import Update
 
     files, packages = _sorted(words, options["update"])
     if len(files) > 1 and (options["name"] or options["version"] or options["fmt"]):
@@ -115,7 +115,7 @@ def _show(locked: Any, place: Path | None) -> None:
 def _moves(locked: Any) -> list[tuple[list[str], list[str]]]:
     """The locked variants, those with the same moves together, and these moves."""
     from stackyard.lock.explain.changes import moves
-    from stackyard.lock.preferences import former
+    from stackyard.lock.renewal import former
 
     found: dict[tuple[str, ...], list[str]] = {}
     for v in locked.lock.variants:

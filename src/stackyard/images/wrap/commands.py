@@ -5,11 +5,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted, some
+from stackyard.core.hints import did_you_mean
 from stackyard.images.wrap.inventory import Inventory
 
 ALL = "all"
@@ -70,5 +70,4 @@ def _hint(inventory: Inventory, word: str, path: Sequence[str]) -> str:
     if elsewhere:
         return f"it is not on the image's PATH; write its path: {some(elsewhere, 3)}"
     known = {each for folder in path for each in inventory.programs(folder)}
-    near = get_close_matches(name, sorted(known), n=3)
-    return f"did you mean {', '.join(near)}?" if near else f"the image's PATH is {':'.join(path) or 'empty'}"
+    return did_you_mean(name, sorted(known), f"the image's PATH is {':'.join(path) or 'empty'}", count=3)

@@ -6,7 +6,6 @@ silently. All problems of a file are reported at once.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 from stackyard.core import grammar
 from stackyard.core.errors import InputError, Where
+from stackyard.core.hints import did_you_mean, nearest
 from stackyard.core.quoting import cut, quoted
 from stackyard.host.machine.platforms import BUILT_FOR, PLATFORMS
 from stackyard.inputs.conda import selectors
@@ -163,7 +163,7 @@ class _Reader:
         """conda warns about unknown keys and continues; a file without dependencies is an error here."""
         has_content = self.node.get("dependencies") is not None or self.node.get("variables") is not None
         unknown = [key for key, _ in self.node.entries if key.text not in KEYS]
-        close = {key.text: difflib.get_close_matches(key.text.lower(), KEYS, n=1) for key in unknown}
+        close = {key.text: nearest(key.text.lower(), KEYS) for key in unknown}
         if not has_content and not any(close.values()) and len(unknown) == len(self.node.entries):
             hint = "write at least `dependencies:` and a list of packages"
             self._problem(self.node, "not an environment file: none of its keys is known", hint)
@@ -275,8 +275,7 @@ class _Reader:
         for item in self._list("platforms", "linux-64"):
             name = item.text.strip()
             if item.kind != "scalar" or name not in PLATFORMS:
-                close = difflib.get_close_matches(name, PLATFORMS, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(BUILT_FOR)}, …"
+                hint = did_you_mean(name, PLATFORMS, f"known: {', '.join(BUILT_FOR)}, …", shown=repr)
                 self._problem(item, f"{quoted(name or item.value)} is not a platform", hint)
             names.append(name)
         return tuple(dict.fromkeys(names))

@@ -13,7 +13,6 @@ It is read with `ast` and evaluated here; nothing is ever executed.
 from __future__ import annotations
 
 import ast
-import difflib
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -23,6 +22,7 @@ from typing import Any
 from packaging.version import Version
 
 from stackyard.core.errors import InputError, Where
+from stackyard.core.hints import did_you_mean, nearest
 from stackyard.core.quoting import quoted
 from stackyard.host.machine.platforms import ARCHITECTURES, PLATFORMS
 
@@ -96,7 +96,7 @@ def looks_like_selector(text: str, axes: Collection[str] = ()) -> bool:
     """Whether some names are almost those of a selector, so that a notice should report that it is ignored."""
     names = _names(text)
     words = {*WORDS, *axes, "python"}
-    near = [name for name in names if _is_axis(name, words) or difflib.get_close_matches(name, words, n=1, cutoff=0.8)]
+    near = [name for name in names if _is_axis(name, words) or nearest(name, words, cutoff=0.8)]
     return bool(near) and not is_selector(text, axes)
 
 
@@ -165,10 +165,9 @@ def _names(text: str) -> list[str]:
 
 def _unknown(name: str, selector: str, axes: Collection[str], where: Where | None) -> InputError:
     known = sorted({*axes, *WORDS})
-    close = difflib.get_close_matches(name, known, n=1)
-    meant = f"did you mean {close[0]!r}? " if close else ""
+    question = did_you_mean(name, known, shown=repr)
     common = "linux, unix, osx, win, linux64, aarch64, ppc64le, arm64, x86_64"
-    hint = f"{meant}known axes: {', '.join(sorted(axes)) or '(none)'}; known platforms: {common}"
+    hint = f"{question} known axes: {', '.join(sorted(axes)) or '(none)'}; known platforms: {common}".lstrip()
     return InputError(f"{quoted(name)} in the selector {quoted(selector)} is unknown", where=where, hint=hint)
 
 

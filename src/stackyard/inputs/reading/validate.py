@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from stackyard.core.errors import InputError, Where
+from stackyard.core.hints import did_you_mean
 from stackyard.core.quoting import cut, quoted
 from stackyard.inputs.reading.words import UNFILLED
 from stackyard.inputs.reading.yamlfile import Document, Node
@@ -106,19 +107,15 @@ def unknown_key(path: Path, known: Iterable[str], where: Where) -> InputError:
     """The error for a key that the format does not have."""
     key, above = str(path[-1]), cut(".".join(str(step) for step in path[:-1]))
     within = f" in {above}" if above else ""
-    hint = _ELSEWHERE.get(key) or did_you_mean(key, known)
+    hint = _ELSEWHERE.get(key) or among(key, known)
     return InputError(f"unknown key {quoted(key)}{within}", where=where, hint=hint)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint: the nearest of the known words, else all of them."""
+def among(word: str, known: Iterable[str]) -> str:
+    """A hint about a word of a file: the nearest of the known words, else all of them."""
     words = sorted(set(known))
-    import difflib  # late: for what was misspelt
-
-    near = difflib.get_close_matches(word.lower(), words, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    return f"allowed: {', '.join(words)}" if words else "no keys are allowed here: remove it"
+    allowed = f"allowed: {', '.join(words)}" if words else "no keys are allowed here: remove it"
+    return did_you_mean(word.lower(), words, allowed, shown=repr)
 
 
 def _fields(kind: Any) -> Mapping[str, Any]:
@@ -171,9 +168,7 @@ def _needs(what: str, hint: str) -> Callable[[str, Any, Mapping[str, Any]], Said
 def _choice(name: str, value: Any, context: Mapping[str, Any]) -> Said:
     expected = str(context["expected"]).replace(" or ", ", ")
     words = [word.strip(" '") for word in expected.split(",")]
-    return f"{name}: {_shown(value)} is not one of {', '.join(w or repr('') for w in words)}", did_you_mean(
-        str(value), words
-    )
+    return f"{name}: {_shown(value)} is not one of {', '.join(w or repr('') for w in words)}", among(str(value), words)
 
 
 def _said_by_us(name: str, value: Any, context: Mapping[str, Any]) -> Said:

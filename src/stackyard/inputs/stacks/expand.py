@@ -23,7 +23,7 @@ from stackyard.core.errors import InputError, Where
 from stackyard.core.quoting import cut, quoted
 from stackyard.host.machine.platforms import PLATFORMS
 from stackyard.inputs.conda import selectors
-from stackyard.inputs.reading.validate import Path, did_you_mean, unknown_key
+from stackyard.inputs.reading.validate import Path, among, unknown_key
 from stackyard.inputs.reading.yamlfile import Node
 
 _NAME = re.compile(r"(?<![${])\{(?P<name>[A-Za-z_][\w.]*|env:[A-Za-z_]\w*)\}(?!\})")
@@ -229,7 +229,7 @@ def _unknown_name(name: str, words: Mapping[str, str], left: frozenset[str], at:
             "available in build: variables: are all of these; {prefix} also in variables: and in the command of a check"
         )
         return InputError(f"{{{cut(name)}}} is not available here", where=at, hint=hint)
-    hint = did_you_mean(name, {*words, *left})
+    hint = among(name, {*words, *left})
     return InputError(f"{{{cut(name)}}} is not an axis of the matrix", where=at, hint=hint)
 
 

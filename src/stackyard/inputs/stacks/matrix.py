@@ -18,7 +18,7 @@ from dataclasses import field
 from stackyard.core.errors import InputError, Where
 from stackyard.core.late import dataclass
 from stackyard.core.quoting import cut, quoted
-from stackyard.inputs.reading.validate import did_you_mean
+from stackyard.inputs.reading.validate import among
 from stackyard.inputs.reading.yamlfile import Node
 from stackyard.inputs.stacks import expand
 
@@ -152,11 +152,11 @@ def _rules(node: Node | None, keys: Sequence[str], versions: Sequence[str], prob
         good.append(rule)
         for key, value in rule.entries:
             if key.text not in keys:
-                hint = did_you_mean(key.text, keys)
+                hint = among(key.text, keys)
                 problems.append(InputError(f"matrix: {quoted(key.text)} is not an axis", where=key.where, hint=hint))
             for wrong in _texts(value) if key.text == "version" else ():
                 if wrong not in versions:
-                    hint = did_you_mean(wrong, versions)
+                    hint = among(wrong, versions)
                     problems.append(InputError(f"matrix: no such version: {wrong}", where=value.where, hint=hint))
     return good
 

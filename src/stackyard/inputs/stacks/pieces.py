@@ -16,7 +16,7 @@ from stackyard.core.late import dataclass
 from stackyard.inputs.conda.environment import KEYS, load_environment, parse_environment
 from stackyard.inputs.models import Environment
 from stackyard.inputs.reading.paths import require_file, with_home
-from stackyard.inputs.reading.validate import did_you_mean, plain, unknown_key, validate
+from stackyard.inputs.reading.validate import among, plain, unknown_key, validate
 from stackyard.inputs.reading.yamlfile import Document, Node, raise_problems, read_yaml
 from stackyard.inputs.stacks import expand, matrix
 from stackyard.inputs.stacks import join as joining
@@ -215,7 +215,7 @@ def _imported_version(source: Source, item: Import, version: str, place: Where) 
     versions = source.versions
     if item.version and versions and item.version not in versions:
         message = f"no such version of {source.file.name}: {item.version}"
-        raise InputError(message, where=place, hint=did_you_mean(item.version, versions))
+        raise InputError(message, where=place, hint=among(item.version, versions))
     if item.version or len(versions) < 2:
         return item.version or (versions[0] if versions else version)
     if version in versions:

@@ -30,7 +30,7 @@ from stackyard.inputs.models import (
     Variant,
     Wrap,
 )
-from stackyard.inputs.reading.validate import did_you_mean
+from stackyard.inputs.reading.validate import among
 from stackyard.inputs.reading.yamlfile import Node, raise_problems
 from stackyard.inputs.sites.site import merged
 from stackyard.inputs.stacks import join as joining
@@ -137,7 +137,7 @@ class _Maker:
         asked = self.asked_version
         if asked and len(named) > 1 and asked not in named:
             at = self.source.document.where("versions")
-            raise InputError(f"no such version: {asked}", where=at, hint=did_you_mean(asked, named))
+            raise InputError(f"no such version: {asked}", where=at, hint=among(asked, named))
         versions = (asked,) if asked else named
         for version in versions:
             if naming.safe(version) != version:
@@ -241,7 +241,7 @@ class _Maker:
         for package in tied:
             if canonical(package) not in named:
                 at = self.source.document.key_where("pip", "indexes", package)
-                hint = did_you_mean(package, named) if named else "add it to the pip packages of the environment"
+                hint = among(package, named) if named else "add it to the pip packages of the environment"
                 message = f"pip.indexes: {package} is not a pip requirement of this stack"
                 self.problems.append(InputError(message, where=at, hint=hint))
 
@@ -249,7 +249,7 @@ class _Maker:
         names = {variant.name for variant in variants}
         if shape.default and shape.default not in names:
             at = self.source.document.where("default")
-            raise InputError(f"no such variant: {shape.default}", where=at, hint=did_you_mean(shape.default, names))
+            raise InputError(f"no such variant: {shape.default}", where=at, hint=among(shape.default, names))
 
 
 def _check_layer(file: StackFile, environment: Environment, place: Where) -> None:

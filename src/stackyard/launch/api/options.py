@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Literal, TypedDict, cast
 
+from stackyard.core.hints import did_you_mean
 from stackyard.launch.request.intent import BatchOptions, Intent, LauncherName, made
 from stackyard.launch.request.roles import Backend
 
@@ -88,10 +88,8 @@ def intent_of(program: Sequence[Word], options: OptionFields, **defaults: Any) -
     """
     for name in options:
         if name not in OptionFields.__annotations__:
-            near = "".join(
-                f"; did you mean {each}?" for each in get_close_matches(name, OptionFields.__annotations__, 1)
-            )
-            raise TypeError(f"unexpected keyword argument {name!r}{near}")
+            question = did_you_mean(name, OptionFields.__annotations__)
+            raise TypeError(f"unexpected keyword argument {name!r}{'; ' if question else ''}{question}")
     if options.get("roles"):  # they have the nodes
         defaults.pop("nodes", None)
     given = {**defaults, **{name: _plain(value) for name, value in cast(dict[str, Any], options).items()}}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from stackyard.core.errors import InputError
+from stackyard.core.hints import did_you_mean
 from stackyard.core.late import dataclass
 from stackyard.launch.plan.backends.base import HELPERS
 from stackyard.launch.plan.model import Reason, Wrapper
@@ -153,11 +154,8 @@ def _option(row: Profiler, text: str) -> tuple[str, str]:
 
 
 def _known(word: str, known: tuple[str, ...], tail: str = "") -> str:
-    import difflib  # late: only an error needs it
-
-    near = difflib.get_close_matches(word, known, 1)
-    meant = f"did you mean {near[0]}{tail}? " if near else ""
-    return f"{meant}known: {', '.join(name + tail for name in known)}"
+    question = did_you_mean(word, known, shown=lambda name: name + tail)
+    return f"{question} known: {', '.join(name + tail for name in known)}".lstrip()
 
 
 def _tasks(text: str, ranks: int) -> tuple[int, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 
+from stackyard.core.hints import nearest
 from stackyard.lint.directives import TAGS, Directive, split_directive, would_be_directives
 from stackyard.lint.options import Option, read_options
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
@@ -174,7 +174,7 @@ def directive_misspelt(case: Case) -> Iterator[Hit]:
     for number, row in enumerate(script.text.splitlines(), 1):
         match = _LIKE_A_TAG.match(row) if number not in inner else None
         tags = {tag[1:]: kind for kind, tag in TAGS.items() if script.scheduler in (kind, "")}
-        near = get_close_matches(re.sub(r"\W", "", match[1]).upper(), tags, n=1, cutoff=0.75) if match else []
+        near = nearest(re.sub(r"\W", "", match[1]).upper(), tags, cutoff=0.75) if match else []
         if not match or not near or match[1] == f"#{near[0]}":
             continue
         reading = read_options(HEADS[tags[near[0]]], split_directive(match[2], tags[near[0]]))

@@ -43,7 +43,7 @@ from stackyard.lock.explain.reachability import Target, check
 from stackyard.lock.explain.relaxation import PINNED
 from stackyard.lock.lockfile.model import CondaPackage
 from stackyard.lock.pip import pins
-from stackyard.lock.preferences import ALL_FREE, Preferred
+from stackyard.lock.renewal import ALL_FREE, Preferred
 from stackyard.lock.satisfied import fits
 
 RELAX_BUDGET_S = 5.0

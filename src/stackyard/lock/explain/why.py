@@ -5,12 +5,12 @@ Standard library only.
 
 from __future__ import annotations
 
-import difflib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
 from stackyard.core.errors import InputError
+from stackyard.core.hints import did_you_mean
 from stackyard.core.names import canonical, conda_name, distributions, pip_name
 from stackyard.lock.lockfile.model import LockedVariant
 
@@ -32,8 +32,8 @@ def chains(locked_variant: LockedVariant, package: str) -> list[list[str]]:
     graph = _Graph(locked_variant)
     goals = graph.named(package)
     if not goals:
-        near = difflib.get_close_matches(canonical(package), [canonical(name) for _, name in graph.labels], n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "`stackyard show` lists all packages"
+        known = [canonical(name) for _, name in graph.labels]
+        hint = did_you_mean(canonical(package), known, "`stackyard show` lists all packages", count=3)
         raise InputError(f"{package} is not in {locked_variant.stack} {locked_variant.variant}", hint=hint)
     found = []
     for root in graph.roots(locked_variant.requested):

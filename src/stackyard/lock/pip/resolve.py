@@ -37,7 +37,7 @@ from stackyard.lock.pip.pylock import Target, package
 from stackyard.lock.pip.tags import uv_platform, wheel_tags
 from stackyard.lock.pip.torchindex import Resolve, fitting, for_accelerator
 from stackyard.lock.pip.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version
-from stackyard.lock.preferences import Preference
+from stackyard.lock.renewal import Preference
 
 _PRERELEASE = re.compile(r"\d(a|b|rc|\.?dev)\d*", re.IGNORECASE)
 

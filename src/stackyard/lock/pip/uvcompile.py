@@ -19,7 +19,7 @@ from stackyard.host.run.command import Result
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
 from stackyard.inputs.stacks.newest import end_of
-from stackyard.lock.preferences import Preference
+from stackyard.lock.renewal import Preference
 
 if sys.version_info >= (3, 11):
     import tomllib

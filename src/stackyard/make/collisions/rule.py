@@ -21,7 +21,7 @@ from stackyard.core.findings import some
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical, conda_name
 from stackyard.core.quoting import quoted
-from stackyard.inputs.reading.validate import did_you_mean
+from stackyard.inputs.reading.validate import among
 from stackyard.lock.lockfile.model import CondaPackage
 from stackyard.make.collisions.claims import Claim, Owner
 from stackyard.make.collisions.meaning import MOST_BYTES, PKG_RESOURCES, PKGUTIL, meaning
@@ -256,7 +256,7 @@ def require_known(choices: Iterable[Choice], names: Iterable[str]) -> None:
             raise InputError(
                 f"collisions: no such package in this stack: {quoted(choice.package)}",
                 where=choice.place,
-                hint=did_you_mean(name, sorted(known.values())) if len(known) < 100 else "see `stackyard show REV`",
+                hint=among(name, sorted(known.values())) if len(known) < 100 else "see `stackyard show REV`",
             )
 
 

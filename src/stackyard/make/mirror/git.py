@@ -14,7 +14,7 @@ from stackyard.host.run import command
 from stackyard.host.run.command import CommandError
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
-from stackyard.lock.preferences import repository
+from stackyard.lock.renewal import repository
 
 _LIMIT_S = 3600
 REF = "refs/heads/locked"

@@ -18,7 +18,7 @@ from stackyard.host.run import command
 from stackyard.host.tools import uv
 from stackyard.lock.lockfile.model import PipPackage
 from stackyard.lock.pip.snapshot import sha256_files, tree_files
-from stackyard.lock.preferences import repository
+from stackyard.lock.renewal import repository
 from stackyard.make import programs
 from stackyard.make.fetch import copy_from, source_archive
 from stackyard.make.job import Job

@@ -6,11 +6,11 @@ needed: a preference installs nothing.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 
 from stackyard.core import secrets
 from stackyard.core.errors import InputError
+from stackyard.core.hints import did_you_mean
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical, conda_name
 from stackyard.inputs.models import PipRequirement
@@ -49,8 +49,7 @@ def require_known(update: Update, locks: Iterable[Lock]) -> None:
     known = {canonical(p.name): p.name for lock in locks for v in lock.variants for p in v.packages}
     for name in update.names:
         if canonical(name) not in known:
-            near = difflib.get_close_matches(canonical(name), known, n=3)
-            hint = f"did you mean {' or '.join(known[n] for n in near)}?" if near else "name a package of the lock"
+            hint = did_you_mean(canonical(name), known, "name a package of the lock", count=3, shown=known.__getitem__)
             raise InputError(f"cannot update {name}: not in the lock", hint=hint)
 
 
