@@ -24,7 +24,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No network, and a home that does not change from input to input."""
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    monkeypatch.setattr("stackyard.host.net.http.ATTEMPTS", 1, raising=False)
+    monkeypatch.setattr("stackyard.host.net.http.TRIES", 1)
     monkeypatch.chdir(tmp_path)
 
 
