@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Literal
 
 from stackyard.core.errors import MissingError, StackyardError
-from stackyard.host.run.command import Result, run
+from stackyard.host.run.command import CommandError, Result, run
 from support import programs
 from support.processes import command_line, kill_all, kill_daemon, pids
 from support.slurmconf import GPUS, address, configuration, port
@@ -173,7 +173,10 @@ class SlurmCluster:
         Raises:
             CommandError: it failed (with `check`) or took too long.
         """
-        return run(argv, env=self.environ(**extra), timeout_s=timeout_s, check=check)
+        try:
+            return run(argv, env=self.environ(**extra), timeout_s=timeout_s, check=check)
+        except CommandError as error:  # `support.foreign` knows a crash of others' programs by what it printed
+            raise CommandError(f"{error}\n{error.result.output}", error.result) from error
 
     def on(self, node: str, *argv: str | Path, timeout_s: float = 60, check: bool = True) -> Result:
         """Run a program on a node without asking Slurm, as over ssh."""
