@@ -16,7 +16,7 @@ for name in names:
             raise
 print(len(names), "modules")
 """
-TESTS = "tests/test_late.py tests/inputs tests/yard tests/make/test_build_wheels.py"
+TESTS = "tests/core/test_late.py tests/inputs tests/yard tests/make/test_build_wheels.py"
 CHOSEN = "not build_wheels or archives"
 PLUGINS = "pytest pytest-rerunfailures pytest-timeout"
 UNTIL_S = 900

@@ -22,7 +22,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="a revision as a file for other tools", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.option(
     "--as", "form", type=click.Choice(["environment", "requirements", "stack"]), default="environment",

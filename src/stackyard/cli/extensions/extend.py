@@ -19,7 +19,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="add packages of your own to a published revision", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.option("--name", help="Name of the extension (default: the loaded one).")
 @click.option("--base", help="Revision to extend (default: the one that is loaded).")
 @click.option("--pip", multiple=True, metavar="REQUIREMENT", help="A pip requirement; several times for more.")

@@ -17,7 +17,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="put an extension on the newest revision of its base", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("name", required=False, metavar="[NAME]")
 @click.option("--on", metavar="REV", help="The new base (default: what took the place of the present one).")
 @click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence under your name.")

@@ -20,7 +20,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="your extensions and what was installed in them", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("name", required=False, metavar="[NAME]")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
 @click.pass_obj

@@ -15,7 +15,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="record what was installed in an extension", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("name", required=False, metavar="[NAME]")
 @click.option("--reset", is_flag=True, help="Remove what was installed since, instead of recording it.")
 @click.option("--renew", is_flag=True, help="Solve anew: the newest versions that the requirements allow.")

@@ -27,7 +27,7 @@ FILE = "bindings.yaml"
 KINDS = ("bindings", "site", "lua", "tcl", "stack")
 
 
-@click.group(cls=VerbGroup, short_help="what images get from this host", examples=(
+@click.group(cls=VerbGroup, examples=(
     ("find the loaded MPI and all that it needs, and write bindings.yaml", "stackyard bindings detect"),
     ("whether an image can use it, and why not", "stackyard bindings check app.sif"),
 ))  # fmt: skip

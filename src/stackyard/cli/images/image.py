@@ -33,7 +33,7 @@ Function = Callable[..., None]
 NO_IMAGES = "no images; `image: squashfs` in a stack.yaml, or `stackyard deploy --image squashfs`, makes one"
 
 
-@click.group(cls=VerbGroup, short_help="images: how they are mounted, what they hold", examples=(
+@click.group(cls=VerbGroup, examples=(
     ("your images and the site's, and how this machine mounts them", "stackyard image status"),
     ("the maps by which root mounts all images at their first use", "stackyard image autofs"),
 ))  # fmt: skip

@@ -21,7 +21,7 @@ EXAMPLES = (
 )  # fmt: skip
 
 
-@click.command(cls=Verb, examples=EXAMPLES, short_help="a Containerfile or an Apptainer definition of a revision")
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.option("--as", "kind", type=click.Choice(["containerfile", "def"]), required=True, help="What to write.")
 @click.option(

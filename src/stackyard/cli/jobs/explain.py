@@ -33,7 +33,7 @@ EXAMPLES = (
 
 
 @click.command(
-    cls=Verb, examples=EXAMPLES, short_help="one job on every launcher, flag by flag",
+    cls=Verb, examples=EXAMPLES,
     context_settings={"allow_interspersed_args": False},
 )  # fmt: skip
 @intent_options()

@@ -27,7 +27,7 @@ EXAMPLES = (
 
 
 @click.command(
-    cls=Verb, examples=EXAMPLES, short_help="start ranks here, watched",
+    cls=Verb, examples=EXAMPLES,
     context_settings={"allow_interspersed_args": False},
 )  # fmt: skip
 @intent_options(AGAIN)

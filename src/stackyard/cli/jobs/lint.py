@@ -28,7 +28,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="find errors and wasted resources in a batch script", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, metavar="SCRIPT...", type=click.Path(path_type=Path))
 @click.option("--fix", is_flag=True, help="Write SCRIPT.job.yaml, an equivalent Stackyard job file.")
 @click.option("--notes/--no-notes", default=True, help="Also show low-confidence notes.")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COLORS = {"done": "green", "running": "cyan", "queued": "cyan", "planned": "white"}
 
 
-@click.group(cls=VerbGroup, invoke_without_command=True, short_help="list, follow, cancel and compare runs", examples=(
+@click.group(cls=VerbGroup, invoke_without_command=True, examples=(
     ("the runs that were started in any directory", "stackyard runs --all"),
     ("everything known about the last run of this directory", "stackyard runs show last"),
 ))  # fmt: skip

@@ -23,7 +23,7 @@ EXAMPLES = (
 
 
 @click.command(
-    cls=Verb, examples=EXAMPLES, short_help="write and submit the batch script",
+    cls=Verb, examples=EXAMPLES,
     context_settings={"allow_interspersed_args": False},
 )  # fmt: skip
 @intent_options(AGAIN)

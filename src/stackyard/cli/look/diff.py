@@ -20,7 +20,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="what changed between two revisions or locks", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @click.option("--json", "as_json", is_flag=True, help="Print an object.")

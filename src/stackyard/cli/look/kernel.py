@@ -27,7 +27,7 @@ _NOT_FOR_KERNELS = ("-N", "-r", "--nodes", "--ranks-per-node", "--with", "--stdi
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
-@click.group(cls=VerbGroup, short_help="revisions as kernels of Jupyter", examples=(
+@click.group(cls=VerbGroup, examples=(
     ("a kernel that starts inside a revision", "stackyard kernel install pytorch/2.13"),
     ("your kernels, and those whose revision was removed", "stackyard kernel list"),
 ))  # fmt: skip

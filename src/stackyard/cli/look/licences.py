@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
-@click.group(cls=VerbGroup, short_help="licences: accepted by you, and those of packages", examples=(
+@click.group(cls=VerbGroup, examples=(
     ("the licence of every package of a revision", "stackyard licences report pytorch/2.13"),
     ("read and accept one", "stackyard licences accept PowerAI --of powerai/1.7.0"),
 ))  # fmt: skip

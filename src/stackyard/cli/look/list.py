@@ -40,7 +40,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="published revisions", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.option("--all", "everything", is_flag=True, help="Include withdrawn, removed, missing, unpublished ones.")
 @click.option("--size", is_flag=True, help="Add bytes and files on disk, which reads every record.")
 @click.option("--usage", "with_usage", is_flag=True, help="Add how often each was used, and when last.")

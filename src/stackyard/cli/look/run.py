@@ -25,7 +25,6 @@ EXAMPLES = (
 @click.command(
     cls=Verb,
     examples=EXAMPLES,
-    short_help="run a command in a revision",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.argument("rev", metavar="REV")

@@ -17,7 +17,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="let a group load a revision of yours", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.option("--with", "given", required=True, metavar="group:NAME", help="Who may load it.")
 @click.option(

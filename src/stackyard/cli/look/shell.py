@@ -27,7 +27,7 @@ EXAMPLES = (
 
 
 @click.command(
-    cls=Verb, examples=EXAMPLES, short_help="a shell in a revision",
+    cls=Verb, examples=EXAMPLES,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )  # fmt: skip
 @click.argument("rev", metavar="REV")

@@ -29,7 +29,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="one revision, or how a file was parsed", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", required=False, metavar="REV")
 @click.option("--parsed", type=click.Path(path_type=Path), metavar="FILE", help="Show how FILE was parsed.")
 @click.option("--json", "as_json", is_flag=True, help="Print an object.")

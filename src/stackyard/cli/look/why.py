@@ -24,7 +24,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="why a package is in a revision", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.argument("package", metavar="PACKAGE")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of chains.")

@@ -20,7 +20,7 @@ EXAMPLES = (
 KINDS = ("imports", "commands", "libraries", "distributions")
 
 
-@click.command(cls=Verb, short_help="take over an existing prefix, where it is", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("prefix", metavar="PREFIX", type=click.Path(path_type=Path))
 @click.option("--name", help="Name of the module (default: that of the directory).")
 @click.option("--version", help="Its version (default: as it was adopted before, else today's date).")

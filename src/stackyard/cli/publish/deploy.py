@@ -25,7 +25,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="lock, build, verify and publish", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option("--name", help="Name of the stack (default: name: in FILE, else its directory).")
 @click.option("--version", help="Version of the stack (default: version: in FILE, else today's date).")

@@ -28,7 +28,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="solve and write the lock", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("words", nargs=-1, required=True, metavar="FILE... [PACKAGE...]")
 @click.option("--name", help="Name of the stack.")
 @click.option("--version", help="Version of the stack.")

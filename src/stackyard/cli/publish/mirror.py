@@ -24,7 +24,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="everything that locks need, in one directory", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option(
     "--to",

@@ -25,7 +25,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="publish a revision that another yard pushed", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("source", metavar="SOURCE")
 @click.option("--allow-unverified", is_flag=True, help="Publish it too where a check had to be skipped.")
 @click.option(

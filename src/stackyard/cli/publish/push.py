@@ -28,7 +28,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="send a revision to a registry or a layout", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.argument("target", metavar="TARGET")
 @compression_option

@@ -35,7 +35,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="run the checks of a revision again", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", required=False, metavar="[REV]")
 @click.option("--deep", is_flag=True, help="Read every byte of every file; without REV of the caches too.")
 @click.option("--repair", "mend", is_flag=True, help="First restore what is damaged from what is locked; then --deep.")

@@ -24,7 +24,7 @@ EXAMPLES = (
 WRITTEN = "# Written by `stackyard wrap`. Keep it: `stackyard deploy` of this file does the same."
 
 
-@click.command(cls=Verb, short_help="commands of an image of others, as a module", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("image", metavar="IMAGE")
 @click.option(
     "--commands",

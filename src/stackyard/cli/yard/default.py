@@ -15,7 +15,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="make a revision the default of its stack", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.option("--undo", is_flag=True, help="The stack's name loads its highest version again.")
 @click.option("--dry-run", is_flag=True, help="Print what would be published; change nothing.")

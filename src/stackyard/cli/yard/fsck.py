@@ -28,7 +28,7 @@ EXAMPLES = (
 _MOST_LINES = 1000
 
 
-@click.command(cls=Verb, short_help="find changed files of a yard, and restore them", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("revs", nargs=-1, metavar="[REV...]")
 @click.option("--deep", is_flag=True, help="Read every byte, not only a sample.")
 @click.option("--repair", "mend", is_flag=True, help="Restore what is damaged from the cache, or from what is locked.")

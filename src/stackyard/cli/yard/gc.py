@@ -45,7 +45,7 @@ class _Sized(Protocol):
         ...
 
 
-@click.command(cls=Verb, short_help="collect what nobody uses", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="What the last N generations showed stays.")
 @click.option("--unused-for", "unused_for", metavar="DAYS", help="Also what nobody has used for so long, e.g. 180d.")
 @click.option("--now", is_flag=True, help="Delete at once; nothing of it can be brought back.")

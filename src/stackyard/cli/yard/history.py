@@ -31,7 +31,7 @@ EXAMPLES = (
 _MOST = 20
 
 
-@click.command(cls=Verb, short_help="what was published when, by whom, from which files", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("number", required=False, type=click.IntRange(min=1), metavar="[GENERATION]")
 @click.option("-n", "most", type=click.IntRange(min=1), metavar="N", help="The last N generations; 20 by default.")
 @click.option("--all", "everything", is_flag=True, help="All generations, as --json lists them without -n.")

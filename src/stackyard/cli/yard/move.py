@@ -24,7 +24,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="build a yard again at another place", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("newroot", metavar="[NEWROOT]", required=False, type=click.Path(path_type=Path))
 @click.option("--here", is_flag=True, help="Where it lies now: it was renamed or copied.")
 @click.option("--without", multiple=True, metavar="REV", help="Leave this revision out, by its full name.")

@@ -25,7 +25,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="remove revisions that nobody uses", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("revs", metavar="REV...", nargs=-1, required=True)
 @click.option("--undo", is_flag=True, help="Bring back what was removed.")
 @click.option(

@@ -29,7 +29,7 @@ class _Day(click.ParamType[date]):
             self.fail(f"not a date: {value!r} (write 2027-03-01)", param, ctx)
 
 
-@click.command(cls=Verb, short_help="warn whoever loads a revision from a day on", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.option("--on", "on", type=_Day(), metavar="DATE", help="The first day of the warning, e.g. 2027-03-01.")
 @click.option("--use", "use", default="", metavar="NEW", help="The module to use instead, which the warning names.")

@@ -23,7 +23,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="go back to the previous generation", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("to", required=False, metavar="[GENERATION|REV]")
 @click.option("--without-missing", is_flag=True, help="Publish the rest where the files of a revision are missing.")
 @click.option("--dry-run", is_flag=True, help="Print what would be published; change nothing.")

@@ -15,7 +15,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="the JSON Schema of stack.yaml or site.yaml", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("kind", type=click.Choice(("stack", "site")))
 def command(kind: Literal["stack", "site"]) -> None:
     """Print the JSON Schema of a stack.yaml or a site.yaml."""

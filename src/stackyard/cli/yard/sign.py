@@ -25,7 +25,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="sign revisions with an SSH key", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("revs", nargs=-1, metavar="[REV]...")
 @click.option("--all", "everything", is_flag=True, help="Every published revision of this yard.")
 @click.option("--key", default="", metavar="FILE", help="A private key, or a public one of an ssh-agent.")

@@ -21,7 +21,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="how often revisions are used", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", required=False, metavar="[REV]")
 @click.option("--hook", type=click.Choice(["lmod", "modules"]), help="Print what makes this module system count loads.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")

@@ -15,7 +15,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Verb, short_help="hide a revision from users", examples=EXAMPLES)
+@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.option("--undo", is_flag=True, help="Show it again, with the short names that it then gets.")
 @click.option("--dry-run", is_flag=True, help="Print what would be published; change nothing.")
