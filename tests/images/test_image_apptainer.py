@@ -124,7 +124,7 @@ def test_the_way_is_named(path: str) -> None:
     off = [sys.executable, usernsroot.__file__, "sh", "-ec", f'{NO_NAMESPACES}exec "$@"', "sh"]
 
     def last(*before: str, **env: str) -> str:
-        environ = {"PATH": path, "PYTHONPATH": str(Path(mounts.__file__).parents[2]), **env}
+        environ = {"PATH": path, "PYTHONPATH": str(Path(mounts.__file__).parents[3]), **env}
         done = subprocess.run([*before, *words], env=environ, capture_output=True, text=True, check=True)
         return done.stdout.splitlines()[-1]
 

@@ -483,7 +483,7 @@ def test_a_home_that_root_cannot_enter(accounts: Accounts) -> None:
     """As on NFS with root_squash: here by a file system in user space that is its owner's alone."""
     programs.need("bindfs", "fusermount3")
     anna = accounts.user("anna")
-    place, home = accounts.place / "kept", accounts.place / "squashed"
+    place, home = accounts.place / "home-kept", accounts.place / "home-squashed"
     for folder in (place, home):
         folder.mkdir(mode=0o700)
     own = Bed(home)

@@ -24,8 +24,8 @@
   usage/since                                    the day on which counting was switched on
   trash/<id>/{what.json,content}                 what was removed, until its grace time is over
   licences.json  signatures.json                 who accepted what; who must have signed what
-  (`yard.revision.signatures`) reserve/<n>                                    room that is given up where the disk is
-  full (`yard.write.reserve`) move.json                                      while the yard is moved to this place
+  reserve/<n>                                    room that is given up where the disk is full (`yard.write.reserve`)
+  move.json                                      while the yard is moved to this place
   former/{stacks,generations,modules,shared}/    what was here, while the yard is built again where it lies
 """
 

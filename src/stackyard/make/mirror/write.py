@@ -175,8 +175,7 @@ def extend(folder: Path, contents: Contents, progress: Progress) -> Made:
         done = _Counter(progress, len(files) + len(repositories))
         try:
             with ThreadPoolExecutor(_AT_ONCE) as pool:
-                for wanted in pool.map(lambda each: _fetched(folder, each, done), files):
-                    paths[wanted.sha256] = wanted.path
+                list(pool.map(lambda each: _fetch(folder, each, done, paths), files))
             for repository in repositories:
                 bundle(repository.url, repository.commit, folder / repository.path, repository.settings)
                 commits[repository.commit] = repository.path
@@ -217,22 +216,21 @@ class _Counter:
             self._progress.advance("mirror", self._done, self._total)
 
 
-def _fetched(folder: Path, wanted: Wanted, done: _Counter) -> Wanted:
-    """Fetch one file to its place, whole or not at all."""
+def _fetch(folder: Path, wanted: Wanted, done: _Counter, paths: dict[str, str]) -> None:
+    """Fetch one file to its place, whole or not at all, and note its path: also where another one fails later."""
     target = folder / wanted.path
     target.parent.mkdir(parents=True, exist_ok=True)
     if not (target.is_file() and sha256_file(target) == wanted.sha256):  # left by an interrupted command
         try:
-            part = target.with_name(
-                f".{target.name}.part"
-            )  # a killed process's is the next one's: one writes at a time
+            # a killed process's is the next one's: one writes at a time
+            part = target.with_name(f".{target.name}.part")
             download(wanted.url, wanted.sha256, part, target, mode=0o644, trust=wanted.trust)
         except OSError as error:
             if space.is_full(error):
                 raise disk.no_space(f"writing {target}") from error
             raise StackyardError(f"cannot write {target}: {cause(error)}") from error
+    paths[wanted.sha256] = wanted.path
     done.one(wanted.path, target.stat().st_size)
-    return wanted
 
 
 def _list(folder: Path, holding: Held) -> None:
