@@ -182,7 +182,9 @@ def _run_verb() -> None:
     if "--debug" not in sys.argv and not sys.warnoptions:  # libraries warn who programs with them
         warnings.simplefilter("ignore")
     try:
-        sys.exit(cli.main(standalone_mode=False, color=_colour()) or 0)  # click hands an Exit's code back
+        sys.exit(
+            cli.main(prog_name="stackyard", standalone_mode=False, color=_colour()) or 0
+        )  # click hands an Exit's code back
     except StackyardError as error:
         if "--debug" in sys.argv:
             raise
