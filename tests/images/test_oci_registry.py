@@ -12,6 +12,8 @@ import oci_bed as bed
 import pytest
 from registry_bed import Registry, registry
 
+from stackyard.host.run.command import Result
+from stackyard.images.oci import transfer
 from stackyard.images.oci.layout import Reference, image
 from support import programs
 from support.cli import Done
@@ -79,6 +81,15 @@ def test_a_damaged_blob_of_a_registry_is_refused(tmp_path: Path) -> None:
         assert "damaged" in done.err, done.err
         with pytest.raises(Exception, match="does not have an image"):
             image(Reference(tmp_path / "copy"))
+
+
+def test_a_digest_is_not_taken_for_a_status() -> None:
+    """Of 64 hexadecimal digits one in seventy has 404 somewhere."""
+    said = f"writing blob: Digest did not match, expected sha256:{'ab404c' * 10}, got sha256:{'404d' * 16}"
+    done = Result(("skopeo",), 1, "", said, 0.1)
+    assert "what here sent is damaged" in str(transfer.failure("pull x", "here", done))
+    done = Result(("skopeo",), 1, "", "reading manifest: unexpected status: 404 Not Found", 0.1)
+    assert "here does not have it" in str(transfer.failure("pull x", "here", done))
 
 
 def test_what_a_registry_does_not_have(tmp_path: Path, here: Registry) -> None:

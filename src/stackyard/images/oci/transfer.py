@@ -28,7 +28,7 @@ TRANSFER_S = 3600.0
 _NAME = re.compile(
     r"(?P<registry>[A-Za-z0-9.-]+(:\d+)?)/(?P<path>[a-z0-9._/-]+?)(:(?P<tag>[\w.-]+))?(@sha256:(?P<digest>[0-9a-f]{64}))?"
 )
-_ABSENT = re.compile("manifest unknown|name unknown|not found|404", re.IGNORECASE)
+_ABSENT = re.compile(r"manifest unknown|name unknown|not found|\b404\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
