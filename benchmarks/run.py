@@ -20,6 +20,7 @@ BENCHMARKS = {
     "starting": "--version, list, and a deploy that changes nothing",
     "loading": "module load and unload",
     "collecting": "gc --dry-run of a large yard",
+    "removing": "a tree removed by descriptors and by paths",
     "checking": "fsck --deep beside sha256sum",
     "building": "lock to publish, first and second time",
     "cold": "the pip part with an empty cache",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -441,58 +440,3 @@ def test_files_of_other_accounts_are_copied_and_never_linked(common: Path, owner
 
 
 # --------------------------------------------------------------------------- how long it takes
-
-FORMER = """
-import os, shutil, stat
-def remove(name):
-    for folder, _, _ in os.walk(name):
-        mode = os.lstat(folder).st_mode
-        if mode & stat.S_IRWXU != stat.S_IRWXU:
-            os.chmod(folder, stat.S_IMODE(mode) | stat.S_IRWXU)
-    shutil.rmtree(name)
-"""
-PRESENT = """
-import os
-from stackyard.host.files import at, copying
-top = os.open(".", at.DIR)
-def remove(name):
-    at.remove_tree(top, name)
-"""
-TIMED = """
-import os, time
-remove("warm")
-start = sum(os.times()[:2])
-remove("tree")
-print(sum(os.times()[:2]) - start)
-"""
-
-
-@pytest.mark.parametrize("who", ["root", "the owner"])
-def test_a_removal_takes_no_longer_than_by_paths(common: Path, owner: Account, who: str) -> None:
-    """Processor time; each is the least of five, in turn."""
-    code = "import sys; exec(sys.argv[1]); exec(sys.argv[2])"
-
-    def took(how: str) -> float:
-        top = common / "top"
-        for name, folders in (("tree", 120), ("warm", 5)):
-            for number in range(folders):
-                folder = top / name / f"{number // 20}" / f"{number}"
-                folder.mkdir(parents=True)
-                for file in range(20):
-                    (folder / f"{file}").touch(mode=0o444)
-                folder.chmod(0o555)
-            for folder in (top / name).iterdir():
-                folder.chmod(0o555)
-        if who == "root":
-            words = [owner.bin / "python", "-c", code, how, TIMED]
-            out = subprocess.run(words, cwd=top, capture_output=True, text=True, check=True).stdout
-        else:
-            given(top, owner)
-            out = owner.python(code, how, TIMED, cwd=top).out
-        assert os.listdir(top) == []
-        shutil.rmtree(top)
-        return float(out)
-
-    times = [(took(FORMER), took(PRESENT)) for _ in range(5)]
-    former, present = (min(each) for each in zip(*times, strict=True))
-    assert present < 1.1 * former, times
