@@ -19,6 +19,8 @@ import pytest
 import stackyard
 from stackyard.core.errors import InputError, MissingError
 from stackyard.launch.api.options import OptionFields
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.status import array_tasks, cancel_task
 from support.processes import wait_for
 from support.slurmcli import Work
 
@@ -283,6 +285,26 @@ def test_a_job_that_another_cancels_is_a_failure_and_a_held_one_can_be_cancelled
         with pytest.raises(stackyard.RunFailed, match="cancelled") as caught:
             future.result(timeout=240)
     assert caught.value.state == "cancelled"
+    work_here.nothing_left()
+
+
+@pytest.mark.real
+def test_what_is_seen_while_a_job_is_cancelled_is_not_its_failure(
+    work_here: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm forgets a task of an array that is cancelled before its start; the others stay as they are."""
+
+    def slowly(paths: RunPaths, index: str) -> None:
+        cancel_task(paths, index)
+        time.sleep(3)
+
+    monkeypatch.setattr("stackyard.launch.api.tasks.cancel_task", slowly)
+    with stackyard.Executor(**SHAPE, scheduler_args=["--hold"]) as executor:
+        first, second = executor.submit_each(time.sleep, [1, 1])
+        assert first.cancel() and first.cancelled() and not second.done()
+        found = array_tasks(RunPaths(first.run.folder))
+        assert [found[index].state for index in sorted(found)] == ["cancelled", "queued"], found
+        assert second.cancel() and second.cancelled()
     work_here.nothing_left()
 
 

@@ -64,8 +64,12 @@ class Future(concurrent.futures.Future[T]):
         """
         if self.done():
             return self.cancelled()
-        if not self._task.cancel() or not super().cancel():
-            return self.cancelled()
+        self._task.cancelling = True
+        try:
+            if not self._task.cancel() or not super().cancel():
+                return self.cancelled()
+        finally:
+            self._task.cancelling = False
         self.set_running_or_notify_cancel()
         return True
 

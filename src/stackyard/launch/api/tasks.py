@@ -39,6 +39,7 @@ class Task:
         is_single: the future is for the one call of the task, not for a list of them.
         every: what each rank returned, once the future is done.
         ended: when the end of the task was first seen.
+        cancelling: `Future.cancel` is at work: how the job ends meanwhile is not the future's failure.
     """
 
     future: concurrent.futures.Future[Any]
@@ -48,6 +49,7 @@ class Task:
     is_single: bool = True
     every: Sequence[Any] = ()
     ended: float = 0
+    cancelling: bool = False
     here: Here | None = None
 
     @property
@@ -60,6 +62,8 @@ class Task:
         """Give the future its result, now that the job has ended; False where that is to be tried again."""
         if self.future.done():
             return True
+        if self.cancelling and not status.ended_well:
+            return False
         self.ended = self.ended or time.monotonic()
         outcomes = outcomes_in(self.results, status.attempts)
         if status.ended_well and not is_complete(outcomes) and time.monotonic() < self.ended + VISIBLE_S:

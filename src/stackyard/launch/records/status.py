@@ -88,6 +88,8 @@ def _task_states(paths: RunPaths, job: str, array: str) -> dict[str, RunStatus]:
         state, own = states.get(index, JobState("unknown")), read_status(arrays.task_paths(paths, index))
         if state.phase in ("queued", "starting"):
             found[index] = replace(own, state="queued")
+        elif state.phase == "unknown" and states and own.state == "planned":  # Slurm keeps no record of such a task
+            found[index] = replace(own, state="cancelled", message="cancelled before its start")
         elif state.phase == "unknown" and each is not None:
             found[index] = replace(own, state="lost", message="unknown to the scheduler")
         elif state.phase not in ("running", "unknown"):
