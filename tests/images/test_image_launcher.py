@@ -15,7 +15,7 @@ import pytest
 from image_bed import Revision, confined, make
 
 from stackyard.core.errors import StackyardError
-from stackyard.images.squashfs.enter import run_within
+from stackyard.images.squashfs.enter import run_module_within, run_within
 from stackyard.yard.revision.payload import Image
 from support import programs
 from support.processes import wait_for
@@ -192,6 +192,20 @@ def test_an_image_stays_mounted_while_a_program_of_ours_needs_it(demo: Revision)
         if done.returncode != 75:
             break
     assert done.stdout.split() == ["True", "False"], done.stderr
+
+
+def test_a_program_of_ours_that_starts_late_finds_the_image(
+    demo: Revision, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine Python may take longer to start than an unused image stays mounted."""
+    late = tmp_path / "python"
+    late.write_text(f'#!/bin/sh\nsleep 6\nexec {sys.executable} "$@"\n')
+    late.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(late))
+    image, data = Image(demo.paths.prefix), demo.paths.prefix / "share" / "data"
+    env = demo.env(STACKYARD_IMAGE_IDLE_S="2")
+    done = run_module_within(image, "base64", "-e", str(data), timeout_s=60, environ=env)
+    assert done.stdout == "ZGF0YQo=\n", done.stderr
 
 
 def test_within_its_namespace_nothing_is_entered_again(demo: Revision) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +14,9 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import some
 from stackyard.host.files.hashing import sha256_file, sha256_text
+from stackyard.images.squashfs import compare, launcher, stubs
 from stackyard.images.squashfs import file as squashfs
-from stackyard.images.squashfs import launcher, stubs
-from stackyard.images.squashfs.enter import run_within
+from stackyard.images.squashfs.enter import run_module_within
 from stackyard.make.seal import PARTS
 from stackyard.yard import disk, formats
 from stackyard.yard.revision import contents
@@ -101,8 +100,8 @@ def _use(paths: RevisionPaths, packed: squashfs.Packed) -> disk.DiskUse:
 
 def _read_back(record: BuildRecord) -> None:
     """Compare every byte of the mounted image with what was built."""
-    words = [sys.executable, "-m", "stackyard.images.squashfs.compare", record.path]
-    done = run_within(record.payload, words, timeout_s=COMPARE_S, environ={**os.environ, IMAGES: ""})
+    alone = {**os.environ, IMAGES: ""}
+    done = run_module_within(record.payload, compare.__name__, record.path, timeout_s=COMPARE_S, environ=alone)
     if done.returncode:
         differs = done.stdout.splitlines() or [done.stderr.strip()]
         raise StackyardError(

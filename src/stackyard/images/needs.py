@@ -16,7 +16,7 @@ from pathlib import Path
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.images.bindings.drivers import numbers
 from stackyard.images.bindings.versions import read_versions
-from stackyard.images.squashfs.enter import run_within
+from stackyard.images.squashfs.enter import run_module_within
 from stackyard.yard.revision.record import BuildRecord
 
 LIMIT_S = 3600.0
@@ -40,7 +40,7 @@ def of_record(record: BuildRecord) -> Needs:
     """
     if record.payload.is_visible:
         return of_tree(Path(record.prefix))
-    done = run_within(record.payload, [sys.executable, "-m", __name__, record.prefix], timeout_s=LIMIT_S)
+    done = run_module_within(record.payload, __name__, record.prefix, timeout_s=LIMIT_S)
     try:
         if done.returncode:
             raise ValueError

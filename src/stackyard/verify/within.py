@@ -16,7 +16,7 @@ from typing import Any
 from stackyard.core.errors import StackyardError
 from stackyard.host.files.scratch import scratch
 from stackyard.host.machine.probe import machine
-from stackyard.images.squashfs.enter import run_within, staying_mounted
+from stackyard.images.squashfs.enter import run_module_within, staying_mounted
 from stackyard.images.squashfs.file import superblock
 from stackyard.verify.report import CheckResult, Report
 from stackyard.yard.revision.folders import RevisionPaths
@@ -39,8 +39,7 @@ def within(record: BuildRecord, *asked: Any, **options: Any) -> Report:
         return Report(record.module, record.input_hash, now(), machine().to_json(), checks=(check,))
     with scratch("within") as work:
         (work / "asked").write_bytes(pickle.dumps((record, asked, options)))
-        words = [sys.executable, "-m", __name__, str(work)]
-        done = run_within(record.payload, words, timeout_s=LIMIT_S)
+        done = run_module_within(record.payload, __name__, str(work), timeout_s=LIMIT_S)
         if done.returncode or not (work / "report.json").exists():
             raise StackyardError(f"verifying {record.module} exited with status {done.returncode}", detail=done.output)
         return Report.from_json(json.loads((work / "report.json").read_text(encoding="utf-8")))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -37,7 +36,7 @@ from stackyard.images.oci.owners import owners
 from stackyard.images.oci.paths import Moves
 from stackyard.images.oci.relocate import Relocated, Relocation
 from stackyard.images.oci.writer import Writer, writer
-from stackyard.images.squashfs.enter import run_within
+from stackyard.images.squashfs.enter import run_module_within
 from stackyard.make.job import cores
 from stackyard.yard import disk
 from stackyard.yard.revision.folders import RevisionPaths
@@ -108,7 +107,7 @@ def build(wanted: Wanted) -> Built:
         return carry_out(wanted)
     with scratch("oci") as work:
         (work / "wanted").write_bytes(pickle.dumps(wanted))
-        done = run_within(wanted.record.payload, [sys.executable, "-m", WITHIN, str(work)], timeout_s=LIMIT_S)
+        done = run_module_within(wanted.record.payload, WITHIN, str(work), timeout_s=LIMIT_S)
         if not (work / "built").exists():
             message = f"building the image of {wanted.record.module} exited with status {done.returncode}"
             raise StackyardError(message, detail=done.output)

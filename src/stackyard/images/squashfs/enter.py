@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -26,6 +27,21 @@ def staying_mounted(payload: Payload) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def run_module_within(
+    payload: Payload, module: str, *words: str, timeout_s: float, environ: Mapping[str, str] | None = None
+) -> Result:
+    """Run ``python -m MODULE WORDS`` of this program where an image is mounted, which stays mounted meanwhile.
+
+    A server ends where no file of its image has been open for a while. On a busy machine, or with a short
+    ``STACKYARD_IMAGE_IDLE_S``, that can be before Python has started, which opens no file of the image until then.
+
+    Raises:
+        MissingError, StackyardError, CommandError: as `run_within`.
+    """
+    held = ["/bin/sh", "-c", 'exec "$@" 9<"$0"', str(payload.root)]
+    return run_within(payload, [*held, sys.executable, "-m", module, *words], timeout_s=timeout_s, environ=environ)
 
 
 def run_within(

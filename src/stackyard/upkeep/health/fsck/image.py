@@ -17,7 +17,7 @@ from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host.files import automount
 from stackyard.host.files.hashing import sha256_file
 from stackyard.images.squashfs import file as squashfs
-from stackyard.images.squashfs.enter import run_within
+from stackyard.images.squashfs.enter import run_module_within
 from stackyard.images.squashfs.launcher import compare
 from stackyard.images.squashfs.stubs import text_of
 from stackyard.make.seal import PARTS
@@ -77,9 +77,9 @@ def _inner(record: BuildRecord, path: Path) -> Iterator[Fault]:
     if compare.problem(record):  # it would mount the image, and could show anything
         yield Fault(path, "unreadable", "its files are not compared: the launcher is not that of the record")
         return
-    words = [sys.executable, "-m", __spec__.name, record.path]
     try:
-        done = run_within(record.payload, words, timeout_s=TIMEOUT_S, environ={**os.environ, IMAGES: ""})
+        alone = {**os.environ, IMAGES: ""}
+        done = run_module_within(record.payload, __spec__.name, record.path, timeout_s=TIMEOUT_S, environ=alone)
         found = json.loads(done.stdout)
     except (StackyardError, ValueError) as error:
         yield Fault(path, "unreadable", f"its files cannot be compared: {error}")
