@@ -21,7 +21,7 @@ def in_its_form(task: Task, record: BuildRecord, yard: Yard, site: Site, progres
 
         progress.phase(task.module, "image", task.variant.wrap.image)
         return wrap(record, task.variant.wrap, yard, site, folder_of(task.stack))
-    if record.adopted or not _is_image(task, record, site, progress):
+    if not record.origin.owns_files or not _is_image(task, record, site, progress):
         return record
     from stackyard.images import form
     from stackyard.images.squashfs import order

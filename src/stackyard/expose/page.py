@@ -81,7 +81,7 @@ def page(
         notice=entry.notice.strip() if entry else "",
         change=change,
         removed=_removed(entry) if entry and entry.state == "removed" else "",
-        needs=record.prefix if record.adopted else record.path,
+        needs=record.origin.needs,
         retired=_retired(entry) if entry and entry.retired else ("", ""),
     )
 
@@ -147,7 +147,7 @@ def _commands(record: BuildRecord) -> str:
         lines[f"{last} && pip install NAME"] = "add packages to it (pip install --user is disabled)"
     lines[f"module unload {record.stack}"] = "unload it, whichever of its names was loaded"
     width = max(len(line) for line in lines)
-    constant = "Others may change its files: `stackyard verify` finds that." if record.adopted else _CONSTANT
+    constant = _CONSTANT if record.origin.owns_files else "Others may change its files: `stackyard verify` finds that."
     return f"{constant} Useful commands:\n\n" + "\n".join(
         f"    {command:<{width}}   {meaning}" for command, meaning in lines.items()
     )

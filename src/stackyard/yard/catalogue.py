@@ -193,7 +193,7 @@ def _adopted(paths: RevisionPaths) -> str:
         found = revisions.readable(paths) if disk.is_there(paths.adopted) else None
     except (OSError, StackyardError):
         return ""
-    return found.prefix if found and found.adopted else ""
+    return next((str(each) for each in found.origin.outside), "") if found else ""
 
 
 def _condition(paths: RevisionPaths) -> str:

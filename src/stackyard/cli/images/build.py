@@ -30,13 +30,7 @@ def revision_of(context: Context, rev: str) -> BuildRecord:
         InputError: no such revision; it is a wrapped image, which has no packages of ours; or it was adopted.
     """
     record = catalogue.record_of(context.yard(), rev)
-    if record.form.kind == "container":
-        raise InputError(f"{record.module} is a wrapped image itself", hint=f"use {record.container['source']}")
-    if record.adopted:
-        raise InputError(
-            f"{record.module} cannot be packed: it was adopted, and others may change its files",
-            hint="list its packages in a file, and deploy that: `stackyard deploy FILE --image squashfs`",
-        )
+    record.origin.require_packable()
     return record
 
 

@@ -129,7 +129,7 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
         "deprecated": value["deprecated"],
         "also": " ".join(value["aliases"]),
         "created": value["created"],
-        "prefix": value["prefix"] + (f"  (adopted, {record.adopted.kind})" if record.adopted else ""),
+        "prefix": value["prefix"] + (f"  ({record.origin.remark})" if record.origin.remark else ""),
         "base": f"{record.base.id} in {record.base.yard}" if record.base else "",
         "python": " ".join(f"{record.interpreter.get(k, '')}" for k in ("version", "source")).strip(),
         "disk": _disk(record),
@@ -155,7 +155,7 @@ def _disk(record: BuildRecord) -> str:
         size = catalogue.size(record)
         return f"{human_bytes(size['bytes'])} in 1 file ({record.form.kind}), {size['entries']:,} entries inside"
     use = record.disk
-    if record.adopted:
+    if not record.origin.owns_files:
         return f"{human_bytes(use.bytes_shared)} in {use.inodes_shared:,} files, none of them in the yard"
     own = f"{human_bytes(use.bytes_new)} in {use.inodes_new:,} files new"
     return f"{own}, {human_bytes(use.bytes_shared)} in {use.inodes_shared:,} files shared ({use.link_mode})"

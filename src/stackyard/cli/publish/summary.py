@@ -103,7 +103,7 @@ def _show_built(outcome: Outcome, said: Sequence[str]) -> None:
     own = f"{human_bytes(disk.bytes_new)} in {disk.inodes_new:,} files of its own"
     shared = f"{human_bytes(disk.bytes_shared)} in {disk.inodes_shared:,} files shared with the cache"
     size = f"{own}, {shared} ({disk.link_mode})"
-    if record.adopted:
+    if not record.origin.owns_files:
         size = f"{human_bytes(disk.bytes_shared)} in {disk.inodes_shared:,} files, all of them where they were"
     echo(f"    {counted(len(record.packages), 'package')}; {size}")
     if outcome.report is not None:

@@ -80,9 +80,9 @@ def _show_plan(plan: Plan, request: Request, as_json: bool) -> None:
 
 def _row(module: str, record: Any) -> dict[str, Any]:
     use = record.disk
-    action = "adopt" if record.adopted else "copy" if record.form.kind == "container" else "build"
-    mine = (0, 0, 0, 0) if record.adopted else (use.bytes_new, use.inodes_new, use.bytes_shared, use.inodes_shared)
-    return {"module": module, "action": action, "form": record.form.kind,
+    owned = (use.bytes_new, use.inodes_new, use.bytes_shared, use.inodes_shared)
+    mine = owned if record.origin.owns_files else (0, 0, 0, 0)
+    return {"module": module, "action": record.origin.again, "form": record.form.kind,
             **dict(zip(("bytes", "inodes", "shared_bytes", "shared_inodes"), mine, strict=True))}  # fmt: skip
 
 

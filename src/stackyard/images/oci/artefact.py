@@ -143,11 +143,7 @@ def require_sendable(record: BuildRecord) -> None:
         StackyardError: it does not hold what was built.
     """
     cannot = f"cannot push {record.module}: "
-    if record.form.kind == "container":
-        raise InputError(f"{cannot}it is a wrapped image", hint="wrap the image there: `stackyard wrap`")
-    if record.adopted:
-        raise InputError(f"{cannot}it was adopted, and its files are in {record.prefix}, not in the yard",
-                         hint="adopt the same prefix there: `stackyard adopt`")  # fmt: skip
+    record.origin.require_sendable()
     if not record.files_sha256:
         raise InputError(
             f"{cannot}an earlier version built it, which did not note what its files hold, so that no yard could "

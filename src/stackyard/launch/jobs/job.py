@@ -24,7 +24,6 @@ from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import read_private
 from stackyard.launch.request.intent import Intent, recorded_intent
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.adopted import require
 from stackyard.yard.revision.folders import RevisionPaths
 
 
@@ -145,8 +144,7 @@ def stack_in_use(yard: Yard, site: Site, name: str, folder: str = "") -> StackIn
 
     built = read_record(RevisionPaths.of(folder).record) if folder else catalogue.record_of(yard, name)
     signatures.require(built, "launch", yard)
-    if built.adopted:
-        require(Path(built.prefix))
+    built.origin.require_present()
     image = str(RevisionPaths.of(built.path).image) if built.form.kind != "prefix" else ""
     return StackInUse(built.module, built.path, built.prefix, built.input_hash, change_of(built, site), image)
 

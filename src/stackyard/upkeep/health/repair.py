@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import shlex
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -111,12 +110,8 @@ def _repaired(record: BuildRecord, yard: Yard, site: Site, progress: Progress, g
     paths = RevisionPaths.of(record.path)
     noted = seen_of(record, _noted(record))
     damages = _damages(record, noted)
-    if damages and record.adopted:
-        raise StackyardError(
-            f"cannot repair {record.module}: it was adopted, so it cannot be built again",
-            hint=f"adopt it as it is now: `stackyard adopt {shlex.quote(record.prefix)} --name {record.stack}`",
-        )
     if damages:
+        record.origin.require_repairable()
         progress.phase(record.module, "repair", counted(len(damages), "file"))
         _restore_lock(record, noted, yard)
         sources = _Sources(record, noted, yard, site, progress, given)

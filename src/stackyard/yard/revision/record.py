@@ -24,6 +24,7 @@ from stackyard.yard.generation.origin import Origin, UsedFile
 from stackyard.yard.revision.adopted import Adopted, AdoptedPrefix
 from stackyard.yard.revision.collision import Collision
 from stackyard.yard.revision.extension import BaseRevision, payload_on
+from stackyard.yard.revision.origins import Built, origin_of
 from stackyard.yard.revision.payload import Form, Payload, check_container, payload_of
 
 RECORD_FORMAT = 9
@@ -130,6 +131,11 @@ class BuildRecord:
         if self.adopted:
             return AdoptedPrefix(Path(self.prefix))
         return payload_on(self.base, self.prefix) if self.base else payload_of(self.form, self.prefix)
+
+    @property
+    def origin(self) -> Built:
+        """Who made its files, which knows whether they are the yard's and how they are made again."""
+        return origin_of(self)
 
     @property
     def own_packages(self) -> tuple[PackageRecord, ...]:

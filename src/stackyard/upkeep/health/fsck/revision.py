@@ -196,7 +196,7 @@ def _drift(record: BuildRecord, task: Task) -> None:
 
 def _tree(record: BuildRecord, paths: RevisionPaths, task: Task) -> Iterator[Fault]:
     """The files of a revision; of an image, those beside it."""
-    if record.adopted:
+    if not record.origin.owns_files:
         return
     linked = [paths.root / part for part in PARTS if (paths.root / part).is_symlink()]
     if linked:

@@ -1,0 +1,132 @@
+"""Who made the files of a revision, and what follows: whether the yard owns them, and how they are made again."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.late import dataclass
+from stackyard.yard.revision import adopted
+
+if TYPE_CHECKING:
+    from stackyard.yard.revision.record import BuildRecord
+
+Again = Literal["build", "adopt", "copy"]
+
+
+@dataclass(frozen=True)
+class Built:
+    """The files were built in the yard, from a lock.
+
+    Attributes:
+        again: how the same revision is made at another place.
+        owns_files: whether the files are the yard's: sealed, repaired, packed and deleted by it.
+    """
+
+    record: BuildRecord
+    again: ClassVar[Again] = "build"
+    owns_files: ClassVar[bool] = True
+
+    @property
+    def outside(self) -> tuple[Path, ...]:
+        """The directories of its files that are not in the yard."""
+        return ()
+
+    @property
+    def needs(self) -> str:
+        """The path without which its module must not load."""
+        return self.record.path
+
+    @property
+    def remark(self) -> str:
+        """What is shown behind its prefix; empty: nothing."""
+        return ""
+
+    def require_present(self) -> None:
+        """Raises MissingError: files outside the yard were moved or removed."""
+
+    def require_repairable(self) -> None:
+        """Raises StackyardError: its files cannot be built again."""
+
+    def require_sendable(self) -> None:
+        """Raises InputError: it cannot be pushed to another yard."""
+
+    def require_packable(self) -> None:
+        """Raises InputError: its files cannot be put into an image for other machines."""
+
+
+@dataclass(frozen=True)
+class Adopted(Built):
+    """The files were there before, and stay where they are: their owner may change or remove them at any time."""
+
+    again: ClassVar[Again] = "adopt"
+    owns_files: ClassVar[bool] = False
+
+    @property
+    def outside(self) -> tuple[Path, ...]:
+        """The adopted prefix."""
+        return (Path(self.record.prefix),)
+
+    @property
+    def needs(self) -> str:
+        """The adopted prefix."""
+        return self.record.prefix
+
+    @property
+    def remark(self) -> str:
+        """That it was adopted, and what had made it."""
+        return f"adopted, {self.record.adopted.kind}" if self.record.adopted else ""
+
+    def require_present(self) -> None:
+        """Raises MissingError: the prefix does not exist any more."""
+        adopted.require(Path(self.record.prefix))
+
+    def require_repairable(self) -> None:
+        """Raises StackyardError, always: no lock says what it was."""
+        again = f"stackyard adopt {shlex.quote(self.record.prefix)} --name {self.record.stack}"
+        raise StackyardError(
+            f"cannot repair {self.record.module}: it was adopted, so it cannot be built again",
+            hint=f"adopt it as it is now: `{again}`",
+        )
+
+    def require_sendable(self) -> None:
+        """Raises InputError, always: its files are not in the yard."""
+        where = f"its files are in {self.record.prefix}, not in the yard"
+        raise InputError(
+            f"cannot push {self.record.module}: it was adopted, and {where}",
+            hint="adopt the same prefix there: `stackyard adopt`",
+        )
+
+    def require_packable(self) -> None:
+        """Raises InputError, always: its files may change meanwhile."""
+        raise InputError(
+            f"{self.record.module} cannot be packed: it was adopted, and others may change its files",
+            hint="list its packages in a file, and deploy that: `stackyard deploy FILE --image squashfs`",
+        )
+
+
+@dataclass(frozen=True)
+class Wrapped(Built):
+    """The files are a third party's image, kept in the yard."""
+
+    again: ClassVar[Again] = "copy"
+
+    def require_sendable(self) -> None:
+        """Raises InputError, always: the image comes from where it was wrapped."""
+        raise InputError(
+            f"cannot push {self.record.module}: it is a wrapped image", hint="wrap the image there: `stackyard wrap`"
+        )
+
+    def require_packable(self) -> None:
+        """Raises InputError, always: it is an image, and has no packages of a lock."""
+        source = self.record.container["source"]
+        raise InputError(f"{self.record.module} is a wrapped image itself", hint=f"use {source}")
+
+
+def origin_of(record: BuildRecord) -> Built:
+    """The origin of a revision, by its record."""
+    if record.adopted is not None:
+        return Adopted(record)
+    return Wrapped(record) if record.form.kind == "container" else Built(record)
