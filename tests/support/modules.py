@@ -6,8 +6,10 @@ unpacked into ``.cache/testbed/em`` of the repository; without apt or a network,
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -54,15 +56,18 @@ def _em_problem() -> str | None:
         return None
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         return "Environment Modules can only be fetched with apt-get and dpkg-deb"
-    packages = _EM.parent / "packages"
-    packages.mkdir(parents=True, exist_ok=True)
+    _EM.parent.mkdir(parents=True, exist_ok=True)
     try:
-        subprocess.run(["apt-get", "download", "environment-modules"], cwd=packages, check=True, capture_output=True,
-                       timeout=240)  # fmt: skip
-        for package in packages.glob("environment-modules_*.deb"):
-            subprocess.run(["dpkg-deb", "-x", package, _EM], check=True, capture_output=True, timeout=240)
+        with tempfile.TemporaryDirectory(prefix="em-", dir=_EM.parent) as work:  # other processes unpack it now too
+            command = ["apt-get", "download", "environment-modules"]
+            subprocess.run(command, cwd=work, check=True, capture_output=True, timeout=240)
+            for package in Path(work).glob("environment-modules_*.deb"):
+                subprocess.run(["dpkg-deb", "-x", package, f"{work}/em"], check=True, capture_output=True, timeout=240)
+            if modulecmd() is None:
+                os.rename(f"{work}/em", _EM)
     except (subprocess.SubprocessError, OSError) as error:
-        return f"Environment Modules could not be fetched: {error}"
+        if modulecmd() is None:
+            return f"Environment Modules could not be fetched: {error}"
     return None if modulecmd() else "the package environment-modules holds no modulecmd.tcl"
 
 
@@ -75,6 +80,7 @@ def initialise(system: str, shell: str) -> str:
     """The line that makes ``module`` a command of this shell."""
     if system == "lmod":
         return f"{'source' if shell in ('tcsh', 'fish') else '.'} {lmod_init(shell)}"
+    assert _em_problem() is None, _em_problem()  # also unpacks it
     line = f"tclsh8.6 {modulecmd()} {shell} autoinit"
     return {"tcsh": f"eval `{line}`", "fish": f"{line} | source -"}.get(shell, f'eval "$({line})"')
 
