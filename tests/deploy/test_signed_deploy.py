@@ -121,7 +121,11 @@ def test_a_deploy_without_a_key_stops_before_it_builds(bed: Bed) -> None:
     for policy, says, code in (
         (f"allowed_signers: signers, require: {ALL}", "demands signatures, and no key is named", 2),
         (f"allowed_signers: signers, require: {ALL}, key: keys/nobody", "keys/nobody: no such file", 2),
-        (f"allowed_signers: signers, require: {ALL}, key: keys/other", "nobody accepts that: its signer SHA256:", 1),
+        (
+            f"allowed_signers: signers, require: {ALL}, key: keys/other",
+            "is not an accepted signing key: its signer SHA256:",
+            1,
+        ),
     ):
         bed.site(f"signatures: {{{policy}}}")
         done = bed.stackyard("deploy", bed.folder / "small.yaml", expect=code)

@@ -59,7 +59,7 @@ def test_pyproject_without_a_project(tmp_path: Path) -> None:
 def test_other_text_is_one_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "constraints.txt"
     path.write_text(text)
-    with pytest.raises(InputError, match=r"no list of pip requirements: \d of its \d lines are none") as caught:
+    with pytest.raises(InputError, match=r"not a requirements file: \d of \d lines are invalid") as caught:
         load_environment(path)
     assert not hasattr(caught.value, "problems")
 

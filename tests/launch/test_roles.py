@@ -114,7 +114,7 @@ def planned(asked: Intent) -> Plan:
 
 def test_mpi_and_other_programs_cannot_share_a_launch_line() -> None:
     roles = {"a": {"backend": "mpi"}, "b": {"backend": "any", "beside": "a", "cores_per_rank": 1}}
-    with pytest.raises(InputError, match="a would wait for ever in MPI_Init: b is no MPI program"):
+    with pytest.raises(InputError, match="a would wait for ever in MPI_Init: b is not an MPI program"):
         planned(intent(**roles))
     roles["b"] |= {"backend": "mpi", "serves": True}
     with pytest.raises(InputError, match="b is an MPI program and cannot serve"):

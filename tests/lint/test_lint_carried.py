@@ -111,7 +111,7 @@ def test_gpus_and_jobs_of_the_launch(head: str, line: str, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("option", "said"),
-    [("-c 7$ -g1", "cpu_per_rs is 7$"), ("-c ALL_CPUS -g ALL_GPUS", "the GPUs of the launch are no plain number")],
+    [("-c 7$ -g1", "cpu_per_rs is 7$"), ("-c ALL_CPUS -g ALL_GPUS", "the GPUs of the launch are not a plain number")],
 )
 def test_sizes_that_are_no_numbers(option: str, said: str) -> None:
     _, notes = fixed(f"#BSUB -nnodes 2 -W 10\njsrun -n2 -r1 -a1 {option} ./a\n")

@@ -126,7 +126,7 @@ def test_nodes_of_expert_mode() -> None:
 )
 def test_gpus_of_a_step(head: str, line: str, gpus: int) -> None:
     intent, notes = fixed(f"#!/bin/bash\n{head}\n{line}\n")
-    assert intent.gpus_per_rank == gpus and "no plain number" not in notes
+    assert intent.gpus_per_rank == gpus and "plain number" not in notes
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_one_agent_in_the_batch_script() -> None:
             "line 4: conditional: IDS=$IDS",
         ),
         ("#SBATCH -t 10 -N 1\nmpirun $MCA -np 2 ./a", "$MCA may hold options of mpirun"),
-        ("#PBS -l select=1:ncpus=$C:ngpus=$G\n./a", "ngpus=$G of the chunk is no plain number"),
+        ("#PBS -l select=1:ncpus=$C:ngpus=$G\n./a", "ngpus=$G of the chunk is not a plain number"),
     ],
 )
 def test_sizes_and_words_that_a_script_leaves_open(text: str, said: str) -> None:

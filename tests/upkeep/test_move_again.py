@@ -82,7 +82,7 @@ def test_a_move_that_is_done_is_called_done(tmp_path: Path) -> None:
     for words in ((new.root,), (new.root, "--dry-run")):
         said = refused(*words)
         assert f"error: {old.root} was moved to {new.root} already: {when}\n" in said
-        assert f"hint: use it: stackyard --yard {new.root} list; remove {old.root} once nobody uses it any more" in said
+        assert f"hint: use it: stackyard --yard {new.root} list; remove {old.root} once it is no longer used" in said
     for place in (new.root, "--here"):
         assert f"{new.root} is where it was built, since {when}: nothing to do" in refused(place, yard=new)
     for version in ("2.0", "3.0"):

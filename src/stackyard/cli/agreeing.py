@@ -28,7 +28,7 @@ def agreed(context: Context, record: BuildRecord) -> dict[str, str]:
     """The variables by which you have accepted the licences of a revision; what is not accepted is asked for.
 
     Raises:
-        MissingError: one is not accepted, and this is no terminal; or you do not accept it.
+        MissingError: one is not accepted, and this is not a terminal; or you decline it.
     """
     if not any(entry.get("variable") for entry in record.licences):
         return {}
@@ -57,7 +57,7 @@ def agree(context: Context, job: Job) -> Job:
 
 
 def confirmed(name: str, of: str, text: str) -> bool:
-    """Show a licence's text at this terminal and ask for it; False where it is not accepted, or this is no terminal."""
+    """Show a licence's text at this terminal and ask for it; False if it is declined, or this is not a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     text = text or f"{of} names the licence {name} and has no text of it.\n"
@@ -69,7 +69,7 @@ def confirmed(name: str, of: str, text: str) -> bool:
 
 
 def ask(needed: Needed, record: BuildRecord) -> None:
-    """Show a licence's text and ask; where this is no terminal say what to type.
+    """Show a licence's text and ask; without a terminal say what to type.
 
     Raises:
         MissingError: it is not accepted.

@@ -1,4 +1,4 @@
-"""How a finding looks in text, whoever reports it: lint, launch, explain or verify.
+"""How a finding looks in text, for lint, launch, explain and verify.
 
 job.sh:12: warning: what is wrong [rule]
     | the line

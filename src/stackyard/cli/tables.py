@@ -53,7 +53,8 @@ def wrapped(text: str, room: int, margin: int = 0) -> Iterator[str]:
     """A line that is broken between words where it is wider than `room` (0: nowhere).
 
     Args:
-        margin: with how many blanks the other lines begin; what stands in it on the first line is no line of its own.
+        margin: with how many blanks the other lines begin; what stands in it on the first line is not a line of its
+        own.
     """
     inner = text.lstrip(" ")
     line, started = text[: len(text) - len(inner)], False

@@ -1,7 +1,7 @@
 """`dataclass` of the standard library, for classes whose methods are made when a class is first used.
 
 A launch imports a hundred such classes and uses a third of them. The standard library compiles six methods of a frozen
-one, in half a millisecond, and all ranks wait for it. To the type checker, and to whoever uses a class, this is its
+one, in half a millisecond, and all ranks wait for it. To the type checker, and to users of a class, this is its
 decorator; what runs on the nodes uses that one itself.
 """
 

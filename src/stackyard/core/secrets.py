@@ -67,7 +67,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 # --------------------------------------------------------------------------- what this process knows
-# Threads of `host.net.gateway` add to these tables: whoever iterates over one takes a copy first.
+# Threads of `host.net.gateway` add to these tables: iterate over a copy.
 
 _logins: dict[str, dict[str, Login]] = {}  # by origin, then by path; may hold ${NAME}
 _tokens: dict[str, str] = {}  # the beginning of an address that ends with a token: the same with the token
@@ -111,7 +111,7 @@ def _parts(url: str) -> _Parts | None:
 def address(url: str, environ: Mapping[str, str] | None = None, *, conda: bool = False, base: bool = False) -> str:
     """The address of a URL; names, paths and ``file:`` URLs are returned unchanged.
 
-    What is taken out: the login (of ssh only a password: its user name is no secret), tokens of known forms, secret
+    What is taken out: the login (of ssh only a password: its user name is not a secret), tokens of known forms, secret
     parameters of a query. ``${NAME}`` stays; where it gives the server, the server's address is remembered with it.
 
     Args:

@@ -222,7 +222,7 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
 def carry_out(
     tasks: Sequence[Task], request: Request, made_by: Origin, progress: Progress, result: Result, held: Held
 ) -> None:
-    """Build, verify and publish what these tasks say; what became of each is added to the result."""
+    """Build, verify and publish what these tasks say; the outcome of each is added to the result."""
     policy = users_policy(request.site)
     _tell_lost(request.yard, progress)
     candidates: list[Task] = []

@@ -1,7 +1,7 @@
 """Licences are accepted explicitly, by an account for itself; who, when and the hash of the text are recorded.
 
-What staff accept in the site's yard holds for what staff build there, and for nobody else: who builds the same in a
-yard of their own accepts it too. Whether loading a module accepts for users is for the site to say (`expose.base`).
+What staff accept in the site's yard holds for what staff build there, and for no other account: who builds the same in
+a yard of their own accepts it too. Whether loading a module accepts for users is for the site to say (`expose.base`).
 """
 
 from __future__ import annotations

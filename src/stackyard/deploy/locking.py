@@ -134,7 +134,7 @@ def _as_locked(stack: Stack, lock: Lock) -> Stack:
 def write_lock(locked: Locked, yard: Yard, progress: Progress) -> Path | None:
     """Write a new lock beside its file, or into the yard where that directory is read-only; return where.
 
-    Beside the file it is no part of the yard: whoever may read or write the file may do the same to its lock. None
+    Beside the file it does not belong to the yard: accounts that can read or write the file can do so to its lock. None
     where the lock was fresh.
 
     Raises:

@@ -1,7 +1,7 @@
 """Who signs what a yard publishes (`stackyard.yard.revision.signatures`).
 
 A revision is signed when its record and its operations are written, before it is published. So a process that was
-killed in between leaves a revision that nobody sees, and the next deploy signs it.
+killed in between leaves a revision that is not published, and the next deploy signs it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def require_key(yard: Yard, site: Site, noted: Yard | None = None) -> Path | Non
 
 
 def _demanding(yard: Yard, site: Site, noted: Yard) -> str:
-    """Who demands that what a yard publishes is signed: a yard that noted it, or the site's file; empty: nobody."""
+    """Who demands that what a yard publishes is signed: a yard that noted it, or the site's file; empty: none."""
     found = [str(root) for root, _ in signatures.demands_in(noted, "load")]
     return next(iter(found), site.file if is_sites(yard, site) and "load" in site.signatures.require else "")
 
@@ -111,7 +111,7 @@ def _require_accepted(text: str, made: str, yard: Yard, key: Path) -> str:
     for _, demand in signatures.demands(yard.root, [above.root for above in yard.above()]):
         found = signatures.judgement(made, text, demand)
         if found.problem:
-            raise StackyardError(f"cannot sign with {key}: nobody accepts that: {found.problem}",
+            raise StackyardError(f"{key} is not an accepted signing key: {found.problem}",
                                  hint=f"add it to {demand.allowed_signers}, or sign with another one")  # fmt: skip
         who = str(found) if found.checked else who
     return who

@@ -2,7 +2,7 @@
 
 Building takes a lease for each stack (`building`), so that deploys of different stacks do not wait for each other.
 Publishing takes none: it lasts a moment, and two at once cannot lose an update (`generation.Draft.publish`). So a
-rollback never waits for somebody's build.
+rollback never waits for another build.
 """
 
 from __future__ import annotations

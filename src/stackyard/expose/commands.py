@@ -56,7 +56,7 @@ def scripts(record: BuildRecord) -> dict[Path, str]:
 
 
 def write_commands(record: BuildRecord) -> None:
-    """Write the scripts, for everybody who may read them to run, and to write for nobody.
+    """Write the scripts, executable for every account that can read them, writable for none.
 
     Errors are those of `scripts`.
     """

@@ -50,7 +50,7 @@ def user_folder(environ: Mapping[str, str]) -> Path:
     if data:
         return Path(data) / "jupyter" / "kernels"
     if not home:
-        raise InputError("HOME is not set, so there is no directory of your kernels", hint="name one: --prefix DIR")
+        raise InputError("cannot find the directory of your kernels: HOME is not set", hint="name one: --prefix DIR")
     return Path(home) / ".local" / "share" / "jupyter" / "kernels"
 
 
@@ -163,7 +163,7 @@ def installed(folder: Path) -> Iterator[Kernel]:
 
 
 def remove(kernel: Kernel) -> None:
-    """Remove a kernelspec, with the logos that somebody added. Raises StackyardError: permission denied."""
+    """Remove a kernelspec, with added logos. Raises StackyardError: permission denied."""
     try:
         disk.remove_tree(kernel.folder)
     except OSError as error:

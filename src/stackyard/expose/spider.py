@@ -2,7 +2,7 @@
 
 It is in ``modules/__spider`` (a name that Lmod does not treat as a module), so it is published together with its
 generation. ``LMOD_RC=<yard>/modules/__spider/lmodrc.lua`` makes users' Lmod read it. If Lmod is not installed when the
-generation is written there is no cache; Lmod then reads the modulefiles, which is slower.
+generation is written it has no cache; Lmod then reads the modulefiles, which is slower.
 """
 
 from __future__ import annotations

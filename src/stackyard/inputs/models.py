@@ -258,7 +258,7 @@ class CheckExceptions(LateModel):
 
 
 class Licence(LateModel):
-    """A licence that whoever builds must accept; `text` is the absolute path of its text."""
+    """A licence that the builder must accept; `text` is the absolute path of its text."""
 
     name: str
     text: str = ""

@@ -30,7 +30,7 @@ from stackyard.lint.words import CLOSE, OPEN, command_name, is_known, shown
 
 M = TypeVar("M", bound=BaseModel)
 _LONGEST_NAME = 200
-"""Characters of a command's name beyond which it is no function's: it would be searched for."""
+"""Characters of a command's name beyond which it is not a function's: it would be searched for."""
 _BACKENDS = {"torchrun": "torchrun", "accelerate": "torchrun", "deepspeed": "deepspeed", "horovodrun": "horovod"}
 
 

@@ -146,7 +146,7 @@ def _plain(kind: str, name: str, value: str) -> str:
 
 
 def _size(making: Making, directive: Directive, option: Option) -> None:
-    """Sizes are read elsewhere; here those that are no plain number."""
+    """Sizes are read elsewhere; here those that are not a plain number."""
     value = option.value.split(":")[-1] if option.name.startswith("gpus") else option.value
     if option.name == "csm":
         making.note(directive.line, "expert mode of LSF: the request is written anew, as the site says")
@@ -306,7 +306,7 @@ def _chunk(making: Making, directive: Directive, value: str) -> None:
             making.values["threads_per_rank"] = number(size)
         elif name in _CHUNK and number(size) is None:
             making.note(
-                directive.line, f"{item} of the chunk is no plain number: check cores_per_rank and gpus_per_rank"
+                directive.line, f"{item} of the chunk is not a plain number: check cores_per_rank and gpus_per_rank"
             )
         elif name not in _CHUNK and not (name == "mem" and request.memory_mib):
             making.note(directive.line, f"{item} of the chunk {value}")

@@ -328,9 +328,9 @@ def _share_gpus(making: Making, line: int, gpus: int | None, per_node: int | Non
     if gpus is not None and have is not None and gpus != have:
         making.note(line, f"the head requests {counted(have, 'GPU')} on each node, the launch {gpus}")
     if gpus is None and launch and launch.given(*_GPUS):
-        making.note(line, "the GPUs of the launch are no plain number for each node: check gpus_per_rank")
+        making.note(line, "the GPUs of the launch are not a plain number for each node: check gpus_per_rank")
     elif gpus is None and making.script.request.names_gpus:
-        making.notes.append("the GPUs of the head are no plain number for each node: check gpus_per_rank")
+        making.notes.append("the GPUs of the head are not a plain number for each node: check gpus_per_rank")
     elif gpus is None:
         making.notes.append("GPUs are not requested in the script: gpus_per_rank follows from the site's nodes")
     elif not per_node or gpus % per_node:

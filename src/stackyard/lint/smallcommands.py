@@ -47,7 +47,7 @@ def _name(argv: Sequence[str]) -> str:
 
 def is_quiet(argv: Sequence[str]) -> bool:
     """Whether a command only prints, looks or waits, so that a run does not need it."""
-    words = list(unwrapped(list(argv))) or list(argv)  # `time ./a` is no `time`
+    words = list(unwrapped(list(argv))) or list(argv)  # `time ./a` is not a `time`
     if words[1:] == ["--version"]:
         return True
     if words[:1] == ["(("]:

@@ -121,7 +121,7 @@ def is_denied(expression: str, patterns: Sequence[str]) -> bool:
     """Whether a licence is denied: every alternative of an OR has to be, and any part of an AND.
 
     Args:
-        patterns: as in file names, whatever the case: ``AGPL-*``. What is no SPDX expression is compared as a whole.
+        patterns: as in file names, whatever the case: ``AGPL-*``. Other text than SPDX expressions is compared whole.
     """
     if not spdx(expression):
         return bool(expression) and _matches(expression, patterns)

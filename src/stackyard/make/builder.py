@@ -117,7 +117,7 @@ def _clear(job: Job) -> None:
 
 
 def _settle(job: Job) -> None:
-    """Let others read what was built as the yard's policy says, whoever wrote it and with whatever mode.
+    """Let others read what was built as the yard's policy says, independent of its owner and mode.
 
     What is linked from a cache was settled when it was made, for the yard in which it was made.
     """

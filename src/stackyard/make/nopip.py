@@ -52,7 +52,7 @@ def write(job: Job, interpreter: Mapping[str, str]) -> None:
 
 
 def message(job: Job, interpreter: Mapping[str, str]) -> str:
-    """What is printed: why there is no pip, and the commands that help."""
+    """What is printed: why pip is missing, and the commands that help."""
     steps = job.payload.on_top(interpreter)
     return "\n".join(
         [

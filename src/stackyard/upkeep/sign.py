@@ -26,7 +26,7 @@ def sign_again(entry: Entry, site: Site, yard: Yard, key: Path) -> None:
 
 
 def _require_whole(entry: Entry, record: BuildRecord, site: Site, yard: Yard) -> None:
-    """See that the files of a revision are those of its record, before somebody answers for it.
+    """Require that the files of a revision are those of its record, before it is signed.
 
     Raises:
         StackyardError: they are not; all of an image is read, and a sample of other files.

@@ -115,7 +115,7 @@ def read(value: Any, origin: str, kind: Kind[Made]) -> Made:
 
 
 def unreadable(origin: str, kind: Kind[Any], error: OSError | ValueError) -> StackyardError:
-    """The error for a file that was not read: who may not read it is told whom to ask, not that it is damaged."""
+    """The error for a file that was not read: without permission it names whom to ask, and does not call it damaged."""
     if isinstance(error, PermissionError):
         return kind.error(f"cannot read {origin}: {cause(error)}", hint="ask its owner to let you read it")
     return damaged(origin, kind, cause(error))

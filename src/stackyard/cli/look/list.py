@@ -107,7 +107,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
         **_size(row.get("size") or {}),
         "uses": f"{row['usage']['uses']:,}" if "usage" in row else "",
         "last used": row["usage"]["last"] or "never" if "usage" in row else "",
-        "signed by": "; ".join(row.get("signatures", ())) or "nobody",
+        "signed by": "; ".join(row.get("signatures", ())) or "unsigned",
     }
 
 

@@ -1,4 +1,4 @@
-"""``stackyard gc``: collect what nobody uses."""
+"""``stackyard gc``: remove unused revisions, failed builds and cache entries."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ class _Sized(Protocol):
 
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="What the last N generations showed stays.")
-@click.option("--unused-for", "unused_for", metavar="DAYS", help="Also what nobody has used for so long, e.g. 180d.")
+@click.option(
+    "--unused-for", "unused_for", metavar="DAYS", help="Also revisions that were not used for so long, e.g. 180d."
+)
 @click.option("--now", is_flag=True, help="Delete at once; nothing of it can be brought back.")
 @click.option("--undo", is_flag=True, help="Bring back what the last collection or removal put aside.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; change nothing.")
@@ -56,12 +58,12 @@ class _Sized(Protocol):
 def command(
     context: Context, keep: int | None, unused_for: str | None, now: bool, undo: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Put aside what nobody uses, and delete what was put aside before the grace time.
+    """Move unused files to the trash, and delete what has been there for longer than the grace time.
 
     Revisions that the last generations did not show, retired ones whose time is over, interrupted builds, leftovers of
     killed processes, cache entries and interpreters that no revision needs, kept solutions that none was built from,
     modulefiles of old generations. What is in use stays and is named. Manifests of old generations are packed, leases
-    that nobody has held for 30 days are removed. `removal:` and `cache:` of the site's file have the times and sizes.
+    that were not held for 30 days are removed. `removal:` and `cache:` of the site's file have the times and sizes.
 
     With --now nothing waits: what is in the trash, what is put aside, and entries of the caches that no revision
     shares, whatever their age, are deleted. It works on a full file system, and is the way to make room there.

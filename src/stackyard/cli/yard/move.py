@@ -38,7 +38,7 @@ def command(
 ) -> None:
     """Build all revisions of this yard again in NEWROOT, from their locks and the caches, and publish them there.
 
-    Every module has the name that it has now. The old yard is only read: remove it when nobody uses it any more. What
+    Every module has the name that it has now. The old yard is only read: remove it when it is no longer used. What
     was killed continues with the same command. Nothing is published where a revision cannot be built, unless --without
     leaves it out. Exit status 3: a check does not pass there.
     """
@@ -106,7 +106,7 @@ def _show(done: Done, request: Request, as_json: bool) -> None:
 
 
 def _next(request: Request) -> list[str]:
-    """What is left to whoever moves a yard: nothing outside of it was changed."""
+    """What remains to be done after a move: nothing outside the yard was changed."""
     from stackyard.inputs.sites.siteyard import site_root
 
     site, old, new = request.site, request.yard.root, request.root
@@ -117,5 +117,5 @@ def _next(request: Request) -> list[str]:
     else:
         steps.append(f"users: module use {new}/modules")
     if not request.is_here:
-        steps.append(f"once nobody uses {old} any more, remove it: chmod -R u+w {old} && rm -r {old}")
+        steps.append(f"once {old} is no longer used, remove it: chmod -R u+w {old} && rm -r {old}")
     return steps

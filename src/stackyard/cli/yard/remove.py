@@ -1,4 +1,4 @@
-"""``stackyard remove``: remove revisions that nobody uses."""
+"""``stackyard remove``: remove unused revisions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EXAMPLES = (
 def command(
     context: Context, revs: tuple[str, ...], undo: bool, despite: tuple[str, ...], dry_run: bool, as_json: bool
 ) -> None:
-    """Remove REV, if nobody uses it: its files are put aside, and loading its module says so.
+    """Remove REV if it is unused: its files move to the trash, and loading its module says so.
 
     For some days (`removal: grace_days:` of the site) --undo brings it back; then `stackyard gc` deletes the files. A
     process or job that uses it, and an extension in another yard, keep it and are named; so does a yard that cannot be
@@ -63,7 +63,7 @@ def command(
     else:
         removing.show(outcome)
     if outcome.kept:
-        hint = "try again once nobody uses it; see what is above"
+        hint = "try again once it is no longer used; see above"
         if outcome.blind:
             despite_it = f"stackyard remove {' '.join(revs)} --despite ACCOUNT"
             hint = despite_it if supervised.is_active() else f"{LET_ROOT_LOOK}; or, as root: {despite_it}"

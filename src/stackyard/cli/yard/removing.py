@@ -35,7 +35,7 @@ def watch(context: Context, *, tidy: bool = False, despite: Collection[str] = ()
         despite: names of accounts whose notes and yards hold nothing back.
 
     Raises:
-        InputError: only root may leave out an account, or there is no account of this name.
+        InputError: only root may leave out an account, or no account has this name.
     """
     from stackyard.launch.api.asking import is_over
     from stackyard.upkeep.gc.inuse import Watch
@@ -56,7 +56,7 @@ def _account(name: str) -> int:
 
 
 def remove(context: Context, entries: Sequence[Entry], reason: str, despite: Collection[str] = ()) -> Outcome:
-    """Remove these revisions as far as nobody uses them, but for some accounts."""
+    """Remove those of these revisions that are unused, apart from some accounts."""
     from stackyard.deploy.writing import building
     from stackyard.upkeep.gc.full_disk import despite_full
     from stackyard.upkeep.gc.remove import Removal
@@ -141,8 +141,8 @@ def manifests(packed: Mapping[Path, int]) -> str:
 
 
 def leases(folders: Sequence[Path]) -> str:
-    """How many leases nobody holds."""
-    return f"{counted(len(folders), 'lease')} that nobody has held for {DAYS} days"
+    """How many leases are not held."""
+    return f"{counted(len(folders), 'lease')} not held for {DAYS} days"
 
 
 def temporaries(paths: Sequence[Path]) -> str:

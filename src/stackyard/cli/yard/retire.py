@@ -38,9 +38,9 @@ class _Day(click.ParamType[date]):
 @click.option("--json", "as_json", is_flag=True, help="Print the new generation as JSON.")
 @click.pass_obj
 def command(context: Context, rev: str, on: date | None, use: str, undo: bool, dry_run: bool, as_json: bool) -> None:
-    """Warn whoever loads REV from DATE on. The modulefile compares the date itself; no program runs at load.
+    """Announce the end of REV: loading it warns from DATE on. The modulefile itself compares the date; no program runs.
 
-    Later `stackyard gc` hides it, and then removes its files where nobody uses them: after as many days as `removal:`
+    Later `stackyard gc` hides it, and then removes its files if they are unused: after as many days as `removal:`
     of the site's file says.
     """
     from stackyard.deploy.published import states as standing

@@ -58,7 +58,7 @@ def withdraw(yard: Yard, module: str, *, undo: bool = False) -> Make:
 
 
 def retire(yard: Yard, module: str, on: date | None, use: str = "") -> Make:
-    """Warn from a day on whoever loads a revision; `on` of None takes that back.
+    """Warn users who load a revision from a date on; `on` of None cancels that.
 
     Args:
         use: the module that the warning names.

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 VARIABLE = "STACKYARD_SUPERVISOR"
 """The number of the descriptor by which the worker asks."""
 FOR_THE_MACHINE: list[bool] = []
-"""Not empty where root's command changes nothing in a yard, and is root's whoever owns that."""
+"""Not empty where root's command changes nothing in a yard, and is root's own, independent of the yard's owner."""
 LOOK_S = 10.0
 TAKE_S = 10.0
 """How long the worker may leave an answer before there is none any more."""
@@ -100,7 +100,7 @@ def _require_alone(yard: Path) -> None:
 
 
 def _open_to(status: os.stat_result) -> str:
-    """Who besides its owner may write to a directory, in words; a group of root's or without members is nobody."""
+    """Who besides its owner may write to a directory, in words; a group of root's or without members does not count."""
     if status.st_mode & stat.S_IWOTH:
         return "every account"
     if status.st_mode & stat.S_IWGRP and status.st_gid not in (0, _unmapped()):
@@ -150,7 +150,7 @@ def _give(yard: Path, uid: int) -> None:
 def owner(yard: Path) -> int:
     """Whose a yard is: of the first of its directory and those above that can be looked at.
 
-    Root may not look into a home on a file system that takes root for nobody; the home's owner is known all the same.
+    Root cannot look into a home on a file system with root_squash; the home's owner is known all the same.
     Accounts that a user namespace does not map are taken for one's own: root of such a namespace has no rights there.
 
     Raises:
@@ -317,7 +317,7 @@ def _is_kept(name: str, value: str) -> bool:
 
 
 def _roots(value: Sequence[str]) -> list[bytes]:
-    """The paths of a yard that a worker asks about; one that is no path would match what is in all variables."""
+    """The paths of a yard that a worker asks about; one that is not a path would match what is in all variables."""
     roots = [bytes.fromhex(each) for each in value]
     if not all(root.startswith(b"/") and len(root) > 1 for root in roots):
         raise ValueError("not absolute")

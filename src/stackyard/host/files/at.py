@@ -28,7 +28,7 @@ REMOVED = ".removed-"
 """In the names of what is being removed: a killed process leaves it, and a collection finds it."""
 _OPENAT2, _NO_XDEV = 437, 0x01  # linux/openat2.h; the number is the same on x86_64, aarch64 and ppc64le
 _BLOCK, MOST = 1 << 20, 1 << 30
-"""How much is read at once, and of a file for which nobody says how much it may hold."""
+"""How much is read at once, and of a file without another limit."""
 Place = tuple[int, str]
 """An open directory, and a name in it."""
 
@@ -308,7 +308,7 @@ def set_mode(
 
 
 def change_open(fd: int, mode: int, group: int | None = None) -> None:
-    """Set the group and then the mode of what is open, also as `PEEK` or `PASS`, for which there is no fchmod(2).
+    """Set the group and then the mode of what is open, also as `PEEK` or `PASS`, for which fchmod(2) does not work.
 
     Raises:
         OSError: it is another account's, or /proc is not mounted.

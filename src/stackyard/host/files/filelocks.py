@@ -1,6 +1,6 @@
 """Lock files (flock(2)) of other programs in a cache: kept from those who may only read, and waited for in words.
 
-Whoever can open a file, to read it even, can lock it, and the program that needs the lock then waits without a word.
+An account that can open a file, even to read it, can lock it, and the program that needs the lock then waits silently.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _POLL_S = 0.2
 
 
 def secure(path: Path, tell: Callable[[str], None], *, shared: bool = False, limit_s: float = LIMIT_S) -> None:
-    """Make a lock file that only those can open who may write beside it, and return once nobody holds it.
+    """Make a lock file that only those can open who may write beside it, and return once it is free.
 
     Args:
         tell: called once, after `PATIENCE_S`, with a sentence about the processes that hold it.

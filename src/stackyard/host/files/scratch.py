@@ -69,7 +69,7 @@ def _make(place: Path, purpose: str) -> tuple[Path, int]:
     new = Path(tempfile.mkdtemp(prefix=_NEW, dir=place))
     lock = os.open(new, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with suppress(OSError):  # a file system without locks: nobody removes what is left there
+        with suppress(OSError):  # a file system without locks: what is left there stays
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return new.rename(place / f"{_PREFIX}{purpose}-{boot()}-{new.name.removeprefix(_NEW)}"), lock
     except BaseException:

@@ -48,7 +48,7 @@ class Gateway(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 3600}, daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print what went wrong here; a program that went away is no error."""
+        """Print what went wrong here; a program that disconnected is not an error."""
         if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
             print(secrets.redacted(traceback.format_exc()), file=sys.stderr)
 

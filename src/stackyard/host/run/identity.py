@@ -1,8 +1,8 @@
-"""Which process this is, so exactly that another one, on any host, can say what became of it.
+"""Which process this is, so exactly that another one, on any host, can tell whether it still runs.
 
 A process number alone does not do: the number may belong to another process by now, to one of another PID namespace, or
 of another machine with the same host name. Only a process of the same boot and the same namespaces can be looked up;
-what became of any other is unknown here, and only its silence can be observed.
+the state of any other is unknown here, and only its silence can be observed.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ MARK = r"[0-9a-f]{6}-[0-9a-f]+-[0-9a-f]+-[0-9a-f]{6}"
 
 
 def mark() -> str:
-    """A word that no other process has, and this one only once, from which `fate_of` tells what became of it."""
+    """A word that no other process has, and this one only once, from which `fate_of` tells whether it still runs."""
     return f"{_mark_of(os.getpid())}-{os.urandom(3).hex()}"
 
 

@@ -19,7 +19,7 @@ _MOST_BYTES = 1 << 26
 
 @dataclass(frozen=True)
 class Found:
-    """A process, and what of its names matches. Whoever started it chose its `name`."""
+    """A process, and what of its names matches. Its account chose its `name`."""
 
     pid: int
     user: str

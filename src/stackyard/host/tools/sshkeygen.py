@@ -136,14 +136,14 @@ def sign(text: str, key: Path, namespace: str) -> str:
 
 
 def fits(text: str, signature: str, namespace: str) -> bool:
-    """Whether a signature is one of this text, whoever made it. Errors are those of `judge`."""
+    """Whether a signature is one of this text, by any signer. Errors are those of `judge`."""
     with _as_file(signature) as file:
         return _keygen(_JUDGE_S, "check-novalidate", "-n", namespace, "-s", file, stdin=text).returncode == 0
 
 
 @contextmanager
 def _as_file(signature: str) -> Iterator[Path]:
-    """A signature in a file that nobody else can replace while ssh-keygen is asked several times."""
+    """A signature in a file that no other account can replace while ssh-keygen is asked several times."""
     with scratch("signature") as folder:
         (folder / "text.sig").write_text(signature, encoding="utf-8")
         yield folder / "text.sig"
@@ -221,7 +221,7 @@ def _not_valid(name: str, without_revoked: Result, allowed: str) -> str:
 
 
 def _keygen(limit_s: float, *words: str | Path, stdin: str | None = None) -> Result:
-    """Run ``ssh-keygen -Y``, which can ask nobody: it has no terminal, and no program that asks for passphrases.
+    """Run ``ssh-keygen -Y``, which cannot ask: it has no terminal, and no program that asks for passphrases.
 
     It is the system's where there is one, without the libraries and variables of loaded modules: what is judged may be
     one of them.
@@ -274,5 +274,5 @@ def _require_safe(file: Path, what: str, hint: str, owners: Collection[int]) -> 
         raise InputError(f"cannot read {what} in {file}: {cause(error)}", hint=hint) from error
     if found:
         known = " and ".join(dict.fromkeys(account_name(uid) for uid in (0, *owners)))
-        raise InputError(f"{found} can be written by others than {known}: whoever may could add a signer",
+        raise InputError(f"{found} can be written by others than {known}, who could add a signer",
                          hint=found.remedy)  # fmt: skip

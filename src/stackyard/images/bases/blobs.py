@@ -119,7 +119,7 @@ def manifest_of(config: Blob, layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def read_small(path: Path) -> bytes:
-    """A file that is no larger than a manifest may be.
+    """A file of at most the size of a manifest.
 
     Raises:
         InputError: it cannot be read, or is larger.

@@ -104,7 +104,7 @@ class Box:
         return [f"{{ {own}\n}} >&2"] if own else []
 
     def _exec(self, lines: Sequence[str], argv: Sequence[str], *, check: bool = True) -> Result:
-        """Values of variables are in a file that nobody else can read, and on no command line."""
+        """Values of variables are in a file that no other account can read, and on no command line."""
         words = list(argv)
         if lines:
             (self.tmp / _SCRIPT).write_text("\n".join([*lines, 'exec "$@"', ""]), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The record of a base: an image that somebody else made, as this yard keeps it."""
+"""The record of a base: a third party's image, as this yard keeps it."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ def _archived(tar: tarfile.TarFile, members: Members, name: str, diff: str, layo
 
 
 def _from_folder(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
-    """One layer, the same bytes for the same files and times, whoever owns them."""
+    """One layer, the same bytes for the same files and times, independent of their owners."""
     root = Path(source.place)
     if not root.is_dir():
         raise InputError(f"no such directory: {root}", hint="check the path")

@@ -199,7 +199,7 @@ def _pinned(base: Base, digest: str, by: str) -> None:
 
 
 def _remove_left(yard: Yard, name: str) -> None:
-    """What processes that were killed left; nobody else imports this name while we hold its lease."""
+    """What killed processes left; no other process imports this name while we hold its lease."""
     for place in yard.bases.glob(yard.base_draft(name, "*").root.name) if yard.bases.is_dir() else ():
         disk.remove_tree(place, yard.root)
 

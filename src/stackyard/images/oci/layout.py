@@ -127,7 +127,7 @@ def image(wanted: Reference, *, architecture: str = "") -> Image:
         architecture: as OCI names it; chooses where one name stands for several. Empty: this machine's.
 
     Raises:
-        InputError: the directory is no layout, or has no image of this name.
+        InputError: the directory is not a layout, or has no image of this name.
         StackyardError: what it holds is damaged.
     """
     found = _named(wanted, index(wanted.folder))
@@ -156,7 +156,7 @@ def index(folder: Path) -> tuple[Descriptor, ...]:
     """The entries of a layout's index.
 
     Raises:
-        InputError: the directory is no layout.
+        InputError: the directory is not a layout.
         StackyardError: its index is damaged.
     """
     try:

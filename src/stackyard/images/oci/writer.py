@@ -124,7 +124,7 @@ def _write_index(folder: Path, entries: list[Descriptor]) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)  # as the umask of whoever shares it says
+    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)  # as the umask of those who share it says
     try:
         _wait(handle, folder)
         yield

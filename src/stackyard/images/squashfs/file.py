@@ -54,7 +54,7 @@ def superblock(file: Path) -> Superblock:
     """Read the beginning of a SquashFS file.
 
     Raises:
-        StackyardError: it cannot be read, is no SquashFS, or ends before its last block.
+        StackyardError: it cannot be read, is not a SquashFS file, or ends before its last block.
     """
     try:
         with at.open_regular(file) as stream:
@@ -149,7 +149,7 @@ def version_of(program: Path) -> str:
 
 
 def _refuse(tree: Path) -> None:
-    """An image gives its files to others, with their rights: none may act as somebody else, or be a device."""
+    """An image gives its files to others, with their rights: none may act as another account, or be a device."""
     found = [f"{what}: {name}" for name, what in special(tree)]
     if found:
         raise StackyardError(

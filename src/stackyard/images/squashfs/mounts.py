@@ -247,7 +247,7 @@ def unmount(record: BuildRecord) -> None:
             hint=f"ask root to do it: stackyard image unmount {record.module}",
         )
     words = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
-    if here.trouble:  # whoever uses it cannot read it either: it is not waited for
+    if here.trouble:  # its users cannot read it either: it is not waited for
         words += ["--lazy", "--no-canonicalize"] if os.geteuid() == 0 else ["-z"]
     try:
         run([*words, record.prefix], timeout_s=60)

@@ -126,7 +126,7 @@ def _of_sif(file: Path, digest: str, target: Path, work: Path) -> Taken:
     else:
         _copy(file, part, target)
         entries = squashfs.superblock(target).entries
-        packed = squashfs.Packed(sha256_file(target), part.size, entries, "whoever built the SIF file")
+        packed = squashfs.Packed(sha256_file(target), part.size, entries, "the SIF file's builder")
     return Taken(f"sif:{file}", digest, packed, Defaults(), found.labels())
 
 

@@ -251,11 +251,11 @@ def read_requirements(path: Path, *, strict: bool = True) -> Environment:
 
 
 def _refuse_other_text(reader: RequirementsReader) -> None:
-    """One error for a text that is no list of requirements at all, instead of one for each of its lines."""
+    """One error for a file that is not a requirements file at all, instead of one for each line."""
     odd, read = len(reader.problems), len(reader.pip) + len(reader.constraints)
     unlike = [problem for problem in reader.problems if problem.hint == ANY_FORM]
     if len(unlike) >= _UNLIKE and odd > read:
-        what = f"this is no list of pip requirements: {odd} of its {odd + read} lines are none, from this one on"
+        what = f"not a requirements file: {odd} of {odd + read} lines are invalid, starting here"
         raise InputError(what, where=unlike[0].where, hint=GIVE)
 
 

@@ -94,7 +94,7 @@ def _check(site: Site, document: Document, problems: list[InputError]) -> None:
             )
     if site.signatures.require and not site.signatures.allowed_signers:
         hint = "name the file with `allowed_signers:`"
-        message = "signatures.require: nobody may sign"
+        message = "signatures.require: no allowed signers"
         problems.append(InputError(message, where=document.where("signatures", "require"), hint=hint))
     newest = site.channels.exclude_newer
     if newest:

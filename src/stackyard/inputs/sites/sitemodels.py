@@ -178,7 +178,7 @@ class LicencePolicy(LateModel):
         (),
         description="SPDX identifiers that no package may have, e.g. AGPL-*: a stack with one is not locked",
     )
-    allow: tuple[str, ...] = Field((), description="Packages that may have any licence: somebody has looked at them")
+    allow: tuple[str, ...] = Field((), description="Packages that may have any licence, since they were reviewed")
     unknown: Literal["allow", "deny"] = Field("allow", description="With `deny`: packages whose licence is not known")
 
 
@@ -304,7 +304,7 @@ class FileSystem(LateModel):
 
 
 class RemovalPolicy(LateModel):
-    """When what is no longer used goes."""
+    """When unused revisions and files are removed."""
 
     keep: int = Field(3, ge=0, description="What the last N generations showed is kept by `stackyard gc`")
     grace_days: float = Field(7, ge=0, description="Days for which a removal can be undone; then its files are deleted")

@@ -14,7 +14,7 @@ def label(version: str, variant: str) -> str:
 
 
 def choose(stack: Stack, names: Collection[str]) -> Stack:
-    """The same stack with only the variants of these names asked for; all of them where there are no names.
+    """The same stack with only the variants of these names asked for; all of them without names.
 
     Args:
         names: of a variant, which chooses it in every version of the file, or of a version and a variant.

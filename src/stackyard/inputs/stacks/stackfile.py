@@ -202,7 +202,7 @@ class StackFile(LateModel):
     post: str = Field("", description="A script run in the activated prefix at the end of the build")
     checks: tuple[CheckItem, ...] = Field((), description="The stack's own checks, run before publication")
     exceptions: CheckExceptions = CheckExceptions()
-    licences: tuple[LicenceItem, ...] = Field((), description="Licences that whoever builds must accept")
+    licences: tuple[LicenceItem, ...] = Field((), description="Licences that the builder must accept")
     modules: ModuleSettings = ModuleSettings()
     platforms: tuple[BuiltFor, ...] = Field((), description="Platforms that the stack can be built for; empty: all")
 

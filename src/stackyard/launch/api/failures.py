@@ -23,7 +23,7 @@ REMEDIES = {
 
 @contextmanager
 def hints_shown() -> Iterator[None]:
-    """Show the hint of an error below its traceback, where nobody catches it (Python 3.11 and newer)."""
+    """Show the hint of an error below its traceback, where it is not caught (Python 3.11 and newer)."""
     try:
         yield
     except StackyardError as error:

@@ -154,7 +154,7 @@ class Queue(_Worker):
             task.here.wait()
             while not task.settle(read_status(task.recorded.paths)):
                 time.sleep(POLL_S)
-        except BaseException as error:  # whoever waits for the future must learn of it
+        except BaseException as error:  # those who wait for the future must learn of it
             task.fail(error)
 
 

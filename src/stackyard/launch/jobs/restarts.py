@@ -44,7 +44,7 @@ class Attempts:
 
     @property
     def may_lose(self) -> int:
-        """How many nodes another attempt can do without; -1: there is no other."""
+        """How many nodes another attempt can do without; -1: no other is left."""
         return max(0, len(self.hosts) - self.least) if self.restarts else -1
 
     @property

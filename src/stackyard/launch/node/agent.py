@@ -196,7 +196,7 @@ class Agent:
         return [{"ports": [port for port, _ in self.held]}]
 
     def _flushed(self) -> "None":
-        """Act on what became of the messages that were sent."""
+        """Act on the fate of the messages that were sent."""
         if self.hub is None:
             return
         if self.hub.why:

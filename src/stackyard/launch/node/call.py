@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Unusable(Exception):
-    """Why there is no result, although the function did not fail. `hint`: what to do about it."""
+    """Why the result is missing, although the function did not fail. `hint`: what to do about it."""
 
     def __init__(self, message: "str", hint: "str" = "") -> "None":
         super().__init__(message)

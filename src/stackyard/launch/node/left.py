@@ -1,6 +1,6 @@
 """What agents that were killed have left on this node's disk: found by its name, told from what is in use, removed.
 
-An agent holds the lock of its directory as long as it lives, whatever process ids are reused. One that nobody holds is
+An agent holds the lock of its directory as long as it lives, whatever process ids are reused. One without a holder is
 removed by the next agent of the same user. Part of the agent: any Python from 3.6 on, standard library alone, few
 imports (see `stackyard.launch.node.agent`).
 """
@@ -16,7 +16,7 @@ import time
 from stackyard.launch.node.machine import listed
 
 LEFT_S = 600.0
-"""A directory that nobody holds is left alone for so long: its agent, or the next attempt of a job, may come."""
+"""A directory without a holder is left alone for so long: its agent, or the next attempt of a job, may come."""
 
 
 def sweep(own: "str", start: "str", host: "str", lock: "str" = "") -> "None":

@@ -114,7 +114,7 @@ class Logs:
         self._wish(self._finish, task, tail)
 
     def write(self, text: "str") -> "None":
-        """Write a line to the agent's own log; there is no such file before the first line."""
+        """Write a line to the agent's own log; the file is created with the first line."""
         self._wish(_append, self._own, "{} {}\n".format(time.strftime("%H:%M:%S"), text))
 
     @property

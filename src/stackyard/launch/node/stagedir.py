@@ -1,7 +1,7 @@
 """The directory of a job on one node for what is staged there: found, locked, kept between attempts, removed.
 
 ``stackyard-stage-<uid>-<key>-<hostname>``, where the key is that of the run, so that another attempt finds it. An agent
-holds the lock of the directory as long as it lives. One that nobody holds was left by an agent that was killed, or by
+holds the lock of the directory as long as it lives. One without a holder was left by an agent that was killed, or by
 an attempt that had no next one: it is removed by the next agent of the same user. Part of the agent where something is
 staged: any Python from 3.6 on, standard library alone (see `stackyard.launch.node.agent`).
 """

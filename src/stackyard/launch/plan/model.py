@@ -272,7 +272,7 @@ class Plan:
 
     `line` is the launch line; the complete command is ``line.words + (shim,) + nothing``: the shim holds the program.
     `change` is the stack's environment, `variables` come after it. `private` are variables of every rank too, whose
-    values may be secret: they are written only to a file that nobody else can read (`StepPaths.private`).
+    values may be secret: they are written only to a file that no other account can read (`StepPaths.private`).
     `shared`: paths of the stack that every node must have.
 
     With several `roles`, layout and line are those of all ranks, and the rest is in the roles' own plans.

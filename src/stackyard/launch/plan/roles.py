@@ -89,7 +89,7 @@ def _check(intent: Intent, placed: Sequence[PlacedRole], programs: Sequence[Rank
     others = [role.name for role in placed if role.name not in mpi]
     if mpi and others:
         raise InputError(
-            f"{' and '.join(mpi)} would wait for ever in MPI_Init: {' and '.join(others)} is no MPI program",
+            f"{' and '.join(mpi)} would wait for ever in MPI_Init: {' and '.join(others)} is not an MPI program",
             hint="one launch line starts all roles, in one MPI_COMM_WORLD: let each role call MPI_Init (backend: mpi), "
             "or none; or submit two jobs",
         )

@@ -26,7 +26,7 @@ def judge(measurements: Sequence[Measurement], references: Sequence[Reference]) 
     """A verdict for each measurement, in order.
 
     ``slow``: below value x (1 - low) of its reference, or without one far below the median of its kind. ``odd``: above
-    value x (1 + high). By default there is no upper limit: switches that reduce exceed the rate of a link.
+    value x (1 + high). By default the upper limit is open: switches that reduce exceed the rate of a link.
 
     Raises:
         InputError: the unit of a reference cannot be converted to that of the measurement.

@@ -38,7 +38,7 @@ def starts_again(state: State, without: Sequence[str], may_lose: int, *, warned:
 
     Args:
         without: as `gone` returns them. A launch that has not started would fail again on the same nodes.
-        may_lose: how many nodes another attempt can do without; -1: there is no other.
+        may_lose: how many nodes another attempt can do without; -1: no other is left.
         warned: the scheduler has said that the time limit is near.
     """
     if state not in RESTARTABLE or warned or (state == "no-start" and not without):

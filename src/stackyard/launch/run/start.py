@@ -20,7 +20,7 @@ from stackyard.launch.shim.rank_sh import private_text, shim_text, sidecar_argv
 from stackyard.yard.write.atomic import write_json, write_text
 
 MANY_RANKS = 1000
-"""Above so many, the ranks of a node share one log: a directory with a hundred thousand files serves nobody."""
+"""Above so many, the ranks of a node share one log: a directory with a hundred thousand files is of no use."""
 
 
 @dataclass(frozen=True)

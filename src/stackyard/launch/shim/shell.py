@@ -66,7 +66,7 @@ def lists(variables: Mapping[str, Iterable[str]]) -> str:
 
 
 LOOK = r"""  # FORMAT PATH...: note the first path that this node lacks, or that does not answer. They are looked at
-  # in a child: a mount whose server is stopped holds whoever looks until that is killed.
+  # in a child: a mount whose server is stopped blocks every process that looks, until it is killed.
   sy_look() {
     sy_format=$1
     shift

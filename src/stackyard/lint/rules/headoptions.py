@@ -112,7 +112,7 @@ def stray_words(case: Case) -> Iterator[Hit]:
             remedy = f"#SBATCH {joined}" if joined != each.text else remedy
             yield Hit(each.line, f"{stray[0]!r} does not belong to an option: sbatch rejects the directive", remedy)
         elif odd and joined != each.text:
-            yield Hit(each.line, f"{odd!r} is no value: an option ends at the blank", f"#SBATCH {joined}")
+            yield Hit(each.line, f"{odd!r} is not a value: an option ends at the blank", f"#SBATCH {joined}")
 
 
 @rule(
@@ -159,7 +159,7 @@ def no_directive_read(case: Case) -> Iterator[Hit]:
 
 
 _LIKE_A_TAG = re.compile(r"^(#(?:[A-Z]{4,8}|(?i:SBATCH|BSUB))|[^\w\s#]?#?(?:SBATCH|BSUB|PBS))[ \t]+(?=-)(.*)$")
-"""``#SBTACH -n 4``, ``#sbatch -n 4``, and what is no comment at all: ``!#SBATCH -n 4``, ``SBATCH -n 4``."""
+"""``#SBTACH -n 4``, ``#sbatch -n 4``, and what is not a comment at all: ``!#SBATCH -n 4``, ``SBATCH -n 4``."""
 
 
 @rule(

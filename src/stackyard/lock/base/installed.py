@@ -188,7 +188,7 @@ def _conda_specs(records: Mapping[Path, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def content(file: Path) -> bytes:
-    """The bytes of a file of somebody else's prefix, which may be anything.
+    """The bytes of a file in a third party's prefix, which may hold anything.
 
     Raises:
         OSError: it cannot be read.

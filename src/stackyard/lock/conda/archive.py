@@ -77,7 +77,7 @@ async def file_list(url: str, client: Client) -> list[str]:
 
     Raises:
         StackyardError: it cannot be read; the message is the cause.
-        ValueError: what was read is no list of files.
+        ValueError: what was read is not a list of files.
         TimeoutError: not within `LIMIT_S`.
     """
     try:

@@ -95,7 +95,7 @@ def explained(output: str, name: str, build: BuildSpec, file: str = "") -> Expla
 
 
 def _absent_module(output: str, name: str) -> tuple[Rule, dict[str, str]] | None:
-    """The rule for a module that the build imports and that nobody declared, if that ended it."""
+    """The rule for a module that the build imports without declaring it, if that was the cause."""
     end = "\n".join([line for line in output.splitlines() if line.strip()][-_LAST_LINES:])
     found = list(_ABSENT.finditer(end))
     if not found:

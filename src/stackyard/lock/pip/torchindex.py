@@ -67,7 +67,7 @@ def from_index(question: Question, index: str, given: Iterable[str], resolve: Re
     """Resolve with torch and its companions from `index`.
 
     Raises:
-        Unsolvable: there is no solution; torch is not there in the requested version, or not at all.
+        Unsolvable: no solution exists; torch is missing in the requested version, or altogether.
     """
     ties = _Ties(question, index, left=set(given))
     for _ in range(_ROUNDS):

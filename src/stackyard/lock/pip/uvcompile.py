@@ -92,7 +92,7 @@ def compile_requirements(question: Question, watch: Callable[[], object] = lambd
         watch: called while uv works; it ends with what this raises.
 
     Raises:
-        Unsolvable: there is no solution.
+        Unsolvable: no solution exists.
         StackyardError: uv failed in another way (a build of metadata, a network error), with its output.
     """
     with scratch("uv") as folder:

@@ -2,7 +2,7 @@
 
 The list of a wheel is its RECORD, which has its console scripts and the files of its ``.data`` at their places (that in
 the archive has not). uv writes it anew: it lists exactly what was installed. The list of a conda package is its record
-in ``conda-meta``. A path that a wheel names outside of the prefix is nobody's there.
+in ``conda-meta``. A path outside the prefix that a wheel names belongs to no package.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Drifted:
 
     Attributes:
         recorded: the version that the record has; empty: none.
-        requested: somebody named it on a command line; the others are its requirements.
+        requested: it was named on a command line; the others are its requirements.
         origin: where it comes from, if not from an index: a URL, or that of a directory.
     """
 

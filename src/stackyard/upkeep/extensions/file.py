@@ -51,7 +51,7 @@ class Files:
 
     @classmethod
     def read(cls, folder: Path) -> Files:
-        """What is on disk; empty where there is no such extension."""
+        """What is on disk; empty if the extension does not exist."""
         names = [name for name in _FILES if disk.is_there(folder / name)]
         return cls({name: at.read_regular(folder / name).decode() for name in names})
 

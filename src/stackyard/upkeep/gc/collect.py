@@ -69,7 +69,7 @@ class Plan:
         revisions, garbage: what is put aside; `kept` are revisions that would be, and are in use, with their users.
         hide: retired revisions that are hidden from now on.
         due: what was put aside and is deleted; `waiting` is deleted later.
-        leases: directories of leases that nobody has held for long; nothing is lost with them.
+        leases: directories of leases that were not held for long; nothing is lost with them.
         temporaries: what processes were killed before renaming (`yard.write.temporaries`).
         packed: manifests of old generations that are packed, each with the bytes that this frees.
         cache_bytes, cache_inodes: what only the removed revisions share with the cache, which goes later.
@@ -142,7 +142,7 @@ def plan(watch: Watch, rules: Rules) -> Plan:
 def _choose(
     found: Plan, watch: Watch, entries: Sequence[Entry], records: Mapping[str, BuildRecord], seen: Evidence
 ) -> None:
-    """The revisions that can go, and those that could if nobody used them."""
+    """The revisions that can go, and those that could if they were unused."""
     for entry, why in _reasons(watch, found.rules, entries):
         if users := seen.of(entry.folder):
             found.kept[entry.module] = users
@@ -220,7 +220,7 @@ def collect(watch: Watch, wanted: Plan, made_by: Origin) -> Outcome:
     if wanted.rules.now:
         with writing(watch.yard, watch.site):
             _delete_aside(outcome)
-        wanted = plan(watch, wanted.rules)  # what only these shared with a cache is nobody's any more
+        wanted = plan(watch, wanted.rules)  # what only these shared with a cache is unused now
     with writing(watch.yard, watch.site):
         _hide(watch, wanted.hide, made_by)
         _put_aside(removal, wanted.garbage, outcome)
@@ -231,7 +231,7 @@ def collect(watch: Watch, wanted: Plan, made_by: Origin) -> Outcome:
 
 
 def _spared(watch: Watch, rules: Rules, entries: Sequence[Entry]) -> dict[str, str]:
-    """What there is no reason any more to remove: a plan is made without a lease, and can be minutes old."""
+    """What need not be removed any more: a plan is made without a lease, and can be minutes old."""
     doomed = {entry.module for entry, _ in _reasons(watch, rules, entries)}
     return {entry.module: CHANGED for entry in entries if entry.module not in doomed}
 
@@ -253,7 +253,7 @@ def _delete_aside(outcome: Outcome) -> None:
 
 
 def _remove(removal: Removal, wanted: Plan, outcome: Outcome) -> None:
-    """Remove the revisions whose stacks nobody is building, and what a killed removal of them left undone."""
+    """Remove the revisions whose stacks are not being built, and finish removals that were killed."""
     watch = removal.watch
     stacks = {doomed.entry.stack for doomed in wanted.revisions}
     stacks |= {item.what.module.partition("/")[0] for item in trash.interrupted(watch.yard) if item.what.module}

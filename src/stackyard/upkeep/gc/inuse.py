@@ -1,4 +1,4 @@
-"""What may be in use: by whom, and what could not be seen. Whoever is found holds a removal back.
+"""What may be in use: by whom, and what could not be seen. Every user that is found holds a removal back.
 
 - A note of a process or of a batch job (`yard.others.uses`), in the yard or in that of a user.
 - A process of this host that names a file of the revision.
@@ -212,7 +212,7 @@ class _Jobs:
 
 
 class _Ours:
-    """Which paths that somebody wrote down are those of a yard."""
+    """Which of these foreign paths are those of a yard."""
 
     def __init__(self, yard: Yard) -> None:
         published = (RevisionPaths.of(e.folder).yard for e in generations.entries(yard))

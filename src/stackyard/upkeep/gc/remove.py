@@ -1,4 +1,4 @@
-"""Removing revisions so that nobody loses what they use, and bringing them back.
+"""Removing revisions that are not in use, and restoring them.
 
 The order matters. Who uses a revision is looked for; a generation is published whose modulefile refuses to load it; its
 directory is moved to the trash by one rename; and who uses it is looked for again, because a process may have noted its
@@ -36,7 +36,7 @@ class Outcome:
     """What was put aside or brought back, deleted for good, and kept and why, by module or path.
 
     `packed` are manifests of old generations, each with the bytes that this freed; `leases` directories of leases that
-    nobody had held for long; `temporaries` what processes were killed before renaming; `counts` files with counts of
+    were not held for long; `temporaries` what processes were killed before renaming; `counts` files with counts of
     uses. `blind`: why everything may be in use.
     """
 
@@ -58,7 +58,7 @@ class Removal:
     Attributes:
         batch: the same for all that it removes.
         reason: why, for the history.
-        spared: why some of these stay although nobody uses them, by module, by what is published at that moment.
+        spared: why some of these stay although they are unused, by module, by what is published at that moment.
     """
 
     watch: Watch
@@ -68,7 +68,7 @@ class Removal:
     spared: Callable[[Sequence[Entry]], Mapping[str, str]] = lambda _: {}
 
     def revisions(self, entries: Sequence[Entry]) -> Outcome:
-        """Remove revisions that nobody uses. The caller may write to the yard and holds the leases of their stacks.
+        """Remove unused revisions. The caller may write to the yard and holds the leases of their stacks.
 
         Raises:
             StackyardError: the generation without them cannot be published; nothing was removed.
@@ -147,7 +147,7 @@ def publish_states(
     """Publish revisions with the state and the mark that these entries have; not those that were never published.
 
     Args:
-        before: as they were looked at; one that somebody has changed since stays as it is.
+        before: as they were looked at; one that was changed since stays as it is.
     """
 
     def step(base: Base) -> Step:
@@ -185,7 +185,7 @@ def _publish_back(watch: Watch, items: Sequence[Item], reason: str, made_by: Ori
     """Publish what is in its place again as its note says, and forget the notes."""
     noted = {item.what.module: item.what for item in items if item.what.sort == "revision"}
     entries = generations.base(watch.yard).entries  # also those of one that a killed process did not show
-    others = {e.stack for e in entries if e.pinned and e.is_visible}  # a default that somebody set meanwhile
+    others = {e.stack for e in entries if e.pinned and e.is_visible}  # a default that was set meanwhile
     back = {
         e.module: replace(e, state=noted[e.module].state, pinned=noted[e.module].pinned and e.stack not in others)
         for e in entries

@@ -1,4 +1,4 @@
-"""What a collection does at its end, beside the trash: what nobody could want back goes, what was seen is noted."""
+"""The end of a collection, apart from the trash: files without use are deleted, what was seen is noted."""
 
 from __future__ import annotations
 

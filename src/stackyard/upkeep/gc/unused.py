@@ -1,4 +1,4 @@
-"""Which revisions that users see nobody has used for long, by the counts of uses."""
+"""Published revisions that were not used for long, by the counts of uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Unused = Callable[[Entry], str]
 
 
 def unused_for(yard: Yard, days: int, kept_days: int) -> Unused:
-    """Which revisions nobody has used for so many days, by what is counted.
+    """Revisions that were not used for so many days, by the counts.
 
     Args:
         kept_days: for how long the counts are kept.

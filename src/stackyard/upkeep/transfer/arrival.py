@@ -358,7 +358,7 @@ def _as_noted(paths: RevisionPaths, items: Mapping[str, contents.Item]) -> None:
 
 
 def _close(record: BuildRecord, paths: RevisionPaths, request: Request) -> None:
-    """Others may read it as this yard's policy says, and nobody may write to it."""
+    """Others may read it as this yard's policy says, and no account may write to it."""
     for part in disk.entries(paths.root):
         if part != paths.work:
             settle(part, policy(request.yard, request.site), linked=False, top=paths.yard)

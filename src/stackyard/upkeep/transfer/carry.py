@@ -255,7 +255,7 @@ def require_free(yard: Yard) -> None:
     if left is not None:
         raise StackyardError(
             f"cannot move {yard.root}: {left} exists, from before an earlier move",
-            hint=f"once you know that nobody needs it: mv {left.parent} to another place, and move again",
+            hint=f"once you know that it is not needed: mv {left.parent} to another place, and move again",
         )
 
 

@@ -217,7 +217,7 @@ def _cannot(failed: dict[str, StackyardError], request: Request) -> StackyardErr
     return StackyardError(
         f"nothing was published in {request.root}: {counted(len(failed), 'revision')} cannot be built there",
         detail="\n".join(reasons),
-        hint=f"remove the cause and move again, which continues; or leave out what nobody needs: {options}",
+        hint=f"remove the cause and move again, which continues; or leave out what is not needed: {options}",
     )
 
 

@@ -144,7 +144,7 @@ def _require_not_done(request: Request) -> None:
     if disk.is_folder(old) and old.resolve() != new.resolve():
         number = generations.current_number(request.yard)
         later = f"{old} has published generation {number} since: do the same in {new} before you remove {old}"
-        hint = later if number >= done.number else f"{hint}; remove {old} once nobody uses it any more"
+        hint = later if number >= done.number else f"{hint}; remove {old} once it is no longer used"
     raise InputError(f"{old} was moved to {new} already: {_when(done)}", hint=hint)
 
 

@@ -118,7 +118,7 @@ def is_same_build(made: Task, kept: Kept, site: Site) -> bool:
 
 
 def _built(paths: RevisionPaths, digest: str) -> BuildRecord | None:
-    """What an earlier try built; what it built of other inputs is removed: nobody has seen it."""
+    """What an earlier try built; what it built from other inputs is removed: it was never published."""
     if not disk.is_there(paths.record):
         return None
     found = read_record(paths.record)

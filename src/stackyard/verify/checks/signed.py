@@ -18,7 +18,7 @@ def check_signatures(record: BuildRecord, yards: Iterable[Path] = ()) -> list[Ch
     One that is not valid is a failure where the yard demands a valid one, and a warning where it does not.
 
     Args:
-        yards: the yards in which revisions are looked up, from that of whoever verifies to the topmost.
+        yards: the yards in which revisions are looked up, from that of the verifying account to the topmost.
     """
     started = time.perf_counter()
     paths = RevisionPaths.of(record.path)

@@ -22,7 +22,7 @@ def audit(yard: Yard) -> list[str]:
 
 
 def _problems(yard: Yard, kind: Kind, entry: Path) -> Iterable[str]:
-    """What an entry no longer holds: by its note, or by its own listing where there is no note.
+    """What an entry no longer holds: by its note, or by its own listing if it has no note.
 
     A link to what its owner has removed holds nothing that could be damaged.
     """

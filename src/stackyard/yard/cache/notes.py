@@ -62,7 +62,7 @@ def check(yard: Yard, kind: Kind, entry: Path, *, deep: bool = False) -> Checked
         deep: read every byte.
 
     Returns:
-        None if there is no note, or one that is damaged itself.
+        None if the note is missing, or is damaged itself.
     """
     noted = read(yard, kind, entry)
     if noted is None:

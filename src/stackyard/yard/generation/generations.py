@@ -8,7 +8,7 @@ one, in which later revisions stay, hidden, so that a shell that loaded one can 
 No update is lost when several processes publish, on whichever hosts, wherever one of them sleeps: the number is asked
 for before the current generation is read (`base`), and only one process gets it (`claim.claim`). The others start again
 from what that one published. A generation that has its number and not yet the link still has its ``owner.json``;
-whoever publishes next moves the link first, and leaves a mark in the generation to which it moves it until it has
+the next to publish moves the link first, and leaves a mark in the generation to which it moves it until it has
 looked again. So a link to a generation without marks is one that a person set, or the right one.
 
 A yard that ever published has the link: the first generation is preceded by an empty one, number 0. A link that is
@@ -197,7 +197,7 @@ def begin(yard: Yard) -> GenerationPaths:
     try:
         _sign(yard, made.owner)
     except OSError:
-        with suppress(OSError):  # nobody would know for a day whose it is
+        with suppress(OSError):  # its owner would be unknown for a day
             disk.delete_tree(made.root, yard.root)
         raise
     return made
@@ -231,8 +231,8 @@ def commit(yard: Yard, made: GenerationPaths, manifest: Manifest) -> Manifest | 
 def _settled(yard: Yard) -> int:
     """The number of the current generation, after the link follows what was committed.
 
-    The link is moved from or to a generation that has a mark, and gets one before it is moved there: whoever slept
-    before its move may set the link back at any time, and then moves it again. Any other link that names an older
+    The link is moved from or to a generation that has a mark, and gets one before it is moved there: a process that
+    slept before its move may set the link back at any time, and then moves it again. Any other link that names an older
     generation was set by a person: it is the same after both generations were found to be without marks.
     """
     mine: set[Path] = set()

@@ -69,7 +69,7 @@ def pack(manifest: Path) -> int:
     it as the owner of the yard, who cannot give files away.
 
     Raises:
-        OSError: it is packed already, or belongs to another account, or there is no room.
+        OSError: it is packed already, or belongs to another account, or the disk is full.
     """
     plain, status = _plain(manifest)
     data, top = _pack(plain), _top(manifest)

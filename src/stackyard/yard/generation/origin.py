@@ -32,7 +32,7 @@ class Origin:
     Attributes:
         user: the name of the account; its number where the system has no name for it.
         uid: the account's number; -1 where it was not recorded.
-        sudo: who went on as this account: ``root``, ``alice`` by sudo, ``alice, as root``; empty: nobody else.
+        sudo: who went on as this account: ``root``, ``alice`` by sudo, ``alice, as root``; empty: no other account.
         host: the name of the machine.
         program: the version of this program.
         command: the command line, without secrets.

@@ -274,7 +274,7 @@ def _places(template: str, found: Children) -> Iterator[tuple[Path, int | None]]
 
 
 def _homes() -> list[tuple[str, int]]:
-    """The homes of the accounts that the system lists; a home directly below the root directory is no user's."""
+    """The homes of the accounts that the system lists, without those directly below the root directory."""
     return sorted({(entry.pw_dir, entry.pw_uid) for entry in pwd.getpwall() if len(Path(entry.pw_dir).parts) > 2})
 
 

@@ -44,7 +44,7 @@ class Drop:
     crowded: set[int] = field(default_factory=set)
 
     def read(self, name: str, most: int) -> tuple[bytes, os.stat_result]:
-        """What a file holds. Raises OSError: it is no regular file any more, or larger."""
+        """What a file holds. Raises OSError: it is not a regular file any more, or larger."""
         return at.read_bounded(self.fd, name, most)
 
     def take(self, name: str, most: int, unread: dict[int, str]) -> tuple[bytes, os.stat_result] | None:
@@ -81,7 +81,7 @@ class Drop:
 
     @property
     def left(self) -> list[str]:
-        """What is no file of this program's, a sentence for each, and one for those that are not named."""
+        """Files that this program did not write, a sentence for each, and one for those that are not named."""
         texts = [
             f"{self.folder.name}/{plain(name, LONG)}: not a file that stackyard writes; left" for name in self.strange
         ]

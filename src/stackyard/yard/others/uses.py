@@ -2,10 +2,10 @@
 
     <yard>/uses/<stack>~<revision>@<host>.<pid>.<random>.json
 
-Any account that may read the site's yard may write such a file there, and list or remove nobody else's: the directory
-is like /tmp (`open_to_users`). Where that cannot be written to (a read-only mount, another account's yard), the file is
-in the user's own yard, where the parent looks too. A file holds nothing but a name, and whose it is its owner tells; so
-the worst that it can do is to keep a revision.
+Any account that may read the site's yard may write such a file there, and can list or remove only its own: the
+directory is like /tmp (`open_to_users`). Where that cannot be written to (a read-only mount, another account's yard),
+the file is in the user's own yard, where the parent looks too. A file holds nothing but a name, and whose it is its
+owner tells; so the worst that it can do is to keep a revision.
 
 The file is written before the record is read, and a removal looks for files after it has moved the revision aside
 (`stackyard.upkeep.gc.remove`). So either the process finds the revision gone, or the removal finds the process.
@@ -91,8 +91,8 @@ def open_to_users(yard: Yard, policy: Policy, *, count: bool) -> None:
     """Make the directories in which users leave notes for the owner of a yard; one that is another account's stays.
 
     Args:
-        count: also that of `yard.others.usage`. Its owner notes there since when: nobody else may replace the note, and
-            `usage.since` believes nobody else.
+        count: also that of `yard.others.usage`. Its owner notes there since when: no other account may replace the
+            note, and `usage.since` accepts no other.
     """
     for folder in (yard.uses, yard.children, *([yard.usage] if count else [])):
         with at.parent(yard.root, folder) as (root, name):
@@ -140,7 +140,7 @@ def _own_notes() -> Path:
 
 
 def _remember(note: Path) -> None:
-    with suppress(OSError):  # no home: whoever owns the yard removes the note
+    with suppress(OSError):  # no home: the owner of the yard removes the note
         atomic.write_text(_own_notes() / f"{_host()}.{note.name}", str(note), mode=0o600, synced=False)
 
 

@@ -136,7 +136,7 @@ class RevisionPaths:
 
     @property
     def building(self) -> Path:
-        """The lease of whoever builds here, with the inputs; removed once the record is written."""
+        """The lease of the process that builds here, with the inputs; removed once the record is written."""
         return self.root / "building"
 
     @property

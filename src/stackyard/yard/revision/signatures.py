@@ -4,8 +4,8 @@
     <yard>/stacks/<stack>/<revision>/signatures/<key>.sig   one for each signer, by the hash of the key
 
 What is signed are the hashes of ``record.json``, which has those of all files, and of ``module.json``, which has what
-loading it does (`statement`). A demand is read where the revision is, never from the file or the variables of whoever
-uses it.
+loading it does (`statement`). A demand is read where the revision is, never from the file or the variables of
+its user.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def texts(paths: RevisionPaths) -> tuple[str, ...]:
 
 
 def _text(file: Path) -> str:
-    """What a signature's file holds; empty where that is no file: whoever may write there may have put a pipe there."""
+    """The content of a signature file; empty if it is not a regular file, such as another account's pipe."""
     try:
         with at.parent(RevisionPaths(file.parents[1]).yard, file) as place:
             return at.read_bounded(*place, _MOST_BYTES)[0].decode("utf-8", "replace")
@@ -250,7 +250,7 @@ def _judged(text: str, signature: str, signers: Signers, _stamps: tuple[object, 
 
 
 def broken(paths: RevisionPaths) -> Iterator[tuple[Path, str]]:
-    """The files that are no signature of what a revision is now, whoever made them, and why."""
+    """The files that are not signatures of the revision as it is now, by any signer, and why."""
     text = statement(paths)
     for file in files(paths):
         try:
@@ -291,7 +291,7 @@ def require(record: BuildRecord, what: What, yard: Yard | None = None) -> None:
     """See that a revision, and each that it extends, has the signatures which are demanded for a use.
 
     Args:
-        yard: the yard of whoever uses it: what the yards above it demand of users' yards holds too.
+        yard: the user's yard: what the yards above it demand of users' yards holds too.
 
     Raises:
         ChecksFailed: a signature is missing or not valid.
@@ -349,7 +349,7 @@ def _problems(chain: Iterable[BuildRecord], what: What, yard: Yard | None) -> It
 
 
 def _above(root: Path, yard: Yard | None) -> list[Path]:
-    """The yards above that of a revision, as whoever uses it sees them."""
+    """The yards above that of a revision, as its user sees them."""
     line = [os.path.realpath(each.root) for each in yard.lineage()] if yard else []
     real = os.path.realpath(root)
     return [Path(each) for each in line[line.index(real) + 1 :]] if real in line else []

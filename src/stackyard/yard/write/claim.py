@@ -13,7 +13,7 @@ def claim(made: Path, name: Path) -> bool:
     """Give a prepared directory its final name, with all that is in it; False where the name was taken.
 
     A directory with content is never replaced by rename(2), and the server of a network file system decides who was
-    first. So a name is claimed once, and whoever sees it sees it complete.
+    first. So a name is claimed once, and every process sees it complete.
 
     Args:
         made: a directory beside `name` that holds at least one file.

@@ -1,4 +1,4 @@
-"""Removing the directories of leases that nobody has held for long, so that they do not grow with every name.
+"""Removing the directories of leases that were not held for long, so that they do not grow with every name.
 
 The numbers of a lease only grow while its directory exists (`stackyard.yard.write.lease`). So who removes it first
 takes the lease as any other holder, and then gives the whole directory another name, in one step: who had looked into
@@ -18,7 +18,7 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.write import atomic, lease, within
 
 DAYS = 30
-"""After so many days a lease that nobody holds is removed; much more than clocks of hosts differ."""
+"""After so many days a lease that is not held is removed; much more than clocks of hosts differ."""
 
 
 def idle(yard: Yard) -> list[Path]:
@@ -27,7 +27,7 @@ def idle(yard: Yard) -> list[Path]:
 
 
 def remove(folder: Path) -> bool:
-    """Remove the directory of a lease, unless somebody takes or holds it.
+    """Remove the directory of a lease, unless a process takes or holds it.
 
     Raises:
         StackyardError: the file system failed, or it belongs to an account that keeps you out.

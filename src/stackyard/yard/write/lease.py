@@ -56,7 +56,7 @@ class Claim:
 
     @property
     def number(self) -> int:
-        """Its number, which grows with every holder; 0 where nobody ever held the lease."""
+        """Its number, which grows with every holder; 0 if the lease was never held."""
         return int(self.folder.name)
 
     @property

@@ -21,7 +21,7 @@ from stackyard.host.files import at
 from stackyard.host.run.identity import account_name
 
 GROUP_READS = 0o027
-"""The umask of a new yard that is not the site's: its group may read, nobody else."""
+"""The umask of a new yard that is not the site's: its group may read, others may not."""
 
 _lock = threading.Lock()
 _active = 0
@@ -165,7 +165,7 @@ def settle(tree: Path, policy: Policy, *, linked: bool = True, top: Path | None 
     nothing is left to do.
 
     Args:
-        linked: also files that have other names (hard links), which get the same modes. Only whoever made the files
+        linked: also files that have other names (hard links), which get the same modes. Only the owner of the files
             does that: the other names may be in a yard with another policy.
         top: a trusted directory above: no link below it is followed. None: the one that holds the tree.
 

@@ -20,7 +20,7 @@ _PLENTY = 8
 
 
 def keep(yard: Yard) -> None:
-    """Make what is missing of it. That there is no room for it, or that another account made it, is no error."""
+    """Create the missing part of it. A full disk, or a reserve that another account made, is not an error."""
     with suppress(OSError):
         there = set(disk.entries(yard.reserve))
         missing = [path for path in map(yard.reserved, range(FILES)) if path not in there]

@@ -86,7 +86,7 @@ class Report:
 
     Attributes:
         faults: all that was found; `shown` has one for all names of a file.
-        notes: what is no fault, and what was not looked at, a sentence each.
+        notes: what is not a fault, and what was not checked, a sentence each.
         unrecorded: the modules of revisions whose records lack the hash of their launcher, by their directories.
         files: those whose bytes are known; `sampled` of them were chosen to be read.
         read, read_bytes: files that were read, and their bytes; a file with several names counts once.

@@ -184,7 +184,7 @@ def _adopted(record: BuildRecord) -> Iterator[Fault]:
 
 
 def _drift(record: BuildRecord, task: Task) -> None:
-    """What its user installed in an extension is no fault."""
+    """What its user installed in an extension is not a fault."""
     try:
         found = [each.shown for each in drifted(record)]
     except OSError:

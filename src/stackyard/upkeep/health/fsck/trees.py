@@ -24,7 +24,7 @@ _DIGITS = 16
 def differences(
     root: Path, tree: Tree, noted: Contents, read: Collection[str], digest: Digest, find: Find = lambda _: None
 ) -> Iterator[tuple[str, Fault]]:
-    """What is not as it was noted, by its path in the tree. Bytecode that Python added is no fault.
+    """What is not as it was noted, by its path in the tree. Bytecode that Python added is not a fault.
 
     Args:
         read: the files to read besides those whose time changed.
@@ -109,7 +109,7 @@ class Rights:
         """What others may write to, or own, by its path in the tree.
 
         Args:
-            sealed: what nobody may write to, the owner neither, by its path; directories end with a slash.
+            sealed: what no account may write to, not even the owner, by its path; directories end with a slash.
         """
         for name, status in tree.items():
             mode, inode = stat.S_IMODE(status.st_mode), inode_of(status)

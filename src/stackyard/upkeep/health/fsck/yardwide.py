@@ -131,7 +131,7 @@ def _own_tree(yard: Yard) -> contents.Tree:
 
 
 def notes_of(yard: Yard, site: Site) -> Iterator[str]:
-    """What is no fault, and what `gc` does with it."""
+    """What is not a fault, and what `gc` does with it."""
     left = [*garbage.interrupted_builds(yard), *garbage.leftovers(yard)]
     if left:
         size = sum(each.bytes for each in left) / 1e6

@@ -1,7 +1,7 @@
 """One node of a Ray cluster: ``python ray_node.py --cpus=C --gpus=G --nodes=N -- PROGRAM ...``, run on every node.
 
 Node 0 starts Ray's head on MASTER_PORT and listens on STACKYARD_PORT_1; every other node connects there, receives a
-message when the head is up, joins, and stays until a message that the program has exited. There are no fixed delays,
+message when the head is up, joins, and stays until a message that the program has exited. No delay is fixed,
 and no ``ray stop``, which would also stop the Ray of other jobs on the node. Run by the stack's python; Ray is
 imported only on node 0, to count the joined nodes.
 """
