@@ -19,8 +19,6 @@ from stackyard.core.findings import counted
 from stackyard.inputs.sites.settings import scratch_yard
 from stackyard.yard.layout import Yard
 
-EXPORTS = ("pixi", "pylock", "explicit", "environment")
-
 EXAMPLES = (
     ("solve for every platform of the site; writes stack.yaml.lock", "stackyard lock stack.yaml"),
     ("renew one package, and what it needs", "stackyard lock stack.yaml --update numpy"),
@@ -35,7 +33,12 @@ EXAMPLES = (
 @click.option("--update", is_flag=True, help="Renew PACKAGE... and what they need, or everything if none is named.")
 @click.option("--locked", is_flag=True, help="Only check: fail if a lock is missing or stale.")
 @click.option("--check", is_flag=True, help="As --dry-run, with exit status 1 if the lock would change.")
-@click.option("--export", "fmt", type=click.Choice(EXPORTS), help="Print the last variant in another tool's format.")
+@click.option(
+    "--export",
+    "fmt",
+    metavar="FORMAT",
+    help="Print the last variant for another tool: pixi, pylock, explicit, environment, or a plug-in's.",
+)
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant; several times for more.")
 @click.option("--platform", help="With --export: platform (default: this machine's).")
 @click.option("--dry-run", is_flag=True, help="Solve and show what would change; write nothing.")
@@ -51,6 +54,7 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
     from stackyard.cli.publish.stacks import load_stacks, tell
     from stackyard.deploy import deploy
     from stackyard.deploy.locking import write_lock
+    from stackyard.lock.lockfile.export import writer_of
     from stackyard.lock.renewal import Update
 
     files, packages = _sorted(words, options["update"])
@@ -58,6 +62,7 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
         raise InputError("--name, --version and --export require exactly one FILE", hint="lock the files one by one")
     if options["update"] and options["locked"]:
         raise InputError("--update and --locked exclude each other", hint="use --update --check")
+    export = writer_of(options["fmt"]) if options["fmt"] else None  # before anything is solved
     site, dry_run = context.site(), dry_run or options["check"]
     stacks = load_stacks(files, site, context.yard(), options["name"], options["version"], options["variants"])
     update = Update(options["update"] and not packages, packages)
@@ -67,8 +72,8 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
         with _place(request, dry_run) as yard:
             locks = deploy.lock_all(replace(request, yard=yard), progress)
             written = [None if dry_run else write_lock(locked, yard, progress) for locked in locks]
-    if options["fmt"]:
-        emit(_export(locks[0], options))
+    if export is not None:
+        emit(export(_exported(locks[0], options)))
     elif as_json:
         show_json([_as_json(locked) for locked in locks])
     else:
@@ -141,10 +146,9 @@ def _label(locked: Any) -> str:
     return f"{locked.version}-{locked.variant}".rstrip("-")
 
 
-def _export(locked: Any, options: dict[str, Any]) -> str:
-    """The last of the variants that are asked for, in another tool's format."""
+def _exported(locked: Any, options: dict[str, Any]) -> Any:
+    """The last of the variants that are asked for."""
     from stackyard.host.machine.probe import machine
-    from stackyard.lock.lockfile.export import EXPORTS as WRITERS
 
     platform = options["platform"] or machine().platform
     wanted = {(v.version, v.name): v for v in locked.stack.wanted}
@@ -155,5 +159,4 @@ def _export(locked: Any, options: dict[str, Any]) -> str:
         raise InputError(
             f"not in the lock: {' or '.join(options['variants']) or 'any variant'} on {platform}", hint=hint
         )
-    text: str = WRITERS[options["fmt"]](fitting[-1])
-    return text
+    return fitting[-1]

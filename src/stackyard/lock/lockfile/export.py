@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
+from stackyard.core import plugins
 from stackyard.core.errors import InputError
+from stackyard.core.hints import did_you_mean
 from stackyard.core.names import canonical, conda_name, pip_name
 from stackyard.host.files.hashing import local_path
 from stackyard.host.files.scratch import scratch
@@ -282,4 +285,31 @@ EXPORTS: Mapping[str, Callable[[LockedVariant], str]] = {
     "explicit": explicit,
     "environment": environment,
 }
-"""Every export by its name on the command line."""
+"""Every built-in export by its name on the command line."""
+GROUP = "stackyard.exports"
+"""The entry points of further ones: functions of a `LockedVariant` that return text."""
+
+
+def writer_of(name: str) -> Callable[[LockedVariant], str]:
+    """What writes a format: a built-in one, or that of a plug-in.
+
+    Raises:
+        InputError: no such format.
+        StackyardError: the plug-in cannot be loaded; what is returned raises it where the plug-in fails.
+    """
+    if name in EXPORTS:
+        return EXPORTS[name]
+    plugin = plugins.load(GROUP, name)
+    if plugin is None:
+        known = [*EXPORTS, *sorted(plugins.installed(GROUP))]
+        raise InputError(f"no such export format: {name}",
+                         hint=did_you_mean(name, known, f"known: {', '.join(known)}"))  # fmt: skip
+    return partial(_by_plugin, plugin)
+
+
+def _by_plugin(plugin: plugins.Plugin, locked_variant: LockedVariant) -> str:
+    with plugins.calling(plugin, f"the export {plugin.source.name}"):
+        text = plugin.object(locked_variant)
+        if not isinstance(text, str):
+            raise TypeError(f"returned {type(text).__name__}, not str")
+    return text

@@ -1,0 +1,1 @@
+"""What one site adds to Stackyard."""

@@ -1,0 +1,139 @@
+"""Plug-ins: objects of other distributions, found by the entry points of Stackyard's own site-packages.
+
+`docs/design/037-plugins.md` has what a plug-in may be. Only the site-packages of the interpreter that runs Stackyard
+are read, never ``sys.path``: the PYTHONPATH of a loaded stack must not add code to the program that launches it. They
+are read only for a name that is not built in, since `importlib.metadata` takes longer than most commands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stackyard.core.errors import StackyardError
+from stackyard.core.late import dataclass
+
+PROTOCOL = 1
+"""The version of what Stackyard calls and passes; a plug-in's module has it as ``STACKYARD_PROTOCOL``."""
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """One line of an ``entry_points.txt``.
+
+    Attributes:
+        value: ``module:attribute``.
+        distribution: the name and the version of what brought it, as its directory has them.
+    """
+
+    name: str
+    value: str
+    distribution: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.distribution})"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """An object that was loaded, and where it is from: `source` is for records and messages."""
+
+    object: Any
+    source: EntryPoint
+
+
+def directories() -> list[Path]:
+    """The site-packages of the interpreter that runs Stackyard."""
+    import sysconfig  # late: only for a name that is not built in
+
+    return [Path(path) for path in dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))]
+
+
+def installed(group: str) -> dict[str, EntryPoint]:
+    """What distributions offer in a group, by name.
+
+    Raises:
+        StackyardError: two distributions offer the same name, or a file cannot be read.
+    """
+    found: dict[str, EntryPoint] = {}
+    for file in sorted(file for folder in directories() for file in folder.glob("*.dist-info/entry_points.txt")):
+        name, _, version = file.parent.name.removesuffix(".dist-info").partition("-")
+        for key, value in _lines(file, group):
+            point = EntryPoint(key, value, f"{name} {version}")
+            if key in found:
+                both = f"{found[key].distribution} and {point.distribution}"
+                raise StackyardError(f"two plug-ins are called {key}: {both}",
+                                     hint=f"uninstall one of them from {file.parents[1]}")  # fmt: skip
+            found[key] = point
+    return found
+
+
+def load(group: str, name: str) -> Plugin | None:
+    """The plug-in of this name; None if no distribution offers it. A built-in name is not to be asked for.
+
+    Raises:
+        StackyardError: it cannot be imported, or was written for another version of the protocol.
+    """
+    point = installed(group).get(name)
+    if point is None:
+        return None
+    module, _, attribute = point.value.partition(":")
+    try:
+        with _own_path():
+            __import__(module)
+        found: Any = sys.modules[module]
+        version = getattr(found, "STACKYARD_PROTOCOL", None)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise StackyardError(f"cannot load the plug-in {point}: {type(error).__name__}: {error}",
+                             hint="install another version of it, or uninstall it") from error  # fmt: skip
+    if version != PROTOCOL:
+        has = "does not say its protocol" if version is None else f"has protocol {version}"
+        raise StackyardError(f"cannot use the plug-in {point}: its module {module} {has}, not {PROTOCOL}",
+                             hint=f"install a version of it with STACKYARD_PROTOCOL = {PROTOCOL}")  # fmt: skip
+    return Plugin(found, point)
+
+
+@contextlib.contextmanager
+def calling(plugin: Plugin, what: str) -> Iterator[None]:
+    """Report what a plug-in raises as its failure: with its name, its distribution and its version."""
+    try:
+        yield
+    except StackyardError:
+        raise
+    except Exception as error:
+        raise StackyardError(f"{what} failed in the plug-in {plugin.source}: {type(error).__name__}: {error}",
+                             hint="report it to its authors; --debug prints the traceback") from error  # fmt: skip
+
+
+def _lines(file: Path, group: str) -> Iterator[tuple[str, str]]:
+    """The entries of one group: ``name = module:attribute``, without extras and comments."""
+    section = ""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StackyardError(f"cannot read the entry points of {file.parent.name}: {error}") from error
+    for line in text.splitlines():
+        bare = line.partition("#")[0].strip()
+        if bare.startswith("["):
+            section = bare.strip("[] ")
+        elif section == group and "=" in bare:
+            key, _, value = bare.partition("=")
+            yield key.strip(), value.partition("[")[0].strip()
+
+
+@contextlib.contextmanager
+def _own_path() -> Iterator[None]:
+    """Import without the directories of PYTHONPATH, which may have a module of the same name."""
+    before = list(sys.path)
+    foreign = {Path(path).absolute() for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path}
+    sys.path[:] = [path for path in before if Path(path).absolute() not in foreign - {*directories()}]
+    try:
+        yield
+    finally:
+        sys.path[:] = before

@@ -1,0 +1,141 @@
+"""Plug-ins: which are found, and what is said of those that cannot be used."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lock.helpers_lock import wheel
+from stackyard.core import plugins
+from stackyard.core.errors import StackyardError
+from stackyard.lock.lockfile.export import GROUP
+
+ROOT = Path(__file__).parents[2]
+
+
+def install(
+    site: Path, name: str, entries: str, code: str = "STACKYARD_PROTOCOL = 1\ndef text(_): return 'x'\n"
+) -> None:
+    """A distribution of one module, as an installer leaves it."""
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(entries)
+    (site / f"{name}.py").write_text(code)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Site-packages of Stackyard's own, for one test."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    monkeypatch.setattr(plugins, "directories", lambda: [folder])
+    monkeypatch.syspath_prepend(folder)
+    return folder
+
+
+def test_entries_of_the_group_are_found_and_loaded(site: Path) -> None:
+    install(
+        site,
+        "one_mine",
+        "[console_scripts]\nurls = one_mine:no\n\n# ours\n[stackyard.exports]\nurls=one_mine:text [x]\n",
+    )
+    assert {name: str(point) for name, point in plugins.installed(GROUP).items()} == {"urls": "urls (one_mine 1.0)"}
+    plugin = plugins.load(GROUP, "urls")
+    assert plugin is not None and plugin.object(None) == "x"
+    assert plugins.load(GROUP, "other") is None and plugins.load("stackyard.checks", "urls") is None
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "says"),
+    [
+        ("bad_import", "import no_such_module_at_all", "ModuleNotFoundError: No module named 'no_such_module_at_all'"),
+        ("bad_name", "STACKYARD_PROTOCOL = 1", "AttributeError"),
+        ("bad_protocol", "STACKYARD_PROTOCOL = 2\ndef text(_): pass", "its module bad_protocol has protocol 2, not 1"),
+        ("bad_silence", "def text(_): pass", "its module bad_silence does not say its protocol, not 1"),
+    ],
+)
+def test_one_that_cannot_be_used_is_named(site: Path, module: str, code: str, says: str) -> None:
+    install(site, module, f"[stackyard.exports]\nurls = {module}:text\n", code)
+    with pytest.raises(StackyardError, match=rf"plug-in urls \({module} 1.0\)") as caught:
+        plugins.load(GROUP, "urls")
+    assert says in str(caught.value) and caught.value.hint
+
+
+def test_two_of_one_name_are_refused(site: Path) -> None:
+    for name in ("first_one", "second_one"):
+        install(site, name, f"[stackyard.exports]\nurls = {name}:text\n")
+    with pytest.raises(StackyardError, match=r"two plug-ins are called urls: first_one 1.0 and second_one 1.0"):
+        plugins.load(GROUP, "urls")
+
+
+def test_what_a_plugin_raises_is_reported_as_its_failure(site: Path) -> None:
+    install(
+        site, "failing", "[stackyard.exports]\nurls = failing:text\n", "STACKYARD_PROTOCOL = 1\ndef text(_): 1 / 0\n"
+    )
+    plugin = plugins.load(GROUP, "urls")
+    assert plugin is not None
+    with pytest.raises(StackyardError, match=r"the export urls failed in the plug-in urls \(failing 1.0\): Zero"), \
+            plugins.calling(plugin, "the export urls"):  # fmt: skip
+        plugin.object(None)
+
+
+STACK = (
+    "name: demo\nversion: '1'\nenvironment: {dependencies: [{pip: [--no-index, leaf]}]}\ninterpreter: {source: host}\n"
+)
+
+
+@pytest.fixture(scope="module")
+def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stackyard in a virtual environment of its own, with the example's distribution."""
+    folder = tmp_path_factory.mktemp("plugins") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    packages = next(folder.glob("lib/python*/site-packages"))
+    inner = next(Path(path) for path in sys.path if path.endswith("site-packages"))
+    (packages / "stackyard-of-the-tests.pth").write_text(f"import site; site.addsitedir({str(inner)!r})\n")
+    copy = folder.parent / "plugins"  # the build writes beside its sources
+    shutil.copytree(ROOT / "examples/plugins", copy)
+    words = ["pip", "--python", folder / "bin/python", "install", "-q", "--no-deps", copy]
+    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def lock(python: Path, folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """``stackyard lock`` of a stack with one wheel."""
+    wheel(folder / "links", "leaf", "1.0")
+    (folder / "stack.yaml").write_text(STACK)
+    (folder / "site.yaml").write_text(f"pip: {{read_pip_conf: false, find_links: ['{folder}/links']}}\n")
+    environ = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder), **variables}
+    argv = [python, "-m", "stackyard", "--site", "site.yaml", "--yard", folder / "yard", "lock", "stack.yaml", *words]
+    return subprocess.run(argv, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.real
+def test_the_example_is_installed_and_used(venv: Path, tmp_path: Path) -> None:
+    done = lock(venv / "bin/python", tmp_path, "--export", "urls")
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    assert line.endswith("leaf-1.0-py3-none-any.whl") and len(line.split()[0]) == 64
+    wrong = lock(venv / "bin/python", tmp_path, "--export", "url")
+    assert wrong.returncode == 2 and "no such export format: url" in wrong.stderr
+    assert "did you mean urls?" in wrong.stderr
+
+
+@pytest.mark.real
+def test_what_pythonpath_has_is_not_found(venv: Path, tmp_path: Path) -> None:
+    """As the modules of a loaded stack set it."""
+    other = next(venv.glob("lib/python*/site-packages"))
+    done = lock(Path(sys.executable), tmp_path, "--export", "urls", PYTHONPATH=str(other))
+    assert done.returncode == 2 and "no such export format: urls" in done.stderr
+    assert "known: pixi, pylock, explicit, environment" in done.stderr and not (tmp_path / "stack.yaml.lock").exists()
+    shadow = tmp_path / "shadow" / "stackyard_site"
+    shadow.mkdir(parents=True)
+    (shadow / "__init__.py").write_text("raise SystemExit('this one is not to be imported')")
+    done = lock(venv / "bin/python", tmp_path, "--export", "urls", PYTHONPATH=str(shadow.parent))
+    assert done.returncode == 0 and "leaf-1.0" in done.stdout, done.stderr
