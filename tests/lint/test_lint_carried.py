@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stackyard.launch.request.intent import Intent
-from stackyard.lint import closing, lint_text, to_intent
-from stackyard.lint.making import Making
+from stackyard.lint import lint_text, to_intent
+from stackyard.lint.fix import closing
+from stackyard.lint.fix.making import Making
 
 HEAD = "#!/bin/bash\n#SBATCH -t 10 {}\n"
 

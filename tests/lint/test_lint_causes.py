@@ -9,8 +9,8 @@ import pytest
 from stackyard.launch.request.intent import Intent
 from stackyard.lint import lint_text, to_intent
 from stackyard.lint.directives import split_directive
-from stackyard.lint.scope import resolve
-from stackyard.lint.shell import parse_shell
+from stackyard.lint.shell.commands import parse_shell
+from stackyard.lint.shell.scope import resolve
 
 HEAD = "#!/bin/bash\n#SBATCH -t 10 -N 2 -n 8\n"
 PBS = "#!/bin/bash\n#PBS -l walltime=1:00:00\n#PBS -l select={}\ncd $PBS_O_WORKDIR\n"

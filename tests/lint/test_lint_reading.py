@@ -6,9 +6,9 @@ import pytest
 
 from stackyard.lint import parse_script
 from stackyard.lint.request import mebibytes, minutes
-from stackyard.lint.scope import resolve
-from stackyard.lint.shell import parse_shell, read_shell
-from stackyard.lint.words import shown
+from stackyard.lint.shell.commands import parse_shell, read_shell
+from stackyard.lint.shell.scope import resolve
+from stackyard.lint.shell.words import shown
 
 
 def argvs(text: str, **known: str) -> list[list[str]]:

@@ -19,9 +19,9 @@ from stackyard.lint import lint_text, to_intent
 from stackyard.lint.launches import RANKS
 from stackyard.lint.request import read_request
 from stackyard.lint.rules.base import Case
-from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script
-from stackyard.lint.words import shown
+from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.words import shown
 
 FOLDER = Path(__file__).parent.parent / "data" / "lint"
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "batch"

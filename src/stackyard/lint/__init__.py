@@ -1,6 +1,6 @@
 """Lint: errors and wasted resources in a batch script, line by line, each with a corrected line."""
 
-from stackyard.lint.fix import to_intent
+from stackyard.lint.fix.fix import to_intent
 from stackyard.lint.report import LintReport, lint_file, lint_text
 from stackyard.lint.script import Script, parse_script
 

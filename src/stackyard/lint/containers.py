@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stackyard.lint.options import Reading, read_options
+from stackyard.lint.shell.words import CLOSE, OPEN
 from stackyard.lint.tables import CONTAINER
-from stackyard.lint.words import CLOSE, OPEN
 
 IMAGES = (".sif", ".simg", ".img", ".sqsh", ".squashfs", ".SIF")
 

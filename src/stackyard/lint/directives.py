@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from stackyard.lint.options import Option, read_options
+from stackyard.lint.shell.words import PLACEHOLDER
 from stackyard.lint.tables import HEADS
-from stackyard.lint.words import PLACEHOLDER
 
 _TAG = re.compile(
     r"^(?P<lead>[ \t]*)(?P<hash>#+)(?P<gap>[ \t]*)"

@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stackyard.lint.beginnings import may_be_options, plain_variables
-from stackyard.lint.command import Command
 from stackyard.lint.containers import container_options, container_verb, image_at
 from stackyard.lint.options import Option, Reading, Table, mapped, read_options
 from stackyard.lint.request import number
-from stackyard.lint.scope import Resolved, Scope, Value
-from stackyard.lint.shell import parse_shell
+from stackyard.lint.shell.beginnings import may_be_options, plain_variables
+from stackyard.lint.shell.command import Command
+from stackyard.lint.shell.commands import parse_shell
+from stackyard.lint.shell.scope import Resolved, Scope, Value
+from stackyard.lint.shell.words import command_name
 from stackyard.lint.tables import (
     ACCELERATE,
     APRUN,
@@ -31,7 +32,6 @@ from stackyard.lint.tables import (
     SRUN,
     TORCHRUN,
 )
-from stackyard.lint.words import command_name
 
 STARTERS: dict[str, tuple[str, Table]] = {
     "srun": ("srun", SRUN),

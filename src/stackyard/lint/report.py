@@ -14,7 +14,7 @@ from stackyard.inputs.sites.sitemodels import Site
 from stackyard.lint.launches import Launch
 from stackyard.lint.rules import TABLE, Case
 from stackyard.lint.script import Script, parse_script
-from stackyard.lint.words import shown
+from stackyard.lint.shell.words import shown
 
 _RANK = {"refused": 0, "warning": 1, "note": 2}
 _SCHEDULERS = {

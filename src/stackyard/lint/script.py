@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from stackyard.lint.command import Command
 from stackyard.lint.directives import Directive, foreign_directives, head_is_filled_in, read_directives, scheduler_of
-from stackyard.lint.functions import Function, uncalled
 from stackyard.lint.launches import Inner, Launch, find_launches
-from stackyard.lint.placing import placed
 from stackyard.lint.request import Request, read_request, slurm_variables
-from stackyard.lint.scope import Resolved, resolve
-from stackyard.lint.shell import read_shell
+from stackyard.lint.shell.command import Command
+from stackyard.lint.shell.commands import read_shell
+from stackyard.lint.shell.functions import Function, uncalled
+from stackyard.lint.shell.placing import placed
+from stackyard.lint.shell.scope import Resolved, resolve
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from stackyard.lint.launches import starter, unwrapped
-from stackyard.lint.scope import arithmetic_names
+from stackyard.lint.shell.scope import arithmetic_names
 
 _PRINTING = (
     "echo printf date hostname env printenv pwd ls nvidia-smi rocm-smi which scontrol squeue df free lscpu uname nproc "

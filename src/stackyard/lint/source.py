@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.core.pymodules import parsed, program_file
-from stackyard.lint.words import is_known
+from stackyard.lint.shell.words import is_known
 
 _LARGEST = 2_000_000
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 from stackyard.lint.launches import AGENTS, RANKS, Launch, python_program
 from stackyard.lint.request import Request
 from stackyard.lint.rules.base import Case, Hit, rule
-from stackyard.lint.scope import Resolved
-from stackyard.lint.words import OPEN, TASK, is_known, shown
+from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.words import OPEN, TASK, is_known, shown
 
 _NAMES = ("MASTER_ADDR", "MAIN_PROCESS_IP", "master_addr")
 _PORTS = ("MASTER_PORT",)

@@ -12,15 +12,15 @@ from typing import Literal
 from stackyard.core.errors import Where
 from stackyard.core.findings import Finding, Severity
 from stackyard.inputs.sites.sitemodels import NodeKind, Site
-from stackyard.lint.functions import uncalled
 from stackyard.lint.groups import Group, group_of
 from stackyard.lint.launches import RANKS, Launch, launches_inside, python_program
-from stackyard.lint.scope import Resolved, resolve
 from stackyard.lint.script import Script
-from stackyard.lint.shell import parse_shell
+from stackyard.lint.shell.commands import parse_shell
+from stackyard.lint.shell.functions import uncalled
+from stackyard.lint.shell.scope import Resolved, resolve
+from stackyard.lint.shell.words import is_known, shown
 from stackyard.lint.smallcommands import is_small
 from stackyard.lint.source import Source, find_file, find_program, source_of
-from stackyard.lint.words import is_known, shown
 
 Evidence = Literal["script", "site", "source"]
 _WHOLE_NODES = re.compile(r"(?:full|whole)[-_]?nodes?|exclusive", re.I)

@@ -11,10 +11,10 @@ from stackyard.lint.launches import AGENTS, REMOTE, Launch, python_program
 from stackyard.lint.rules.base import Case, Hit, is_alone, rule
 from stackyard.lint.rules.jsrun import sets_of
 from stackyard.lint.rules.resources import launch_gpus
-from stackyard.lint.scope import Resolved
+from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.words import OPEN, is_known
 from stackyard.lint.smallcommands import is_no_program
 from stackyard.lint.source import find_program
-from stackyard.lint.words import OPEN, is_known
 
 _MANY_GPUS = re.compile(
     r"DataParallel|device_map|MirroredStrategy|tf\.distribute|\bspawn\b|multiprocessing|subprocess|lightning|\bTrainer\b"

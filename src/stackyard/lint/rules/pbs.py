@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from stackyard.lint.launches import python_program
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
-from stackyard.lint.scope import Resolved
+from stackyard.lint.shell.scope import Resolved
 
 
 @rule(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stackyard.lint.launches import AGENTS, Launch
 from stackyard.lint.rules.base import Case, Hit, rule
-from stackyard.lint.words import is_known
+from stackyard.lint.shell.words import is_known
 
 
 @rule(

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from stackyard.lint.launches import AGENTS, RANKS, Launch
 from stackyard.lint.rules.base import Case, Hit, rule
-from stackyard.lint.scope import Resolved
-from stackyard.lint.words import OPEN, TASK
+from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.words import OPEN, TASK
 
 _PER_TASK = re.compile(
     r"\$\{?(SLURM_PROCID|SLURM_LOCALID|SLURM_NODEID|OMPI_COMM_WORLD_(?:LOCAL_)?RANK|PMI_RANK|PMIX_RANK|JSM_NAMESPACE_(?:LOCAL_)?RANK"

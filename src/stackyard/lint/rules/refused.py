@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from stackyard.lint.directives import split_directive
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
 from stackyard.lint.rules.head import read_by_scheduler
-from stackyard.lint.words import is_known, shown
+from stackyard.lint.shell.words import is_known, shown
 
 _MAIL = re.compile(
     r"NONE|BEGIN|END|FAIL|REQUEUE|ALL|INVALID_DEPEND|STAGE_OUT|TIME_LIMIT(?:_[985]0)?|ARRAY_TASKS", re.IGNORECASE

@@ -9,7 +9,7 @@ from stackyard.lint.groups import Group
 from stackyard.lint.launches import AGENTS, RANKS, Launch
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.torch import nnodes
-from stackyard.lint.words import is_known, shown
+from stackyard.lint.shell.words import is_known, shown
 
 _EVERY_TASK = {
     "slurm": "RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS",

@@ -10,8 +10,8 @@ from stackyard.lint.launches import Launch
 from stackyard.lint.request import OTHER_CORES, gpus_of, number
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.jsrun import sets_of
-from stackyard.lint.scope import Resolved
-from stackyard.lint.words import is_known, shown
+from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.words import is_known, shown
 
 _GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 

@@ -9,8 +9,8 @@ from stackyard.core.findings import counted
 from stackyard.lint.launches import AGENTS, Launch
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.resources import launch_gpus
+from stackyard.lint.shell.words import TASK, is_known
 from stackyard.lint.smallcommands import is_small
-from stackyard.lint.words import TASK, is_known
 
 _ONE_EACH = {"srun": "srun --ntasks-per-node=1 ...", "jsrun": "jsrun -r1 -a1 ...", "mpirun": "mpiexec --ppn 1 ..."}
 _MANY = re.compile(r"nnodes[= ]|rdzv|SLURM_(?:NNODES|JOB_NUM_NODES)|num_machines")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from stackyard.lint.rules.base import Case, Hit, rule
-from stackyard.lint.scope import Resolved
-from stackyard.lint.words import shown
+from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.words import shown
 
 _WAITS = re.compile(r"\b(?:wait|jswait|fg|tail\s+--pid|flux queue drain|flux jobs|kill -0|pgrep|jslist|sleep inf)")
 _RAY = re.compile(

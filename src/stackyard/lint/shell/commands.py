@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from stackyard.lint.command import Assignment, Command
-from stackyard.lint.words import PLACEHOLDER, Part, Word, WordReader, arithmetic_end, closing, unknown
+from stackyard.lint.shell.command import Assignment, Command
+from stackyard.lint.shell.words import PLACEHOLDER, Part, Word, WordReader, arithmetic_end, closing, unknown
 
 _DEEPEST = 50
 """How many enclosing blocks are kept; real scripts are not nested deeper."""

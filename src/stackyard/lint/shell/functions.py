@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stackyard.lint.command import Command
+from stackyard.lint.shell.command import Command
 
 _ANY = re.compile(r"\"?\$(?:\{?[@*1-9])")
 """A command whose name the script's caller gives: it may be that of any function."""

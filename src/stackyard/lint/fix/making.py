@@ -7,7 +7,7 @@ from typing import Any
 
 from stackyard.core.quoting import cut
 from stackyard.lint.script import Script
-from stackyard.lint.words import shown
+from stackyard.lint.shell.words import shown
 
 
 @dataclass

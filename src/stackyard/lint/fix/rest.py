@@ -6,15 +6,15 @@ import re
 from itertools import pairwise, takewhile
 
 from stackyard.core.quoting import cut
+from stackyard.lint.fix.making import Making
+from stackyard.lint.fix.prologue import OWN_VARIABLES, acts, text_of
 from stackyard.lint.launches import Launch, unwrapped
-from stackyard.lint.making import Making
-from stackyard.lint.prologue import OWN_VARIABLES, acts, text_of
 from stackyard.lint.rules.base import Case
 from stackyard.lint.rules.shape import horovodrun_hosts, launcher_in_launcher
-from stackyard.lint.scope import Resolved
-from stackyard.lint.shell import parse_shell
+from stackyard.lint.shell.commands import parse_shell
+from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.words import shown
 from stackyard.lint.smallcommands import is_quiet
-from stackyard.lint.words import shown
 
 _CARRIED = {
     "srun": "nodes ntasks ntasks-per-node cpus-per-task gpus-per-node gpus-per-task gres gpus export container-image "

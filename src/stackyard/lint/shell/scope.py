@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stackyard.lint.command import Assignment, Command
-from stackyard.lint.words import CLOSE, OPEN, Part, Word, WordReader, is_known, unknown
+from stackyard.lint.shell.command import Assignment, Command
+from stackyard.lint.shell.words import CLOSE, OPEN, Part, Word, WordReader, is_known, unknown
 
 _EXPRESSION = re.compile(r"^([A-Za-z_]\w*|[@*#?$!0-9-])(?:(:?[-=+?])(.*))?$", re.S)
 _ARITHMETIC = re.compile(r"([A-Za-z_]\w*)[ \t]*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)[ \t]*([A-Za-z_]\w*)")

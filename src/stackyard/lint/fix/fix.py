@@ -12,21 +12,21 @@ from pydantic import BaseModel, ValidationError
 from stackyard.core.secrets import HIDDEN
 from stackyard.inputs.reading.validate import said
 from stackyard.launch.request.intent import BatchOptions, Intent
-from stackyard.lint.closing import close
-from stackyard.lint.fixhead import head
-from stackyard.lint.fixprogram import container, interpreter_kept, named_image, plain_words, program_of_shell
-from stackyard.lint.fixrest import left_out
-from stackyard.lint.fixsize import sizes
-from stackyard.lint.hidden import SECRET, without_secrets
+from stackyard.lint.fix.closing import close
+from stackyard.lint.fix.head import head
+from stackyard.lint.fix.hidden import SECRET, without_secrets
+from stackyard.lint.fix.making import Making
+from stackyard.lint.fix.program import container, interpreter_kept, named_image, plain_words, program_of_shell
+from stackyard.lint.fix.prologue import OWN_VARIABLES, lines_before, place_of
+from stackyard.lint.fix.rest import left_out
+from stackyard.lint.fix.size import sizes
 from stackyard.lint.launches import AGENTS, Launch, python_program, unwrapped
-from stackyard.lint.making import Making
-from stackyard.lint.prologue import OWN_VARIABLES, lines_before, place_of
 from stackyard.lint.rules.base import Case
 from stackyard.lint.rules.pbs import runs_at_home
-from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script, parse_script
+from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.words import CLOSE, OPEN, command_name, is_known, shown
 from stackyard.lint.smallcommands import is_no_program
-from stackyard.lint.words import CLOSE, OPEN, command_name, is_known, shown
 
 M = TypeVar("M", bound=BaseModel)
 _LONGEST_NAME = 200

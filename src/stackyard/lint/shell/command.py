@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from stackyard.lint.words import Word
+from stackyard.lint.shell.words import Word
 
 
 @dataclass(frozen=True)

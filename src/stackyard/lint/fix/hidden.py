@@ -10,7 +10,7 @@ import re
 from itertools import pairwise
 
 from stackyard.core.secrets import HIDDEN, is_secret, is_secret_name, redacted
-from stackyard.lint.words import unknown
+from stackyard.lint.shell.words import unknown
 
 SECRET = unknown(HIDDEN)
 """What stands for a secret: like a value that is known only at run time."""

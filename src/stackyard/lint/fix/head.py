@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from stackyard.core.quoting import cut
 from stackyard.lint.directives import Directive, split_directive
-from stackyard.lint.making import Making
+from stackyard.lint.fix.making import Making
 from stackyard.lint.options import Option, read_options
 from stackyard.lint.request import alike_chunks, gpus_of, number
 from stackyard.lint.rules.base import Case, is_template

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stackyard.core.quoting import cut
-from stackyard.lint.command import Assignment
-from stackyard.lint.hidden import SECRET
-from stackyard.lint.scope import Resolved
+from stackyard.lint.fix.hidden import SECRET
 from stackyard.lint.script import Script
-from stackyard.lint.shell import parse_shell
+from stackyard.lint.shell.command import Assignment
+from stackyard.lint.shell.commands import parse_shell
+from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.words import Part, is_known, shown
 from stackyard.lint.smallcommands import is_carried, is_filter, is_quiet, only_prints
-from stackyard.lint.words import Part, is_known, shown
 
 OWN_VARIABLES = re.compile(
     r"^(?:MASTER_(?:ADDR|PORT)$|RANK$|LOCAL_RANK$|WORLD_SIZE$|NODE_RANK$|SLURM_|SRUN_CPUS|LSB_|PBS_|OMP_NUM_THREADS$"

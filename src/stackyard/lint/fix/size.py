@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stackyard.core.findings import counted
+from stackyard.lint.fix.making import Making
 from stackyard.lint.launches import AGENTS, RANKS, Launch
-from stackyard.lint.making import Making
 from stackyard.lint.request import OTHER_CORES, TASK_OPTIONS, number
 from stackyard.lint.rules.base import Case
 from stackyard.lint.rules.jsrun import Sets, sets_of
 from stackyard.lint.rules.resources import launch_gpus
 from stackyard.lint.rules.torch import nnodes, ranks_per_agent
-from stackyard.lint.words import shown
+from stackyard.lint.shell.words import shown
 
 _COUNTS = {
     *("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "np", "ppn", "nrs", "rs_per_host", "tasks_per_rs"),

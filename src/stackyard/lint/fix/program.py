@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import dropwhile
 
 from stackyard.lint.containers import IMAGES
+from stackyard.lint.fix.making import Making
 from stackyard.lint.launches import Launch, python_program
-from stackyard.lint.making import Making
 from stackyard.lint.rules.base import Case
-from stackyard.lint.words import CLOSE, OPEN, command_name, is_known, shown
+from stackyard.lint.shell.words import CLOSE, OPEN, command_name, is_known, shown
 
 
 def plain_words(words: tuple[str, ...]) -> tuple[str, ...]:

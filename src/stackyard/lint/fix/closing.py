@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from stackyard.lint.command import Command
+from stackyard.lint.fix.making import Making
+from stackyard.lint.fix.prologue import OWN_VARIABLES, text_of
 from stackyard.lint.launches import REMOTE, Launch, unwrapped
-from stackyard.lint.making import Making
-from stackyard.lint.prologue import OWN_VARIABLES, text_of
-from stackyard.lint.scope import Resolved, Value, resolve
-from stackyard.lint.shell import parse_shell
-from stackyard.lint.words import Word, command_name, is_known, shown
+from stackyard.lint.shell.command import Command
+from stackyard.lint.shell.commands import parse_shell
+from stackyard.lint.shell.scope import Resolved, Value, resolve
+from stackyard.lint.shell.words import Word, command_name, is_known, shown
 
 _LINES = re.compile(r"\blines? (\d+(?:, \d+)*)(?:: to line (\d+))?")
 _PATTERN = re.compile(r"[*?]|\[[^],]*\]|\{[^{}$]*(?:,|\.\.)[^{}]*\}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from stackyard.lint.scope import CHANGERS, SETTERS, Resolved
-from stackyard.lint.words import CLOSE, OPEN, is_known, shown, unknown
+from stackyard.lint.shell.scope import CHANGERS, SETTERS, Resolved
+from stackyard.lint.shell.words import CLOSE, OPEN, is_known, shown, unknown
 
 
 def plain_variables(commands: Iterable[Resolved]) -> dict[str, bool]:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stackyard.lint.command import Assignment, Command
-from stackyard.lint.words import Part, Word, WordReader
+from stackyard.lint.shell.command import Assignment, Command
+from stackyard.lint.shell.words import Part, Word, WordReader
 
 _OWN_INSIDE = re.compile(r"\$\{?[0-9@*#]")
 """A variable of the function itself: ``$1``, ``$@``, ``${2:-x}``."""

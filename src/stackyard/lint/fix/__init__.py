@@ -1,0 +1,1 @@
+"""`lint --fix`: the job file that is equivalent to a batch script."""

@@ -1,0 +1,1 @@
+"""A shell script as commands, words and values: text in, facts out."""
