@@ -13,7 +13,9 @@ from stackyard.core.errors import MissingError
 
 XDG = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME")
 
-pytest_plugins = ["support.realness", "support.foreign", "support.slurmfixtures", "support.accounts"]
+pytest_plugins = [
+    "support.environment", "support.realness", "support.foreign", "support.slurmfixtures", "support.accounts"
+]  # fmt: skip
 
 
 def pytest_configure() -> None:

@@ -87,7 +87,9 @@ CASES = {
         "project/environment.yml",
     ),
     "many wrong lines": ("requirements.txt", "numpy=1.26\n" * 40, 2, r"requirements\.txt:1:1: ", "15 more problems"),
-    "text of another kind": ("notes.txt", "Dear reader !\n" * 40, 2, r"notes\.txt:1:1: this is no list", "use a stack"),
+    "text of another kind": (
+        "notes.txt", "Dear reader !\n" * 40, 2, r"notes\.txt:1:1: not a requirements file", "use a stack"
+    ),
     "unknown axis": (
         "stack.yaml", "matrix: {gpu: [a]}\nenvironment:\n  dependencies:\n    - six  # [gpq == 'a']\n", 2,
         r"stack\.yaml:4:7: 'gpq'", "did you mean 'gpu'?",
