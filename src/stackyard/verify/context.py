@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,9 @@ from stackyard.core.late import dataclass
 from stackyard.host.machine.probe import Machine
 from stackyard.host.run.command import Result, run
 from stackyard.host.run.view import PLAIN, View
+from stackyard.verify.report import Kind
 from stackyard.yard import formats
+from stackyard.yard.revision.contents import Tree
 from stackyard.yard.revision.payload import Payload
 from stackyard.yard.revision.record import BuildRecord
 
@@ -65,10 +68,16 @@ class Context:
     """Where and how the checks of one revision run.
 
     Attributes:
-        environ: the environment of the loaded module, in which everything runs.
+        environ: the environment of the loaded module, in which everything runs; before that, the one it is loaded in.
         work: an empty directory of this verification; programs run in it.
         python: None if the stack has no Python, or it does not run.
         view: how the programs of the stack see the files: read-only where that can be had.
+        no_view: why they see them as they are; empty: they do not.
+        kinds: those of the checks that are asked for.
+        deep: read every byte of every file.
+        tree: the files of the revision before any program of it ran.
+        as_read: the record as it was signed; `record` has the checks in force.
+        yards: the yards in which revisions are looked up, from that of whoever verifies to the topmost.
     """
 
     record: BuildRecord
@@ -79,6 +88,12 @@ class Context:
     exceptions: Exceptions
     python: Python | None = None
     view: View = PLAIN
+    no_view: str = ""
+    kinds: tuple[Kind, ...] = ()
+    deep: bool = False
+    tree: Tree = field(default_factory=dict)
+    as_read: BuildRecord | None = None
+    yards: tuple[Path, ...] = ()
 
     @property
     def payload(self) -> Payload:

@@ -8,7 +8,7 @@ last and one at a time, since they may use the whole machine. All of them see th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from pathlib import Path
@@ -25,23 +25,16 @@ from stackyard.host.machine.modules import ModuleSystem, find_environment_module
 from stackyard.host.machine.probe import machine
 from stackyard.host.run.view import view_of
 from stackyard.verify.checks.adopted import adopted_folders, check_adopted
-from stackyard.verify.checks.collided import check_collisions
-from stackyard.verify.checks.commands import check_other_scripts
-from stackyard.verify.checks.consistency import check_consistency
-from stackyard.verify.checks.content import check_files, compare_after, look
-from stackyard.verify.checks.imports import check_imports_and_commands
+from stackyard.verify.checks.base import Check, Stage, looked_into
+from stackyard.verify.checks.content import look
 from stackyard.verify.checks.interpreter import find_python
-from stackyard.verify.checks.launcher import check_launcher, wrong_launcher
-from stackyard.verify.checks.libraries import check_libraries
+from stackyard.verify.checks.launcher import wrong_launcher
 from stackyard.verify.checks.loading import Loaded, check_loading
-from stackyard.verify.checks.own import check_own
-from stackyard.verify.checks.signed import check_signatures
-from stackyard.verify.checks.wrapped import check_wrapped
 from stackyard.verify.context import Context, Exceptions
 from stackyard.verify.expectations import Expectations, in_force
 from stackyard.verify.report import KINDS, CheckResult, Kind, Report
+from stackyard.verify.table import TABLE
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.contents import Tree
 from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, now
 
@@ -140,66 +133,55 @@ class _Job:
         """All checks of the requested kinds; of an adopted prefix that does not exist only that."""
         if self.record.adopted and not self.record.payload.root.is_dir():
             return check_adopted(self.record)
+        context = self._context()
         with ThreadPoolExecutor(max_workers=1) as beside:
             systems = beside.submit(_systems)  # each prints its version meanwhile
-            tree = look(self.record)
-            checks = self._files(tree)
+            context = replace(context, tree=look(self.record))
+            checks = self._walk("files", context)
             own = [RevisionPaths.of(self.record.path).yard, *adopted_folders(self.record)]
             view, no_view = view_of([*own, *self.yards], [self.work])
         checks += self._load(*systems.result())
-        context = Context(
-            record=self.record,
-            site=self.site,
-            machine=machine(),
-            environ=self._environ(),
-            work=self.work,
-            exceptions=Exceptions.of(self.record.exceptions),
-            view=view,
-        )
-        if self.record.form.kind == "container":  # its programs are not to be looked at from outside
-            checks += check_wrapped(self.record, self.kinds, context.environ, deep=self.deep)
-        else:
+        context = replace(context, environ=self._environ(), view=view, no_view=no_view)
+        if looked_into(self.record):
             python, results = find_python(context)
             checks += results
             context = replace(context, python=python)
-            with ThreadPoolExecutor(max_workers=2) as pool:
-                checks += [check for part in pool.map(lambda one: one(context), self._parts()) for check in part]
-        if "own" in self.kinds:
-            self.progress.phase(self.record.module, "verify", "the stack's own checks")
-            checks += check_own(context)
-        checks += check_adopted(self.record)
-        checks.append(compare_after(self.record, tree, no_view))
+        checks += [*self._walk("programs", context), *self._walk("own", context), *self._walk("after", context)]
         return [check for check in checks if check.kind in self.kinds]
 
-    def _files(self, tree: Tree) -> list[CheckResult]:
-        if "content" not in self.kinds:
-            return []
-        self.progress.phase(self.record.module, "verify", "every byte" if self.deep else "files")
-        files = [*check_files(self.record, tree, deep=self.deep), *check_launcher(self.record)]
-        return [*files, *check_collisions(self.record), *check_signatures(self.as_read, self.yards)]
+    def _context(self) -> Context:
+        """What the checks get, before the module is loaded."""
+        return Context(
+            record=self.record,
+            site=self.site,
+            machine=machine(),
+            environ=self.before,
+            work=self.work,
+            exceptions=Exceptions.of(self.record.exceptions),
+            kinds=self.kinds,
+            deep=self.deep,
+            as_read=self.as_read,
+            yards=self.yards,
+        )
 
-    def _parts(self) -> Iterable[Callable[[Context], list[CheckResult]]]:
-        """Checks that can run concurrently, the longest first."""
-        if {"import", "command"} & set(self.kinds):
-            self.progress.phase(self.record.module, "verify", "imports and commands")
-            yield self._python_parts
-        if {"library", "consistency"} & set(self.kinds):
-            yield self._file_parts
+    def _walk(self, stage: Stage, context: Context) -> list[CheckResult]:
+        """The results of the checks of one stage, in the order of the table."""
+        rows = self._begun(check for check in TABLE if check.stage == stage and self._is_asked(check))
+        if stage != "programs":
+            return [result for check in rows for result in check.run(context)]
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            return [result for part in pool.map(lambda check: check.run(context), rows) for result in part]
 
-    def _python_parts(self, context: Context) -> list[CheckResult]:
-        results = check_imports_and_commands(context, self.kinds)
-        if "command" in self.kinds:
-            declared = {result.name for result in results if result.kind == "command"}
-            results += check_other_scripts(context, declared)
-        return results
+    def _is_asked(self, check: Check) -> bool:
+        return bool(set(check.kinds) & set(self.kinds)) and check.applies(self.record)
 
-    def _file_parts(self, context: Context) -> list[CheckResult]:
-        results: list[CheckResult] = []
-        if "library" in self.kinds:
-            results += check_libraries(context)
-        if "consistency" in self.kinds:
-            results += check_consistency(context)
-        return results
+    def _begun(self, rows: Iterable[Check]) -> Iterator[Check]:
+        """The rows, each after its title was shown."""
+        for check in rows:
+            if check.title:
+                every = check.stage == "files" and self.deep
+                self.progress.phase(self.record.module, "verify", "every byte" if every else check.title)
+            yield check
 
     def _environ(self) -> Mapping[str, str]:
         """The loaded environment; without a module system that of ``stackyard run``.

@@ -14,6 +14,7 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
 from stackyard.lock.base.installed import installed
+from stackyard.verify.checks.base import Check
 from stackyard.verify.report import CheckResult
 from stackyard.yard import disk, formats
 from stackyard.yard.revision import adoptedfiles, contents
@@ -92,3 +93,6 @@ def noted_files(record: BuildRecord) -> Contents:
     if text is None or hashlib.sha256(text).hexdigest() != record.adopted.files_sha256:
         raise StackyardError(f"{path} is missing or was changed: its hash is not the one in the record")
     return formats.load(path, contents.KIND)
+
+
+ADOPTED = Check(("content",), "after", lambda context: check_adopted(context.record))

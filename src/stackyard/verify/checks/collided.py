@@ -10,6 +10,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.quoting import LONG, plain
 from stackyard.host.files.hashing import sha256_file, sha256_text
+from stackyard.verify.checks.base import Check
 from stackyard.verify.checks.content import REMEDY, listed
 from stackyard.verify.report import CheckResult
 from stackyard.yard.revision.collision import Collision, sentences
@@ -57,3 +58,6 @@ def _hash(path: Path) -> str:
         return sha256_file(path) if stat.S_ISREG(kind) else ""
     except (OSError, StackyardError):
         return ""
+
+
+COLLISIONS = Check(("content",), "files", lambda context: check_collisions(context.record))

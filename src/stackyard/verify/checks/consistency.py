@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.names import canonical
+from stackyard.verify.checks.base import Check, looked_into
 from stackyard.verify.checks.distributions import distributions
 from stackyard.verify.checks.layered import find
 from stackyard.verify.context import Context, excepted
@@ -196,3 +197,6 @@ def _grouped(context: Context, problems: Iterable[tuple[str, str]]) -> dict[str,
 def _broken(part: str, name: str, texts: list[str]) -> CheckResult:
     remedy = _REMEDY.format(name=name)
     return CheckResult("consistency", f"{part} {name}", "failed", "\n".join(texts), remedy, exceptions=(name,))
+
+
+CONSISTENCY = Check(("consistency",), "programs", check_consistency, looked_into)

@@ -21,6 +21,7 @@ from stackyard.host.files import at
 from stackyard.make.seal import PARTS
 from stackyard.make.tree import tree_hash
 from stackyard.verify.checks import revisionfiles as beside
+from stackyard.verify.checks.base import Check
 from stackyard.verify.report import CheckResult, Status
 from stackyard.yard import formats
 from stackyard.yard.revision import contents
@@ -166,3 +167,12 @@ def listed(problems: Sequence[str]) -> str:
     """The problems, a line each, and as the last line what a person sees: the first of them, and how many there are."""
     last = some(problems, _SHOWN)
     return "\n".join([*problems[:_LISTED], last]) if len(problems) > _SHOWN else last
+
+
+FILES = Check(
+    ("content",),
+    "files",
+    lambda context: check_files(context.record, context.tree, deep=context.deep),
+    title="files",
+)
+UNCHANGED = Check(("content",), "after", lambda context: [compare_after(context.record, context.tree, context.no_view)])

@@ -12,7 +12,8 @@ from itertools import count
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical
 from stackyard.host.machine.hostlibs import missing_driver
-from stackyard.verify.checks.commands import file_problem
+from stackyard.verify.checks.base import Check, looked_into
+from stackyard.verify.checks.commands import check_other_scripts, file_problem
 from stackyard.verify.checks.distributions import Distribution, Script, distributions
 from stackyard.verify.checks.tasks import ImportTask, Problem, TaskOutcome, run_tasks
 from stackyard.verify.context import Context, excepted
@@ -217,3 +218,17 @@ def _lacking_extra(found: Iterable[Distribution], one: Distribution, problem: Pr
 def _holds(one: Distribution, file: str) -> bool:
     folder = f"{one.folder}/"
     return file.startswith(folder) and file[len(folder) :] in one.files
+
+
+def _imports_and_commands(context: Context) -> list[CheckResult]:
+    """Those of the distributions, and then the scripts that none of them declares."""
+    results = check_imports_and_commands(context, context.kinds)
+    if "command" in context.kinds:
+        declared = {result.name for result in results if result.kind == "command"}
+        results += check_other_scripts(context, declared)
+    return results
+
+
+IMPORTS_AND_COMMANDS = Check(
+    ("import", "command"), "programs", _imports_and_commands, looked_into, title="imports and commands"
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stackyard.images.squashfs.launcher.compare import has_launcher, is_recorded, problem
+from stackyard.verify.checks.base import Check
 from stackyard.verify.report import CheckResult
 from stackyard.yard.revision.record import BuildRecord
 
@@ -18,10 +19,11 @@ def wrong_launcher(record: BuildRecord) -> CheckResult | None:
 
 def check_launcher(record: BuildRecord) -> list[CheckResult]:
     """The check of a launcher that is not wrong: where its hash is not recorded, it was not compared."""
-    if not has_launcher(record):
-        return []
     if is_recorded(record):
         return [CheckResult("content", "launcher", "passed", f"sha256 {record.form.launcher[:16]}")]
     text = "launcher not recorded: an earlier version made it, so that it cannot be compared"
     remedy = f"`stackyard fsck --repair {record.module}` makes it again, and records its hash"
     return [CheckResult("content", "launcher", "skipped", text, remedy, required=False)]
+
+
+LAUNCHER = Check(("content",), "files", lambda context: check_launcher(context.record), has_launcher)

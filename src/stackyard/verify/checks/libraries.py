@@ -24,6 +24,7 @@ from stackyard.host.files.elf import ElfFile, read_elf
 from stackyard.host.machine.hostlibs import driver_vendor, is_fabric, is_plugin
 from stackyard.host.machine.platforms import of_machine
 from stackyard.host.run.command import clean_environment, run
+from stackyard.verify.checks.base import Check, looked_into
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.report import CheckResult
 from stackyard.yard.revision.extension import BaseRevision
@@ -188,3 +189,6 @@ def _is_64(line: str) -> bool:
     """Whether a line of ``ldconfig -p`` is for this 64-bit architecture: ``libz.so.1 (libc6,x86-64) => /lib/...``."""
     kind = line.partition("(")[2].partition(")")[0]
     return "64" in kind or "AArch64" in kind or "," not in kind
+
+
+LIBRARIES = Check(("library",), "programs", check_libraries, looked_into)

@@ -15,6 +15,7 @@ from stackyard.core.errors import MissingError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.machine.probe import Machine
 from stackyard.host.run.command import CommandError, Result, ending
+from stackyard.verify.checks.base import Check
 from stackyard.verify.context import Context
 from stackyard.verify.report import CheckResult, Status
 from stackyard.yard.revision.folders import RevisionPaths
@@ -169,3 +170,6 @@ def _tail(text: str) -> str:
     if len(lines) <= _SHOWN_LINES:
         return "\n".join(lines)
     return "\n".join([f"... {len(lines) - _SHOWN_LINES} lines above ...", *lines[-_SHOWN_LINES:]])
+
+
+OWN = Check(("own",), "own", check_own, title="the stack's own checks")

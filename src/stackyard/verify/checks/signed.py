@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from stackyard.verify.checks.base import Check
 from stackyard.verify.report import CheckResult, Status
 from stackyard.yard.revision import signatures
 from stackyard.yard.revision.folders import RevisionPaths
@@ -36,3 +37,8 @@ def check_signatures(record: BuildRecord, yards: Iterable[Path] = ()) -> list[Ch
     remedy = f"sign it again once you know why: `stackyard sign {record.module}`" if not valid else ""
     text = "\n".join([*lines, misplaced] if misplaced else lines) or signatures.NONE
     return [CheckResult("content", "signatures", status, text, remedy, time.perf_counter() - started, demanded)]
+
+
+SIGNATURES = Check(
+    ("content",), "files", lambda context: check_signatures(context.as_read or context.record, context.yards)
+)

@@ -13,6 +13,7 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.images.squashfs.enter import run_within
 from stackyard.images.squashfs.file import superblock
 from stackyard.images.wrap import inventory
+from stackyard.verify.checks.base import Check
 from stackyard.verify.report import CheckResult, Kind
 from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
@@ -78,3 +79,11 @@ def _container(record: BuildRecord, environ: Mapping[str, str]) -> str:
     if done.returncode != _NOT_EXECUTABLE:
         raise StackyardError(f"making its container exited with status {done.returncode}", detail=done.output)
     return f"{record.container['mode']} mode, {Path(record.path).name}"
+
+
+WRAPPED = Check(
+    ("content", "command"),
+    "programs",
+    lambda context: check_wrapped(context.record, context.kinds, context.environ, deep=context.deep),
+    lambda record: record.form.kind == "container",
+)
