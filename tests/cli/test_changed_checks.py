@@ -108,3 +108,60 @@ def test_a_policy_for_users_reaches_published_revisions_without_a_build(bed: Bed
     assert (told["generation"], [r["status"] for r in told["revisions"]], told["locks"]) == (0, ["unchanged"], [])
     condarc = (bed.revisions[0] / "condarc").read_text()
     assert '"numpy <2"' in condarc and 'channel_priority: "flexible"' in condarc
+
+
+def named(bed: Bed) -> dict[str, str]:
+    return {check["name"]: f"{check['status']}: {check['detail']}" for check in bed.report()["checks"]}
+
+
+def test_the_checks_of_a_site_are_tried_on_every_stack_and_build_nothing(bed: Bed) -> None:
+    bed.deploy(checks=[])
+    checks = bed.folder / "policy" / "checks.yaml"
+    checks.parent.mkdir()
+    (checks.parent / "probe.sh").write_text("echo probed $0\n")
+    checks.write_text(
+        "# what every stack of the site must pass\n- {name: site says, run: echo 1, expect: '1'}\n"
+        "- {script: probe.sh}\n- {name: of Python, run: '{python} -V'}\n"
+    )
+    bed.policy(checks=["policy/checks.yaml"])
+    told = bed.deploy("--json", checks=[]).value
+    assert [row["status"] for row in told["revisions"]] == ["unchanged"] and told["locks"] == []
+    assert "site says" not in named(bed)
+    bed.run("verify")
+    assert named(bed)["site says"] == "passed: 1"
+    assert named(bed)["probe.sh"] == f"passed: probed {checks.parent / 'probe.sh'}"
+    assert named(bed)["of Python"] == "skipped: requires Python, but this stack has none"
+    assert len(bed.revisions) == 1 and bed.state() == "published"
+    checks.write_text("- {name: site says, run: echo 1, expect: '2'}\n")
+    assert "site says" in bed.run("verify", expect=3).out
+    assert bed.state() == "failed"
+
+
+def test_a_stack_that_fails_a_check_of_the_site_is_not_published(bed: Bed) -> None:
+    (bed.folder / "checks.yaml").write_text(
+        "- {name: quota, run: 'false'}\n- {name: soft, run: 'false', required: no}\n"
+    )
+    bed.policy(checks=["checks.yaml"])
+    assert "quota" in bed.deploy(checks=says("one", "one"), expect=3).out
+    own = [f"{check['status']} {check['name']}" for check in bed.report()["checks"] if check["kind"] == "own"]
+    assert own == ["passed word", "failed quota", "warned soft"]
+
+
+@pytest.mark.parametrize("words", [("deploy", "stack.yaml"), ("verify",)])
+def test_a_mistake_in_a_check_of_the_site_is_named_with_its_place(bed: Bed, words: tuple[str, ...]) -> None:
+    if words[0] == "verify":
+        bed.deploy(checks=[])
+    else:
+        (bed.folder / "stack.yaml").write_text(f"environment: {{channels: ['{bed.channel}'], dependencies: [lib]}}\n")
+    file = bed.folder / "checks.yaml"
+    file.write_text(
+        "- name: one\n  run: echo\n- name: two\n  rum: echo\n- {script: lost.sh}\n- {run: a, expect: '('}\n"
+    )
+    bed.policy(checks=["checks.yaml"])
+    told = bed.run(*(str(bed.folder / word) if word.endswith(".yaml") else word for word in words), expect=2).err
+    assert f"{file}:4:3: unknown key 'rum' in checks.1" in told and "did you mean" in told
+    assert f"{file}:6:" in told and "is not a regular expression" in told
+    file.write_text("- {script: lost.sh}\n")
+    told = bed.run(*(str(bed.folder / word) if word.endswith(".yaml") else word for word in words), expect=2).err
+    assert f"{file}:1:12: cannot read {bed.folder}/lost.sh" in told
+    assert not (bed.folder / "stack.yaml.lock").exists() or words[0] == "verify"

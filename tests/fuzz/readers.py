@@ -23,6 +23,7 @@ Read = Callable[[Path], None]
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
 EXAMPLES = ROOT / "examples"
+SOURCES = ROOT / "src" / "stackyard"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Reader:
     read: Read
 
 
+SITE_CHECKS = b"""
+- echo fine
+- {name: gpu works, python: import torch, expect: "cuda:\\\\d", needs: {gpu: true, arch: ppc64le}, required: false}
+- {run: [horovodrun, --check-build], table: [MPI, Gloo], timeout_min: 2.5}
+"""
 USE = (
     b'{"revision": "/sw/yard/stacks/a/1-1", "what": "job", "scheduler": "slurm", "job": "77", "user": "anna", '
     b'"host": "n1", "pid": 7, "started": "1", "place": "x", "since": "now", "token": "0"}'
@@ -95,6 +101,30 @@ def _judge(lock: Lock) -> None:
     kinds = {"a": NodeKind(platform="linux-64", glibc="2.17", gpu=Gpu(count=1, cuda="12.0"))}
     verdict = solve.staleness(lock, Stack(name="s", variants=variants), site.model_copy(update={"nodes": kinds}), ())
     assert all(isinstance(line, str) for line in (*verdict.reasons, *verdict.harmless))
+
+
+def _site_checks(path: Path) -> None:
+    """A file of checks that a site.yaml names."""
+    from stackyard.core.errors import InputError
+    from stackyard.inputs.sites.sitefiles import load_checks
+
+    try:
+        assert all(check.name for check in load_checks(path))
+    except InputError as error:
+        assert error.message
+
+
+def _site_causes(path: Path) -> None:
+    """A file of known causes that a site.yaml names; the rules in it are tried."""
+    from stackyard.core.errors import InputError
+    from stackyard.launch.run.causes import explain, site_rules
+
+    try:
+        found = site_rules([str(path)])
+    except InputError as error:
+        assert error.message
+        return
+    explain(tail=["MemoryError"], code=1, launcher_output="", facts={"nodes": 2}, first=found)
 
 
 def _hosts(path: Path) -> None:
@@ -451,6 +481,8 @@ READERS = {
         [BINDINGS],
         commands("bindings show {}", "bindings show --as site {}", "bindings show --as lua {}"),
     ),
+    "checks of a site": Reader("checks.yaml", [SITE_CHECKS], _site_checks),
+    "causes of a site": Reader("causes.yaml", _files("launch/run/causes.yaml", where=SOURCES), _site_causes),
     "sif": Reader("x.sif", [_sif()], commands("image inspect {}", "image inspect --json {}", "image check {}")),
     "saved image": Reader("saved.tar", [_saved()], _archive),
     "layer": Reader("layer.tar", [LAYER, gzip.compress(LAYER, mtime=0)], _layer),

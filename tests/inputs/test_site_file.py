@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from stackyard.inputs.reading.validate import plain
 from stackyard.inputs.reading.yamlfile import parse_yaml
 from stackyard.inputs.sites.settings import Settings
 from stackyard.inputs.sites.site import load_site, merged
+from stackyard.inputs.sites.sitefiles import load_checks
 from stackyard.inputs.stacks.stack import stack_from_file
+from stackyard.launch.run.causes import FACTS, site_rules
 
 
 def write(folder: Path, text: str, name: str = "site.yaml") -> Path:
@@ -192,3 +195,22 @@ def test_stack_takes_its_interpreter_from_the_site(tmp_path: Path) -> None:
     file = write(tmp_path, "environment: {dependencies: [{pip: [numpy]}]}\n", "stack.yaml")
     (variant,) = stack_from_file(file, site).variants
     assert (variant.interpreter.source, variant.interpreter.version, variant.name) == ("uv", "3.12", "py312")
+
+
+def test_files_of_checks_and_causes_are_named_relative_to_the_site(tmp_path: Path) -> None:
+    site = load_site(write(tmp_path, "checks: [a.yaml, /b.yaml]\ncauses: [c.yaml, ../d.yaml]\n"))
+    assert site.checks == (f"{tmp_path}/a.yaml", "/b.yaml")
+    assert site.causes == (f"{tmp_path}/c.yaml", f"{tmp_path}/../d.yaml")
+
+
+def test_the_examples_of_the_page_are_read(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/site-checks.md").read_text()
+    site, checks, causes = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)[:3]
+    for name, text in (("site.yaml", site), ("checks.yaml", checks), ("causes.yaml", causes)):
+        write(tmp_path, text, name)
+    (tmp_path / "checks").mkdir()
+    write(tmp_path / "checks", "true\n", "licence.sh")
+    found = load_site(tmp_path / "site.yaml")
+    assert [check.name for check in load_checks(Path(found.checks[0]))][1:] == ["sees the GPU", "licence server"]
+    assert [rule.name for rule in site_rules(found.causes)] == ["licence-server", "container-across-racks"]
+    assert [name for name in FACTS if f"`{name}`" not in page] == []

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
-from stackyard.launch.run.causes import explain, reference, rules
+from stackyard.core.errors import InputError, ManyErrors
+from stackyard.launch.run import seen
+from stackyard.launch.run.causes import FACTS, explain, reference, rules, site_rules
+from support.cli import stackyard
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(
@@ -92,3 +97,82 @@ def test_dash_says_it_in_another_way() -> None:
 def test_page_is_fresh() -> None:
     page = ROOT / "docs/reference/causes.md"
     assert page.read_text(encoding="utf-8") == reference(), "write causes.reference() to docs/reference/causes.md"
+
+
+# ------------------------------------------------------------------------------------------------ those of a site
+
+OWN = """
+- name: licence-server
+  patterns: ['no licence for (?P<name>[a-z]+)', 'MemoryError']
+  cause: the licence server has no licence for {name} left
+  remedy: see https://help.site.example/licences
+- name: big-job
+  codes: [7]
+  when: {nodes: ">= 2", tasks: 8, container: true}
+  cause: a container on several nodes
+  remedy: ask us
+  source: our ticket 12
+"""
+
+
+def own(folder: Path, text: str = OWN) -> str:
+    file = folder / "causes.yaml"
+    file.write_text(text)
+    return str(file)
+
+
+def test_the_rules_of_a_site_are_tried_before_the_others(tmp_path: Path) -> None:
+    found = site_rules([own(tmp_path)])
+    assert [rule.name for rule in found] == ["licence-server", "big-job"]
+    cause = explain(tail=["MemoryError"], code=1, launcher_output="", facts={}, first=found)
+    assert cause is not None and cause.rule == "licence-server"
+    cause = explain(tail=["no licence for abaqus"], code=1, launcher_output="", facts={}, first=found)
+    assert cause is not None and cause.cause == "the licence server has no licence for abaqus left"
+    facts = {"nodes": 3, "tasks": 8, "container": True}
+    cause = explain(tail=["x"], code=7, launcher_output="", facts=facts, first=found)
+    assert cause is not None and cause.rule == "big-job"
+    for other in ({"tasks": 9}, {"nodes": 1}, {"container": False}):
+        assert explain(tail=["x"], code=7, launcher_output="", facts=facts | other, first=found) is None
+    assert site_rules([]) == ()
+
+
+def test_mistakes_in_the_rules_of_a_site_have_their_places(tmp_path: Path) -> None:
+    text = (
+        "- {name: a, patterns: ['('], cause: c, remedy: r}\n- {name: b, cause: c, remedy: r}\n- {name: c, code: [1]}\n"
+    )
+    with pytest.raises(ManyErrors) as caught:
+        site_rules([own(tmp_path, text)])
+    told = [str(each).removeprefix(f"{tmp_path}/causes.yaml:") for each in caught.value.problems]
+    assert told[0].startswith("1:24: causes.0.patterns.0: '(' is not a regular expression: missing )")
+    assert told[1].startswith("2:3: causes.1: a cause must have one of patterns, codes and when")
+    assert "3:13: unknown key 'code' in causes.2" in told
+    with pytest.raises(InputError) as one:
+        site_rules([own(tmp_path, "- {name: a, when: {node: 2}, cause: c, remedy: r}\n")])
+    assert str(one.value) == f"{tmp_path}/causes.yaml:1:20: unknown key 'node' in causes.0.when"
+    assert "nodes" in (one.value.hint or "")
+    with pytest.raises(InputError, match="a file of causes must be a list"):
+        site_rules([own(tmp_path, "causes: []\n")])
+    assert site_rules([own(tmp_path, "# none yet\n")]) == ()
+
+
+def test_the_facts_are_those_that_are_gathered() -> None:
+    (gathered,) = [node for node in ast.walk(ast.parse(inspect.getsource(seen._facts))) if isinstance(node, ast.Dict)]
+    assert {key.value for key in gathered.keys if isinstance(key, ast.Constant)} == FACTS
+    assert {name for rule in rules() for name in rule.when} <= FACTS
+
+
+SITE = "name: laptop\nscheduler: {kind: none}\nnodes: {here: {cores: 2, sockets: 1}}\ncauses: [causes.yaml]\n"
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_launch_reports_the_cause_of_its_site(tmp_path: Path, is_right: bool) -> None:
+    """A mistake in the file is told, and the program's own rules are tried nevertheless."""
+    (tmp_path / "site.yaml").write_text(SITE)
+    own(tmp_path, OWN if is_right else OWN.replace("codes: [7]", "codes: [seven]"))
+    words = ("--site", "site.yaml", "--yard", "yard", "launch", "sh", "-c", "echo MemoryError >&2; exit 1")
+    told = stackyard(*words, expect=1, cwd=tmp_path).err
+    if is_right:
+        assert "the licence server has no licence for" in told and "https://help.site.example/licences" in told
+    else:
+        assert "the site's causes of failures are not tried: causes.yaml:7:11: causes.1.codes.0" in told
+        assert next(rule.cause for rule in rules() if rule.name == "host-memory") in told.replace("\n", " ")

@@ -38,6 +38,7 @@ from stackyard.make import builder
 from stackyard.verify import verify
 from stackyard.verify.expectations import asked, in_force, keep
 from stackyard.verify.report import Report
+from stackyard.verify.sitechecks import site_checks
 from stackyard.yard import disk
 from stackyard.yard.cache import caches
 from stackyard.yard.cache.audit import unfinished
@@ -175,6 +176,7 @@ def stack_platforms(stack: Stack, site: Site) -> tuple[str, ...]:
 def require(request: Request) -> None:
     """Raise InputError, MissingError or StackyardError where a deploy cannot succeed, before anything is solved."""
     surroundings.require(request.yard, request.site)
+    site_checks(request.site)  # mistakes in them are found before hours of building
     pathlengths.require_short(request.stacks, request.site, request.yard, machine().platform)
 
 

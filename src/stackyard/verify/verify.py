@@ -2,7 +2,8 @@
 
 The order is: load and unload the module with every module system of the machine; run the stack's Python from the loaded
 environment; then, concurrently, imports and commands in worker processes, and the file checks; the stack's own checks
-last and one at a time, since they may use the whole machine. All of them see the yard read-only where that can be had.
+and the site's last and one at a time, since they may use the whole machine. All of them see the yard read-only where
+that can be had. What is run is the table of `verify.table`, and what the site adds.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from stackyard.verify.checks.loading import Loaded, check_loading
 from stackyard.verify.context import Context, Exceptions
 from stackyard.verify.expectations import Expectations, in_force
 from stackyard.verify.report import KINDS, CheckResult, Kind, Report
+from stackyard.verify.sitechecks import site_checks
 from stackyard.verify.table import TABLE
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.folders import RevisionPaths
@@ -74,9 +76,10 @@ def verify(
         The report; a failed check does not raise.
 
     Raises:
-        InputError: `only` names a kind that does not exist.
+        InputError: `only` names a kind that does not exist, or a check of the site is invalid.
     """
     kinds = _kinds(only)
+    rows = (*TABLE, *site_checks(site))
     progress = progress or Silent()
     expectations = expectations or in_force(record)
     if bad := wrong_launcher(record):  # what it shows of an image proves nothing
@@ -95,9 +98,8 @@ def verify(
         (work / "home").mkdir()
         before = fresh_environment(HOME=str(work / "home")) if environ is None else dict(environ)
         before.update(variables or {})
-        job = _Job(
-            record, as_read, modules, site, kinds, progress, work, before, deep, tuple(yard.root for yard in yards)
-        )
+        roots = tuple(yard.root for yard in yards)
+        job = _Job(record, as_read, modules, site, kinds, progress, work, before, rows, deep, roots)
         checks = job.run()
     return Report(
         module=record.module,
@@ -125,6 +127,7 @@ class _Job:
     progress: Progress
     work: Path
     before: Mapping[str, str]
+    rows: tuple[Check, ...]
     deep: bool = False
     yards: tuple[Path, ...] = ()
     loaded: list[Loaded] = field(default_factory=list)
@@ -166,7 +169,7 @@ class _Job:
 
     def _walk(self, stage: Stage, context: Context) -> list[CheckResult]:
         """The results of the checks of one stage, in the order of the table."""
-        rows = self._begun(check for check in TABLE if check.stage == stage and self._is_asked(check))
+        rows = self._begun(check for check in self.rows if check.stage == stage and self._is_asked(check))
         if stage != "programs":
             return [result for check in rows for result in check.run(context)]
         with ThreadPoolExecutor(max_workers=2) as pool:

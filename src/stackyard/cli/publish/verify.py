@@ -51,8 +51,10 @@ def command(context: Context, rev: str | None, deep: bool, mend: bool, as_json: 
     status 3: a check failed or was skipped, or the files of a revision are missing.
     """
     from stackyard.cli.display import display
+    from stackyard.verify.sitechecks import site_checks
 
     yard, site, deep = context.yard(), context.site(), deep or mend
+    site_checks(site)  # a mistake in them is reported once, and not as a check of each revision
     entries = _entries(yard, rev)
     trees = _modules(yard, entries)
     reports: dict[str, Report] = {}

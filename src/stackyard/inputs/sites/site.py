@@ -52,6 +52,8 @@ def load_site(file: Path) -> Site:
         "pip": _pip(site, file.parent),
         "launch": _launch(site, file.parent),
         "signatures": _signatures(site, file.parent),
+        "checks": tuple(_absolute(text, file.parent) for text in site.checks),
+        "causes": tuple(_absolute(text, file.parent) for text in site.causes),
     }
     return site.model_copy(update=changes)
 
@@ -65,17 +67,20 @@ def _pip(site: Site, folder: Path) -> Any:
 def _launch(site: Site, folder: Path) -> Any:
     """The launch policy with the path of its bindings made absolute."""
     container = site.launch.container
-    file = str((folder / with_home(container.bindings)).absolute()) if container.bindings else ""
+    file = _absolute(container.bindings, folder) if container.bindings else ""
     return site.launch.model_copy(update={"container": container.model_copy(update={"bindings": file})})
+
+
+def _absolute(text: str, folder: Path) -> str:
+    """A path relative to the site.yaml made absolute."""
+    return str((folder / with_home(text)).absolute())
 
 
 def _signatures(site: Site, folder: Path) -> Any:
     """The policy of signatures with paths relative to the site.yaml made absolute."""
     policy = site.signatures
     texts = {key: getattr(policy, key) for key in ("key", "allowed_signers", "revoked")}
-    return policy.model_copy(
-        update={key: str((folder / with_home(text)).absolute()) for key, text in texts.items() if text}
-    )
+    return policy.model_copy(update={key: _absolute(text, folder) for key, text in texts.items() if text})
 
 
 def _check(site: Site, document: Document, problems: list[InputError]) -> None:

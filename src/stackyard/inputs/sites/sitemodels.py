@@ -396,4 +396,8 @@ class Site(LateModel):
     run_variables: LoadedVariables = Field({}, description="Variables that every stack sets")
     scheduler: Scheduler = Scheduler()
     launch: LaunchPolicy = LaunchPolicy()
+    checks: tuple[OptionalPath, ...] = Field((), description="Files of checks of every stack, relative to site.yaml")
+    causes: tuple[OptionalPath, ...] = Field(
+        (), description="Files of known causes of failures, relative to site.yaml, tried before the program's own"
+    )
     file: str = Field("", exclude=True)

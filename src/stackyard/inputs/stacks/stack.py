@@ -20,7 +20,6 @@ from stackyard.host.machine.platforms import BUILT_FOR
 from stackyard.host.run import clock
 from stackyard.inputs.models import (
     BuildSpec,
-    Check,
     CheckExceptions,
     Environment,
     Interpreter,
@@ -38,7 +37,7 @@ from stackyard.inputs.stacks import naming, pieces, pythons
 from stackyard.inputs.stacks.join import Piece
 from stackyard.inputs.stacks.matrix import Point
 from stackyard.inputs.stacks.pieces import Reader, Source
-from stackyard.inputs.stacks.stackfile import CheckBlock, StackFile
+from stackyard.inputs.stacks.stackfile import StackFile, named_check
 
 
 def stack_from_file(path: Path, site: Site, name: str | None = None, version: str | None = None) -> Stack:
@@ -193,7 +192,7 @@ class _Maker:
             image=file.image,
             wrap=Wrap(**{key: getattr(file.wrap, key) for key in Wrap.model_fields}) if file.wrap else None,
             on_host=file.on_host,
-            checks=tuple(_check(check) for check in file.checks),
+            checks=tuple(named_check(check) for check in file.checks),
             exceptions=self._exceptions(file),
             licences=file.licences,
             modules=file.modules,
@@ -268,12 +267,6 @@ def _check_wrap(file: StackFile, environment: Environment, place: Where) -> None
         hint = "make two stacks of it: what is wrapped has only the image's files"
         text = "a stack with `wrap` cannot have `environment`, `post`, `on_host` or `image`"
         raise InputError(text, where=place, hint=hint)
-
-
-def _check(block: CheckBlock) -> Check:
-    values = {key: getattr(block, key) for key in Check.model_fields}
-    named = block.name or " ".join(block.run) or Path(block.script).name or "python"
-    return Check(**{**values, "name": named})
 
 
 def _indexed(environment: Environment, indexes: Mapping[str, str]) -> Environment:

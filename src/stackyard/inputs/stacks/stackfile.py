@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from stackyard.core.quoting import quoted
@@ -128,11 +129,22 @@ class CheckBlock(Check):
     python: str = Field("", description="Python source, run by the stack's interpreter")
 
     def checked(self) -> None:
-        """It has one of the three."""
+        """It has one of the three, and what it expects can be searched for."""
         given = [name for name in ("run", "python", "script") if getattr(self, name)]
         if len(given) != 1:
             found = "none" if not given else " and ".join(given)
             raise ValueError(f"a check must have exactly one of run, python and script; found {found}")
+        try:
+            re.compile(self.expect)
+        except re.error as error:
+            raise ValueError(f"expect: {quoted(self.expect)} is not a regular expression: {error}") from error
+
+
+def named_check(block: CheckBlock) -> Check:
+    """The check, with the name that reports show."""
+    values = {key: getattr(block, key) for key in Check.model_fields}
+    named = block.name or " ".join(block.run) or Path(block.script).name or "python"
+    return Check(**{**values, "name": named})
 
 
 CheckItem = Annotated[CheckBlock, ShortForm(_check, str | CheckBlock)]

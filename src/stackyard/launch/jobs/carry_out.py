@@ -170,7 +170,7 @@ def watch_options(job: Job, stream: Stream) -> WatchOptions:
         end_within_s=max(1.0, batch.signal_s - LEAVE_S) if batch.requeue and batch.signal_s else 0.0,
         hang_min=job.intent.hang_min, stream=stream, logs=own.logs, interface=job.site.launch.interface,
         py_spy=str(spy) if spy else "",
-        queued=job.context.scheduler != "none" and job.context.allocation is None,
+        queued=job.context.scheduler != "none" and job.context.allocation is None, causes=job.site.causes,
     )  # fmt: skip
 
 

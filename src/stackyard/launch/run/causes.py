@@ -1,4 +1,7 @@
-"""Known causes of failures: how each is recognised, why it happens, what to do. The rules are data: causes.yaml."""
+"""Known causes of failures: how each is recognised, why it happens, what to do. The rules are data: causes.yaml.
+
+A site adds its own, in the same form, in the files that `causes` of site.yaml names. They are tried first.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from stackyard.core.errors import StackyardError
@@ -17,6 +21,11 @@ _PREFIX = re.compile(r"(?:\[(?:rank|default)?\d+(?:, ?\d+)?\](?:<std(?:out|err)>
 """What torch, torchrun, mpirun (``--tag-output``) and srun (``-l``) put before a rank's lines."""
 BY_SCHEDULER = ("time-limit", "preempted", "node-fail")
 """The rules for a job that its scheduler has ended, which the launcher says."""
+FACTS = frozenset({
+    "state", "nodes", "tasks", "family", "launcher", "launcher_code", "mpi", "gpus_per_node", "gpu_visibility",
+    "gpu_vendor", "left_early", "oom_kills", "container", "image", "ranks_claiming_zero", "nodes_there",
+})  # fmt: skip
+"""The facts about a step that the rules can ask for, as `launch.run.seen` gathers them."""
 _AT_LEAST = re.compile(r">= *(\d+)$")
 
 
@@ -56,7 +65,13 @@ def holds(value: object, wanted: object) -> bool:
 
 
 def explain(
-    *, tail: Sequence[str], code: int, launcher_output: str, facts: Mapping[str, object], only: Collection[str] = ()
+    *,
+    tail: Sequence[str],
+    code: int,
+    launcher_output: str,
+    facts: Mapping[str, object],
+    only: Collection[str] = (),
+    first: Sequence[Rule] = (),
 ) -> Cause | None:
     """The first known cause that matches, or None.
 
@@ -66,9 +81,10 @@ def explain(
         launcher_output: what srun, mpirun ... printed; read after `tail`.
         facts: of the step, by the names in the rules: ``family``, ``nodes``, ``tasks``, ``ranks_claiming_zero`` ...
         only: the names of the rules to try; empty: all.
+        first: the site's own rules, which are tried before the others.
     """
     lines = [line[found.end() :] if (found := _PREFIX.match(line)) else line for line in _lines(tail, launcher_output)]
-    tried = (rule for rule in rules() if not only or rule.name in only)
+    tried = (rule for rule in (*first, *rules()) if not only or rule.name in only)
     return next((cause for rule in tried if (cause := rule.match(lines, code, facts))), None)
 
 
@@ -87,6 +103,23 @@ def rules() -> tuple[Rule, ...]:
 
     text = resources.files("stackyard.launch.run").joinpath("causes.yaml").read_text(encoding="utf-8")
     return tuple(_rule(row) for row in YAML(typ="safe", pure=True).load(text))
+
+
+def site_rules(files: Iterable[str]) -> tuple[Rule, ...]:
+    """The rules in files of a site, in their order.
+
+    Raises:
+        InputError: a file cannot be read, or a rule in it is invalid, with its place.
+    """
+    if not files:
+        return ()
+    from stackyard.inputs.sites.sitefiles import load_causes
+
+    return tuple(
+        Rule(row.name, row.cause, row.remedy, row.source, tuple(map(re.compile, row.patterns)), row.codes, row.when)
+        for file in files
+        for row in load_causes(Path(file), FACTS)
+    )
 
 
 def _rule(row: Mapping[str, Any]) -> Rule:
@@ -108,7 +141,8 @@ def reference(table: Iterable[Rule] | None = None) -> str:
     """The page docs/reference/causes.md."""
     parts = [
         "# Known causes\n\nWhat `stackyard launch` reports when a run has failed. Generated from "
-        "`src/stackyard/launch/run/causes.yaml`; the first rule that matches is reported.\n"
+        "`src/stackyard/launch/run/causes.yaml`; the first rule that matches is reported. Those of your site are tried "
+        "before these ([how to add them](../howto/site-checks.md#causes-of-failures)).\n"
     ]
     for rule in rules() if table is None else table:
         seen = [f"`{one.pattern}`" for one in rule.patterns]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stackyard.core.errors import ManyErrors, StackyardError
 from stackyard.host.run.process import Child
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.plan.schedulers.hostlist import short_host
 from stackyard.launch.records.outcome import Cause, Failure, Listener, Placement, StagedFiles, State, StepResult
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.run.causes import BY_SCHEDULER, explain
+from stackyard.launch.run.causes import BY_SCHEDULER, Rule, explain, site_rules
 from stackyard.launch.run.usage import oom_kills, ranks_usage, with_usage
 from stackyard.launch.run.verdict import Ended, describe, first_of, left_early
 from stackyard.yard.revision.payload import IMAGES
@@ -167,19 +168,25 @@ def _to_end(file: StepFile) -> Iterator[int]:
         first += block.nodes * len(block.slots)
 
 
-def result(seen: Seen, plan: Plan, listener: Listener) -> StepResult:
-    """How the step ended, with the cause where it is a known one."""
+def result(seen: Seen, plan: Plan, listener: Listener, causes: Sequence[str] = ()) -> StepResult:
+    """How the step ended, with the cause where it is a known one.
+
+    Args:
+        causes: the site's files of known causes.
+    """
     output = seen.launcher.output()
     state, code, first = _end(seen)
     facts = _facts(seen, plan)
     if first is not None:
-        cause = with_usage(_cause(first, output, facts), first.task, seen.usage.get(first.task, ("", {}))[1])
+        rules = _site_rules(causes, listener)
+        cause = with_usage(_cause(first, output, facts, rules), first.task, seen.usage.get(first.task, ("", {}))[1])
         first = Failure(first.task, first.host, first.code, first.tail, cause, first.message)
     elif state == "cancelled" and (cause := explain(tail=(), code=code, launcher_output=output, facts=facts,
                                                     only=BY_SCHEDULER)):  # fmt: skip
         first = Failure(-1, "", code, (), cause)
     elif facts["ranks_claiming_zero"]:
-        _warn(explain(tail=(), code=0, launcher_output=output, facts=facts), listener)
+        rules = _site_rules(causes, listener)
+        _warn(explain(tail=(), code=0, launcher_output=output, facts=facts, first=rules), listener)
     hosts = tuple(seen.hosts[node] for node in sorted(seen.hosts))
     placements = tuple(seen.places[task] for task in sorted(seen.places))
     return StepResult(
@@ -249,8 +256,21 @@ def _head(path: Path) -> str:
         return ""
 
 
-def _cause(first: Failure, output: str, facts: Mapping[str, object]) -> Cause | None:
-    return explain(tail=first.tail, code=first.code, launcher_output=output, facts=facts)
+def _site_rules(files: Sequence[str], listener: Listener) -> tuple[Rule, ...]:
+    """The site's own rules. A mistake in their file is a notice: it must not hide how the step ended."""
+    try:
+        return site_rules(files)
+    except ManyErrors as error:
+        problems: Sequence[StackyardError] = error.problems
+    except StackyardError as error:
+        problems = (error,)
+    for each in problems:
+        listener.notice(f"the site's causes of failures are not tried: {each}")
+    return ()
+
+
+def _cause(first: Failure, output: str, facts: Mapping[str, object], rules: Sequence[Rule]) -> Cause | None:
+    return explain(tail=first.tail, code=first.code, launcher_output=output, facts=facts, first=rules)
 
 
 def _warn(cause: Cause | None, listener: Listener) -> None:

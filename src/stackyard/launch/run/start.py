@@ -45,6 +45,7 @@ class WatchOptions:
         attempt: counts the starts of the program within one allocation.
         stage_key: names the nodes' directories for what is staged, in all attempts of a run; by default a new name.
         stall_s: how long nothing may move while files are staged.
+        causes: the site's files of known causes of failures.
         may_lose: another attempt follows a failure as long as no more nodes are lost by it; -1: none follows.
     """
 
@@ -63,6 +64,7 @@ class WatchOptions:
     attempt: int = 1
     stage_key: str = field(default_factory=lambda: secrets.token_hex(8))
     stall_s: float = 300.0
+    causes: tuple[str, ...] = ()
     may_lose: int = -1
 
 

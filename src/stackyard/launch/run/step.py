@@ -60,7 +60,7 @@ def run_step(
                     hub.loop()
             finally:
                 reports.close(received)
-        return seen.result(hub.seen, plan, listener)
+        return seen.result(hub.seen, plan, listener, options.causes)
     finally:
         for one in sockets:
             one.close()

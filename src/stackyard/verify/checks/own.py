@@ -49,7 +49,7 @@ class OwnCheck:
 
 def check_own(context: Context) -> list[CheckResult]:
     """Every check of the stack, one after the other, since they may use all of the machine."""
-    return [_check(context, OwnCheck.of(value)) for value in context.record.checks]
+    return [result_of(context, OwnCheck.of(value)) for value in context.record.checks]
 
 
 def unmet_need(needs: Mapping[str, Any], machine: Machine, site: Any) -> str | None:
@@ -94,7 +94,8 @@ def _same_model(wanted: str, found: str) -> bool:
     return fnmatchcase(found.lower(), f"*{wanted.lower()}*")
 
 
-def _check(context: Context, check: OwnCheck) -> CheckResult:
+def result_of(context: Context, check: OwnCheck) -> CheckResult:
+    """The result of one check, a stack's or a site's; skipped where this machine does not meet its needs."""
     reason = unmet_need(check.needs, context.machine, context.site)
     if reason is not None:
         remedy = "run `stackyard verify REV` on such a node"
