@@ -154,6 +154,42 @@ def test_summit_preloads_the_hook_from_the_libraries() -> None:
     assert "/opt/ibm/spectrum_mpi/lib/libpami_cudahook.so" in policy.libraries
 
 
+PROFILE = """format: 1
+name: hal
+mpi: {family: openmpi, library: "${MPI_ROOT}/lib/libmpi.so.40"}
+libraries: [{path: "${MPI_ROOT}/lib/libmpi.so.40", why: the MPI}]
+"""
+
+
+def test_a_site_has_profiles_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text("profiles: [machines/hal.yaml]\n")
+    file = tmp_path / "machines" / "hal.yaml"
+    file.parent.mkdir()
+    file.write_text(PROFILE)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libmpi.so.40").touch()
+    site = ("--site", tmp_path / "site.yaml", "bindings")
+    assert stackyard(*site, "show", "--profiles").out.split() == sorted([*profile_names(), "hal"])
+    made = stackyard(*site, "detect", "--profile", "hal", "--json", MPI_ROOT=str(tmp_path)).value
+    assert made["mpi"]["library"] == made["libraries"][0]["path"] == f"{tmp_path}/lib/libmpi.so.40"
+    assert "profile hal: MPI_ROOT is not set" in stackyard(*site, "detect", "--profile", "hal", expect=2).err
+    file.write_text(PROFILE.replace("why", "wy"))
+    told = stackyard(*site, "detect", "--profile", "hal", expect=2, MPI_ROOT="/opt").err
+    assert f"{file}:4:52: unknown key 'wy' in libraries.0" in told
+    file.write_text(PROFILE.replace("format: 1", "format: 7"))
+    assert (
+        f"{file}:1:9: unknown format '7'"
+        in stackyard(*site, "detect", "--profile", "hal", expect=2, MPI_ROOT="/opt").err
+    )
+
+
+def test_no_profile_of_the_program_is_replaced(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=f"cannot use the profile {tmp_path}/summit.yaml: another profile has its name"
+    ):
+        read_profile("summit", {}, [str(tmp_path / "summit.yaml")])
+
+
 def test_the_example_of_summit_has_the_profile() -> None:
     example = Path(__file__).parents[2] / "examples/summit-containers/bindings.yaml"
     assert load_bindings(example) == read_profile("summit", {})

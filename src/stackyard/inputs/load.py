@@ -23,7 +23,7 @@ Kind = Literal["stack", "environment", "requirements"]
 
 _YAML_KEY = re.compile(r"^[\"']?(?:[a-z][\w-]*)[\"']?\s*:(?:\s|$)", re.MULTILINE | re.IGNORECASE)
 _ENVIRONMENT_ONLY = {"dependencies", "channels", "prefix", "category", "pip-repositories", "allow-pypi-requests"}
-_SITE_ONLY = {"nodes", "yard", "user_yard", "pins", "user_paths", "condarc", "stacks", "causes"}
+_SITE_ONLY = {"nodes", "yard", "user_yard", "pins", "user_paths", "condarc", "stacks", "causes", "profiles"}
 
 
 def load_stack(path: Path, site: Site, name: str | None = None, version: str | None = None) -> Stack:

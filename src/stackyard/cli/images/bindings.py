@@ -66,7 +66,7 @@ def detect(
     Libraries are found by the loader's rules, from the MPI's own; components that it opens by dlopen with their
     directories. Without --mpi and --profile: the MPI that LD_LIBRARY_PATH or the first mpiexec on PATH leads to.
     """
-    bindings, notes = _detected(mpi, profile)
+    bindings, notes = _detected(context, mpi, profile)
     if program and not trace:
         raise InputError("cannot run PROGRAM: no launcher given", hint='name it: --trace "srun -n2 --mpi=pmi2"')
     if trace:
@@ -81,13 +81,13 @@ def detect(
         _write(context, bindings, None if dry_run else output, replace)
 
 
-def _detected(mpi: str, profile: str) -> tuple[HostBindings, tuple[str, ...]]:
+def _detected(context: Context, mpi: str, profile: str) -> tuple[HostBindings, tuple[str, ...]]:
     from stackyard.images.bindings.profiles import of_this_machine, read_profile, tested
 
     if mpi and profile:
         raise InputError("cannot use --mpi with --profile: a profile names its MPI", hint="leave one of them out")
     if profile:
-        bindings, left = of_this_machine(read_profile(profile, os.environ))
+        bindings, left = of_this_machine(read_profile(profile, os.environ, context.site().profiles))
         return bindings, tuple(f"left out: {path} does not exist on this machine" for path in left)
     from stackyard.images.bindings.detect import detect as detected
 
@@ -130,7 +130,8 @@ def show(context: Context, file: Path | None, kind: str, runtime: str, profiles:
     from stackyard.images.bindings.profiles import missing_here, profile_names
 
     if profiles:
-        show_json(profile_names()) if as_json else show_text("\n".join(profile_names()))
+        names = profile_names(context.site().profiles)
+        show_json(names) if as_json else show_text("\n".join(names))
         return
     bindings = _bindings(context, file)
     missing = missing_here(bindings)

@@ -1,4 +1,7 @@
-"""What sites document for their machines: a bindings.yaml each, whose paths may hold variables of its modules."""
+"""What sites document for their machines: a bindings.yaml each, whose paths may hold variables of its modules.
+
+Some come with the program; a site adds its own, in the files that `profiles` of site.yaml names.
+"""
 
 from __future__ import annotations
 
@@ -12,36 +15,47 @@ from typing import Any, TypeVar
 
 from stackyard.core.errors import InputError, MissingError
 from stackyard.host.machine.probe import glibc
-from stackyard.inputs.reading.validate import plain, validate
-from stackyard.inputs.reading.yamlfile import parse_yaml, raise_problems
-from stackyard.inputs.sites.bindings import BoundPath, HostBindings, Tested
+from stackyard.inputs.reading.versioned import load_versioned
+from stackyard.inputs.sites.bindings import FORMAT, BoundPath, HostBindings, Tested
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 B = TypeVar("B", bound=BoundPath)
 
 
-def profile_names() -> list[str]:
-    """The machines with a profile."""
-    folder = resources.files("stackyard.images.bindings").joinpath("profiles")
-    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+def profile_names(files: Iterable[str] = ()) -> list[str]:
+    """The machines with a profile. Arguments and errors as of `read_profile`."""
+    return sorted(_profiles(files))
 
 
-def read_profile(name: str, environ: Mapping[str, str]) -> HostBindings:
+def read_profile(name: str, environ: Mapping[str, str], files: Iterable[str] = ()) -> HostBindings:
     """The bindings of a machine, with the paths of the modules that are loaded.
 
+    Args:
+        files: the site's own profiles, each named as its file without the suffix.
+
     Raises:
-        InputError: no such profile, or a variable of its modules is not set.
+        InputError: no such profile; it is invalid, with the place of each problem; a variable of its modules is not
+            set; or two profiles have one name.
     """
-    if name not in profile_names():
-        raise InputError(f"no such profile: {name}", hint=f"profiles: {', '.join(profile_names())}")
-    text = resources.files("stackyard.images.bindings").joinpath(f"profiles/{name}.yaml").read_text("utf-8")
-    document, problems = parse_yaml(text, f"{name}.yaml"), list[InputError]()
-    data = _filled(plain(document.root), environ, name)
-    data.pop("format")
-    bindings = validate(HostBindings, data, document, problems)
-    raise_problems(problems)
-    assert bindings is not None
-    return bindings
+    known = _profiles(files)
+    if name not in known:
+        raise InputError(f"no such profile: {name}", hint=f"profiles: {', '.join(sorted(known))}")
+    hint = "write it as `stackyard bindings detect` writes a bindings.yaml"
+    return load_versioned(
+        known[name], HostBindings, FORMAT, "a profile", hint, lambda data: _filled(data, environ, name)
+    )
+
+
+def _profiles(files: Iterable[str]) -> dict[str, Path]:
+    """The files of all profiles by name."""
+    folder = Path(str(resources.files("stackyard.images.bindings").joinpath("profiles")))
+    known = {path.stem: path for path in folder.glob("*.yaml")}
+    for path in map(Path, files):
+        other = known.setdefault(path.stem, path)
+        if other is not path:
+            message = f"cannot use the profile {path}: another profile has its name, {other}"
+            raise InputError(message, hint="rename the file, and correct `profiles:` of site.yaml")
+    return known
 
 
 def of_this_machine(bindings: HostBindings) -> tuple[HostBindings, tuple[str, ...]]:

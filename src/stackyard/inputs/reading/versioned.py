@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -14,12 +15,15 @@ from stackyard.inputs.reading.yamlfile import raise_problems, read_yaml
 Made = TypeVar("Made", bound=BaseModel)
 
 
-def load_versioned(path: Path, model: type[Made], version: int, what: str, hint: str) -> Made:
+def load_versioned(
+    path: Path, model: type[Made], version: int, what: str, hint: str, fill: Callable[[Any], Any] = lambda data: data
+) -> Made:
     """The model of a file whose `format` is `version`.
 
     Args:
         what: the file in messages, e.g. ``a job file``.
         hint: what to do where it holds something else than a mapping.
+        fill: makes the values of what is written, e.g. replaces variables.
 
     Raises:
         InputError: it cannot be read, is not YAML, or has another format, unknown keys or wrong values: all problems
@@ -28,7 +32,7 @@ def load_versioned(path: Path, model: type[Made], version: int, what: str, hint:
     document = read_yaml(path)
     if document.root is not None and document.root.kind != "mapping":
         raise InputError(f"{what} must be a mapping", where=document.root.where, hint=hint)
-    data = dict(plain(document.root) or {})
+    data = dict(fill(plain(document.root) or {}))
     problems: list[InputError] = []
     found = data.pop("format", None)
     if str(found) != str(version):

@@ -54,6 +54,7 @@ def load_site(file: Path) -> Site:
         "signatures": _signatures(site, file.parent),
         "checks": tuple(_absolute(text, file.parent) for text in site.checks),
         "causes": tuple(_absolute(text, file.parent) for text in site.causes),
+        "profiles": tuple(_absolute(text, file.parent) for text in site.profiles),
     }
     return site.model_copy(update=changes)
 

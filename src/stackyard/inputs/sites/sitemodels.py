@@ -400,4 +400,7 @@ class Site(LateModel):
     causes: tuple[OptionalPath, ...] = Field(
         (), description="Files of known causes of failures, relative to site.yaml, tried before the program's own"
     )
+    profiles: tuple[OptionalPath, ...] = Field(
+        (), description="Bindings of machines, for `bindings detect --profile`: files, relative to site.yaml"
+    )
     file: str = Field("", exclude=True)
