@@ -77,7 +77,7 @@ class Context:
         deep: read every byte of every file.
         tree: the files of the revision before any program of it ran.
         as_read: the record as it was signed; `record` has the checks in force.
-        yards: the yards in which revisions are looked up, from that of whoever verifies to the topmost.
+        yards: the yards in which revisions are looked up, from that of the verifying account to the topmost.
     """
 
     record: BuildRecord
