@@ -1,4 +1,4 @@
-"""Two kinds of contract that import-linter lacks; `make lint` runs them with the others, from pyproject.toml."""
+"""Three kinds of contract that import-linter lacks; `make lint` runs them with the others, from pyproject.toml."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
+
+from stackyard.core.doors import names_of
 
 
 class StandardLibraryOnly(Contract):
@@ -84,16 +86,98 @@ def _imported_at_once(graph: ImportGraph, importer: str) -> set[str]:
             for detail in graph.get_import_details(importer=importer, imported=imported)
         )
     }
+    direct |= _through_doors(importer) & graph.modules
     parents = {name.rpartition(".")[0] for name in (importer, *direct)} & graph.modules
     return direct | parents
+
+
+def _through_doors(importer: str) -> set[str]:
+    """The modules that an import of names from doors imports with them (`stackyard.core.doors`)."""
+    tree = _tree(importer)
+    for_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for part in node.body
+        for inner in ast.walk(part)
+    }
+    return {
+        place
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node not in for_types and node.lineno not in _lazy_lines(importer)
+        for alias in node.names
+        if (place := _names_of(node.module or "").get(alias.name))
+    }
+
+
+@cache
+def _names_of(module: str) -> dict[str, str]:
+    """What a door names, with the module that has it; nothing where the module is not a door."""
+    if not module.endswith(".api") or (spec := find_spec(module)) is None or spec.origin is None:
+        return {}
+    return {name: place for name, (place, _) in names_of(spec.origin).items()}
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    spec = find_spec(module)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return ast.Module([], [])
+    return ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
 
 
 @cache
 def _lazy_lines(module: str) -> frozenset[int]:
     """The lines of a module that stand inside a function."""
-    spec = find_spec(module)
-    if spec is None or spec.origin is None:
-        return frozenset()
-    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [node for node in ast.walk(_tree(module)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return frozenset(n for each in functions for n in range(each.lineno, (each.end_lineno or each.lineno) + 1))
+
+
+class DoorsOnly(Contract):
+    """Everything below `importers` knows `rooms` by their doors, ``<room>.api`` and what is below it.
+
+    Unlike the contracts of import-linter it also reads what is imported for type checkers only, and a door itself names
+    nothing of another room. `exceptions` are lines ``importer -> imported``.
+    """
+
+    type_name = "doors_only"
+    package = fields.StringField()
+    importers = fields.StringField()
+    rooms = fields.ListField(subfield=fields.StringField())
+    exceptions = fields.ListField(subfield=fields.StringField(), required=False, default=[])
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        """Read each import statement."""
+        inside = sorted(name for name in graph.modules if f"{name}.".startswith(f"{self.importers}."))
+        found = {f"{name} -> {each}" for name in inside for each in _statements(name) if self._is_inner(each)}
+        doors = [name for room in self.rooms if (name := f"{self.package}.{room}.api") in graph.modules]
+        strange = [
+            f"{name} -> {place}"
+            for name in doors
+            for place in set(_names_of(name).values())
+            if not place.startswith(f"{name.removesuffix('api')}")
+        ]
+        unused = [f"{line}: no such import" for line in self.exceptions if line not in found]
+        wrong = [*sorted(found.difference(self.exceptions)), *strange, *unused]
+        return ContractCheck(kept=not wrong, metadata={"found": wrong})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        """Name each import."""
+        for line in check.metadata["found"]:
+            output.print_error(line)
+
+    def _is_inner(self, module: str) -> bool:
+        package, _, rest = module.partition(".")
+        room, _, place = rest.partition(".")
+        return package == self.package and room in self.rooms and place.partition(".")[0] != "api"
+
+
+def _statements(module: str) -> set[str]:
+    """What the import statements of a module name, wherever they stand."""
+    found: set[str] = set()
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found

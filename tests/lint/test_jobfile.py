@@ -9,7 +9,7 @@ import pytest
 from stackyard.core.errors import InputError, ManyErrors
 from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.launch.request.job_file import job_text, load_job
-from stackyard.lint import lint_file, lint_text, to_intent
+from stackyard.lint.api import lint_file, lint_text, to_intent
 
 FOLDER = Path(__file__).parent.parent / "data" / "lint"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.launch.request.intent import Intent
-from stackyard.lint import lint_text, to_intent
+from stackyard.lint.api import lint_text, to_intent
 from stackyard.lint.directives import split_directive
 from stackyard.lint.shell.commands import parse_shell
 from stackyard.lint.shell.scope import resolve

@@ -15,7 +15,7 @@ from stackyard.core.errors import InputError
 from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Scheduler, Site
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
-from stackyard.lint import lint_text, to_intent
+from stackyard.lint.api import lint_text, to_intent
 
 SITES = {
     kind: Site(

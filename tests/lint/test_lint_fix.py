@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.launch.request.job_file import job_text
-from stackyard.lint import lint_text, parse_script, to_intent
+from stackyard.lint.api import lint_text, parse_script, to_intent
 from stackyard.lint.rules.base import Case
 from stackyard.lint.rules.jsrun import sets_of
 from stackyard.lint.rules.torch import ranks_per_agent

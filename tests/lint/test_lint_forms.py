@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stackyard.launch.request.intent import Intent
-from stackyard.lint import lint_text, to_intent
+from stackyard.lint.api import lint_text, to_intent
 
 PBS = "#!/bin/bash\n#PBS -l select=2:ncpus=8:mpiprocs=4 -l walltime=1:00:00\ncd $PBS_O_WORKDIR\n"
 SLURM = "#!/bin/bash\n#SBATCH -t 10 -N 2 {}\n"

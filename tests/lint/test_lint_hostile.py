@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.launch.request.job_file import job_text
-from stackyard.lint import lint_text, to_intent
+from stackyard.lint.api import lint_text, to_intent
 
 FOLDER = Path(__file__).parent.parent / "data" / "lint"
 SCRIPTS = [path.read_text() for path in sorted([*(FOLDER / "good").iterdir(), *(FOLDER / "bad").glob("*.*")])]

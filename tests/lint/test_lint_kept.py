@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stackyard.launch.request.intent import Intent
-from stackyard.lint import lint_text, to_intent
+from stackyard.lint.api import lint_text, to_intent
 
 HEAD = "#!/bin/bash\n#SBATCH -t 10 -n 1\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stackyard.lint import parse_script
+from stackyard.lint.api import parse_script
 from stackyard.lint.request import mebibytes, minutes
 from stackyard.lint.shell.commands import parse_shell, read_shell
 from stackyard.lint.shell.scope import resolve

@@ -8,7 +8,7 @@ import pytest
 
 from stackyard.core.findings import Finding
 from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Site
-from stackyard.lint import lint_file, lint_text
+from stackyard.lint.api import lint_file, lint_text
 from stackyard.lint.rules.base import Case
 from stackyard.lint.script import parse_script
 

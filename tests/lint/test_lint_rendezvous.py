@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.lint import lint_file, lint_text
+from stackyard.lint.api import lint_file, lint_text
 
 HEAD = "#!/bin/bash\n#SBATCH --time=10 --nodes=2 --ntasks-per-node=4 -c 8 --gpus-per-node=4\n"
 AGENT = (

@@ -15,7 +15,7 @@ from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.request.intent import Intent
-from stackyard.lint import lint_text, to_intent
+from stackyard.lint.api import lint_text, to_intent
 from stackyard.lint.launches import RANKS
 from stackyard.lint.request import read_request
 from stackyard.lint.rules.base import Case

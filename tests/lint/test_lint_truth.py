@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.lint import lint_file
+from stackyard.lint.api import lint_file
 
 FOLDER = Path(__file__).parent.parent / "data" / "lint"
 TRUTH = json.loads((FOLDER / "truth.json").read_text())

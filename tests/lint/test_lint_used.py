@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.inputs.sites.sitemodels import ContainerPolicy, Gpu, LaunchPolicy, NodeKind, Scheduler, Site
-from stackyard.lint import lint_file, lint_text
+from stackyard.lint.api import lint_file, lint_text
 
 ONE = "#!/bin/bash\n#SBATCH --time=10 --nodes=1 --gpus-per-node=4 {}\n"
 

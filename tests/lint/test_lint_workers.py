@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.launch.request.intent import Intent
-from stackyard.lint import lint_file, lint_text, to_intent
+from stackyard.lint.api import lint_file, lint_text, to_intent
 
 HEAD = "#!/bin/bash\n#SBATCH -t 10 -N 4 --gpus-per-node=4\n"
 AGENT = "torchrun --nnodes=4 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$A:$P train.py\n"

@@ -16,14 +16,25 @@ BACKWARD = {
     "the ground floor upward": ("core/names.py", "import stackyard.yard.layout", "rooms"),
     "layout plans": ("launch/layout/placing.py", "from stackyard.launch.plan.model import Plan", "rooms-of-launch"),
     "records watch": ("launch/records/follow.py", "from stackyard.launch.run.hub import Hub", "rooms-of-launch"),
-    "a command behind the door": (
-        "cli/jobs/launch.py", "from stackyard.launch.records.record import RunRecord", "door-of-launch"
+    "a command behind a door": ("cli/jobs/launch.py", "from stackyard.launch.records.record import RunRecord", "doors"),
+    "a command behind a door for its types": (
+        "cli/look/list.py", "if TYPE_CHECKING:\n    from stackyard.yard import catalogue", "doors"
+    ),
+    "a command that imports a room": ("cli/jobs/lint.py", "def f():\n    from stackyard import lint", "doors"),
+    "a door with what another room has": (
+        "make/api.py", "if TYPE_CHECKING:\n    from stackyard.yard.layout import Yard as Yard", "doors"
+    ),
+    "another room behind the door of launch": (
+        "upkeep/sign.py", "from stackyard.launch.api import jobs", "door-of-launch"
     ),
     "lint plans": ("lint/report.py", "from stackyard.launch.plan.model import Plan", "lint-alone"),
     "an agent with a library": ("launch/node/agent.py", "import packaging", "nodes"),
     "an agent with our errors": ("launch/node/processes.py", "from stackyard.core import errors", "nodes"),
     "preflight with a library": ("launch/preflight/node/rank.py", "import packaging", "nodes-of-preflight"),
     "a slow read command": ("yard/catalogue.py", "import pydantic", "read-commands"),
+    "a slow read command through a door": (
+        "cli/look/list.py", "from stackyard.inputs.api import load_bindings", "read-commands"
+    ),
 }  # fmt: skip
 
 

@@ -14,14 +14,13 @@ from stackyard.cli.context import Context
 from stackyard.cli.output import show_text
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.core.quoting import harmless
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.api import RevisionPaths
 
 if TYPE_CHECKING:
-    from stackyard.deploy.licences import Needed
-    from stackyard.inputs.models import Site
+    from stackyard.deploy.api import NeededLicence
+    from stackyard.inputs.api import Site
     from stackyard.launch.api.jobs import Job
-    from stackyard.yard.layout import Yard
-    from stackyard.yard.revision.record import BuildRecord
+    from stackyard.yard.api import BuildRecord, Yard
 
 
 def agreed(context: Context, record: BuildRecord) -> dict[str, str]:
@@ -32,15 +31,14 @@ def agreed(context: Context, record: BuildRecord) -> dict[str, str]:
     """
     if not any(entry.get("variable") for entry in record.licences):
         return {}
-    from stackyard.deploy import licences
-    from stackyard.deploy.writing import writing
+    from stackyard.deploy.api import accept_licence, licence_variables, needed_licences, writing
 
     yard, site = context.yard(), context.site()
-    for needed in licences.needed(yard, site, record, os.environ):
+    for needed in needed_licences(yard, site, record, os.environ):
         ask(needed, record)
         with writing(yard, site):
-            licences.accept(yard, needed)
-    return licences.variables(yard, site, record)
+            accept_licence(yard, needed)
+    return licence_variables(yard, site, record)
 
 
 def agree(context: Context, job: Job) -> Job:
@@ -48,7 +46,7 @@ def agree(context: Context, job: Job) -> Job:
 
     The revision is read where the job has it: a run that is started again may have one that no name leads to now.
     """
-    from stackyard.yard.revision.record import read_record
+    from stackyard.yard.api import read_record
 
     folder = job.context.stack.folder
     variables = agreed(context, read_record(RevisionPaths.of(folder).record)) if folder else {}
@@ -68,31 +66,31 @@ def confirmed(name: str, of: str, text: str) -> bool:
     return click.confirm(f"Do you accept the licence {name} of {of}?", default=False, err=True)
 
 
-def ask(needed: Needed, record: BuildRecord) -> None:
+def ask(needed: NeededLicence, record: BuildRecord) -> None:
     """Show a licence's text and ask; without a terminal say what to type.
 
     Raises:
         MissingError: it is not accepted.
     """
-    from stackyard.deploy.licences import me
+    from stackyard.deploy.api import account_here
 
     if not confirmed(needed.name, record.module, text_of(record, needed.sha256)):
         raise MissingError(
-            f"licence not accepted by {me()}: {needed.name}, of {record.module}",
+            f"licence not accepted by {account_here()}: {needed.name}, of {record.module}",
             hint=f"read and accept it: stackyard licences accept {needed.name} --of {record.module}",
         )
 
 
 def unaccepted(yard: Yard, site: Site, record: BuildRecord) -> MissingError | None:
     """Which licences you have not accepted without which the commands of a revision do not run; nothing is asked."""
-    from stackyard.deploy import licences
+    from stackyard.deploy.api import account_here, needed_licences
 
-    missing = [needed.name for needed in licences.needed(yard, site, record, os.environ)]
+    missing = [needed.name for needed in needed_licences(yard, site, record, os.environ)]
     if not missing:
         return None
     lines = (f"stackyard licences accept {shlex.quote(name)} --of {record.module}" for name in missing)
     return MissingError(
-        f"licence not accepted by {licences.me()}: {', '.join(missing)}; without it nothing of the revision is run",
+        f"licence not accepted by {account_here()}: {', '.join(missing)}; without it nothing of the revision is run",
         hint=f"read and accept it: {' && '.join(lines)}",
     )
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from stackyard.cli.output import show_notice
 from stackyard.core.late import dataclass
-from stackyard.inputs.reading.paths import with_home
-from stackyard.inputs.sites.settings import Settings
+from stackyard.inputs.api import Settings, with_home
 
 if TYPE_CHECKING:
     from stackyard.launch.api.jobs import Workspace

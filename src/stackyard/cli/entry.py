@@ -73,7 +73,7 @@ def _default(site: str | None) -> None:
     """Begin anew with the yard that a site's file names for root, where it belongs to another account."""
     from stackyard.core.errors import StackyardError
     from stackyard.host.account import supervisor
-    from stackyard.inputs.sites.settings import Settings
+    from stackyard.inputs.api import Settings
 
     try:
         found = Settings(site_option=Path(site) if site else None).yard_root()

@@ -18,7 +18,7 @@ from stackyard.core.quoting import harmless
 
 if TYPE_CHECKING:
     from stackyard.core.findings import Finding
-    from stackyard.verify.report import Report
+    from stackyard.verify.api import Report
 
 WORDS = {"refused": ("error", "red"), "warning": ("warning", "yellow"), "note": ("note", "cyan")}
 """The word and the color of each severity."""

@@ -12,15 +12,13 @@ from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.files.scratch import scratch
-from stackyard.upkeep.extensions.file import Files, changed
-from stackyard.yard import catalogue
-from stackyard.yard.layout import Yard
-from stackyard.yard.revision.record import BuildRecord
+from stackyard.upkeep.api import ExtensionFiles, changed_extension
+from stackyard.yard.api import BuildRecord, Yard, record_of
 
 if TYPE_CHECKING:
-    from stackyard.deploy.deploy import Request
+    from stackyard.deploy.api import Request
 
-Change = Callable[[Files], Files]
+Change = Callable[[ExtensionFiles], ExtensionFiles]
 
 
 @dataclass(frozen=True)
@@ -50,17 +48,16 @@ def carry_out(context: Context, name: str, change: Change, wanted: Wanted) -> No
         return
     from stackyard.cli.display import display
     from stackyard.cli.publish.deploy import report
-    from stackyard.deploy import deploy
-    from stackyard.deploy.writing import building
+    from stackyard.deploy.api import building, deploy
 
     before = recorded(yard, name)
     site = context.site()
     with ExitStack() as open_until_shown:
         held = open_until_shown.enter_context(building(yard, site, [name], show_notice))
         try:
-            with changed(yard.extension(name), change) as file, display() as progress:
+            with changed_extension(yard.extension(name), change) as file, display() as progress:
                 request = _request(context, yard, file, wanted)
-                result = deploy.deploy(request, progress, held)
+                result = deploy(request, progress, held)
                 if not result.ok:
                     raise _NotPublished
         except _NotPublished:
@@ -73,7 +70,7 @@ def carry_out(context: Context, name: str, change: Change, wanted: Wanted) -> No
 def recorded(yard: Yard, name: str) -> BuildRecord | None:
     """The record of what an extension loads now; None before its first deploy."""
     try:
-        return catalogue.record_of(yard, name)
+        return record_of(yard, name)
     except StackyardError:
         return None
 
@@ -82,24 +79,23 @@ def show_difference(before: BuildRecord | None, after: BuildRecord | None) -> No
     """The packages that a change added, removed or replaced, where there was something before."""
     if before is None or after is None or before.module == after.module:
         return
-    from stackyard.lock.explain.diff import compare
+    from stackyard.lock.api import compare_packages
 
     echo(f"{before.module} -> {after.module}")
-    for line in compare(before.packages, after.packages).lines():
+    for line in compare_packages(before.packages, after.packages).lines():
         echo(f"    {line}")
 
 
 def _request(context: Context, yard: Yard, file: Path, wanted: Wanted) -> Request:
     from stackyard.cli.publish.stacks import load_stacks
-    from stackyard.deploy.deploy import Request
-    from stackyard.deploy.inputs import as_read
-    from stackyard.lock.renewal import Update
+    from stackyard.deploy.api import Request, hashes_as_read
+    from stackyard.lock.api import Update
 
     site = context.site()
     stacks = load_stacks([file], site, yard, None, None)
     return Request(
         stacks, site, yard, accept=wanted.accept, update=Update(wanted.renew), command=context.command,
-        read=as_read(stacks, site),
+        read=hashes_as_read(stacks, site),
     )  # fmt: skip
 
 
@@ -108,17 +104,16 @@ def _dry_run(context: Context, yard: Yard, name: str, change: Change, wanted: Wa
 
     from stackyard.cli.display import display
     from stackyard.cli.publish.deploy import plan_line, plan_row
-    from stackyard.deploy import deploy
-    from stackyard.deploy.writing import solving
+    from stackyard.deploy.api import lock_all, plan_deploy, require_deployable, solving
 
     site = context.site()
     before = recorded(yard, name)
     with scratch("dry-run") as folder:
-        change(Files.read(yard.extension(name))).write(folder / name)
+        change(ExtensionFiles.read(yard.extension(name))).write(folder / name)
         request = _request(context, yard, folder / name / "stack.yaml", wanted)
-        deploy.require(request)
+        require_deployable(request)
         with solving(yard, site, lambda: folder / "yard", dry_run=True) as apart, display() as progress:
-            tasks = deploy.plan(request, deploy.lock_all(replace(request, yard=apart), progress))
+            tasks = plan_deploy(request, lock_all(replace(request, yard=apart), progress))
     rows = [plan_row(task, task.action, yard, site) for task in tasks]
     added = [[f"{p.name} {p.version}" for p in task.locked.packages] for task in tasks]
     if wanted.as_json:

@@ -10,11 +10,8 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import emit, show_json
-from stackyard.lock.lockfile.model import LockedVariant
-from stackyard.yard import catalogue
-from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord
-from stackyard.yard.write import atomic
+from stackyard.lock.api import LockedVariant
+from stackyard.yard.api import BuildRecord, RevisionPaths, record_of, write_text
 
 EXAMPLES = (
     ("an extension with its base, as conda reads it", "stackyard export mine --as environment > environment.yml"),
@@ -37,34 +34,32 @@ def command(context: Context, rev: str, form: str, output: Path | None, dry_run:
 
     A requirements.txt has what pip installed only; what conda installed is listed in its comments.
     """
-    record = catalogue.record_of(context.yard(reading=True), rev)
+    record = record_of(context.yard(reading=True), rev)
     text = _text(record, _locked(record), form)
     if as_json:
         show_json({"module": record.module, "as": form, "text": text})
     elif output is None or dry_run:
         emit(text)
     else:
-        atomic.write_text(output, text)
+        write_text(output, text)
 
 
 def _locked(record: BuildRecord) -> LockedVariant:
-    from stackyard.lock.base.extension import whole
-    from stackyard.lock.lockfile.text import read
+    from stackyard.lock.api import read_lock, with_base
 
-    (own,) = read(RevisionPaths.of(record.path).lock).variants
-    return whole(own, record.base) if record.base else own
+    (own,) = read_lock(RevisionPaths.of(record.path).lock).variants
+    return with_base(own, record.base) if record.base else own
 
 
 def _text(record: BuildRecord, locked: LockedVariant, form: str) -> str:
     from dataclasses import replace
 
-    from stackyard.lock.lockfile.export import EXPORTS, requirements
-    from stackyard.lock.lockfile.model import LockedInterpreter
+    from stackyard.lock.api import EXPORTS, LockedInterpreter, requirements_text
 
     if form == "environment":
         return EXPORTS["environment"](locked)
     if form == "requirements":
-        return requirements(locked)
+        return requirements_text(locked)
     bare = replace(locked, interpreter=LockedInterpreter("none"))  # a stack.yaml has a key of its own for that
     return "".join(f"{line}\n" for line in _stack(record, locked, EXPORTS["environment"](bare)))
 

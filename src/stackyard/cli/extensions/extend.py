@@ -40,22 +40,32 @@ def command(context: Context, /, name: str | None, base: str | None, full: bool,
     the module of the base does.
     """
     from stackyard.cli.extensions.common import Wanted, carry_out
-    from stackyard.upkeep.extensions import file as extending
-    from stackyard.upkeep.extensions.file import Asked, Files
+    from stackyard.upkeep.api import (
+        AskedPackages,
+        ExtensionFiles,
+        base_to_extend,
+        checked_packages,
+        chosen_extension,
+        extension_names,
+        new_extension,
+        new_extension_name,
+        on_base,
+        with_more_packages,
+    )
 
     yard = context.yard()
-    asked = extending.checked(Asked(options.pop("pip"), options.pop("conda"), options.pop("files")))
-    name = extending.checked_name(name, yard) if name is not None else extending.chosen(yard, None)
-    exists = name in extending.names(yard)
+    asked = checked_packages(AskedPackages(options.pop("pip"), options.pop("conda"), options.pop("files")))
+    name = new_extension_name(name, yard) if name is not None else chosen_extension(yard, None)
+    exists = name in extension_names(yard)
 
-    def change(files: Files) -> Files:
+    def change(files: ExtensionFiles) -> ExtensionFiles:
         if full:
-            from stackyard.upkeep.extensions.extend_full import full_files
+            from stackyard.upkeep.api import full_extension
 
-            return full_files(name, extending.base_of(yard, base or ""), asked, yard)
+            return full_extension(name, base_to_extend(yard, base or ""), asked, yard)
         if not exists:
-            return extending.made(name, extending.base_of(yard, base or ""), asked)
-        moved = extending.on_base(files, extending.base_of(yard, base)) if base else files
-        return extending.with_more(moved, asked)
+            return new_extension(name, base_to_extend(yard, base or ""), asked)
+        moved = on_base(files, base_to_extend(yard, base)) if base else files
+        return with_more_packages(moved, asked)
 
     carry_out(context, name, change, Wanted(**options))

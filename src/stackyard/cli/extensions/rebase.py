@@ -8,8 +8,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json
 from stackyard.core.errors import StackyardError
-from stackyard.yard import catalogue
-from stackyard.yard.layout import Yard
+from stackyard.yard.api import Yard, find_revision, record_of
 
 EXAMPLES = (
     ("what would change", "stackyard rebase mine --dry-run"),
@@ -32,18 +31,18 @@ def command(
     NAME is the loaded one by default. The former revision stays, and its full name loads it.
     """
     from stackyard.cli.extensions.common import Wanted, carry_out
-    from stackyard.upkeep.extensions import file as extending
+    from stackyard.upkeep.api import chosen_extension, on_base
 
     yard = context.yard()
-    name = extending.chosen(yard, name)
-    target = catalogue.resolve(yard, on).module if on else _newer(yard, name)
+    name = chosen_extension(yard, name)
+    target = find_revision(yard, on).module if on else _newer(yard, name)
     if not target:
         if as_json:
             show_json({"name": name, "revisions": []})
         else:
             echo(f"{name} is on the newest revision of its base")
         return
-    carry_out(context, name, lambda files: extending.on_base(files, target), Wanted(dry_run, as_json, accept))
+    carry_out(context, name, lambda files: on_base(files, target), Wanted(dry_run, as_json, accept))
 
 
 def _newer(yard: Yard, name: str) -> str:
@@ -52,12 +51,12 @@ def _newer(yard: Yard, name: str) -> str:
     Raises:
         StackyardError: that cannot be known; or it has no base, or lost it and nothing took its place.
     """
-    from stackyard.upkeep.extensions.base_status import standing
+    from stackyard.upkeep.api import base_standing
 
-    record = catalogue.record_of(yard, name)
+    record = record_of(yard, name)
     if record.base is None:
         raise StackyardError(f"{record.module} has no base: it is complete in itself", hint="use `stackyard update`")
-    found = standing(record.base, yard)
+    found = base_standing(record.base, yard)
     if found.newer is not None:
         return found.newer.module
     if found.problem:

@@ -12,7 +12,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json, show_text
 from stackyard.core.errors import StackyardError
-from stackyard.yard.layout import Yard
+from stackyard.yard.api import Yard
 
 EXAMPLES = (
     ("all your extensions, the loaded ones marked", "stackyard status"),
@@ -26,11 +26,11 @@ EXAMPLES = (
 @click.pass_obj
 def command(context: Context, name: str | None, as_json: bool) -> None:
     """Show your extensions: base, packages of their own, and what was installed since they were recorded."""
-    from stackyard.upkeep.extensions import file as extending
+    from stackyard.upkeep.api import chosen_extension, extension_names, loaded_revisions
 
     yard = context.yard()
-    names = [extending.chosen(yard, name)] if name is not None else extending.names(yard)
-    loaded = {entry.module for entry in extending.loaded(yard)}
+    names = [chosen_extension(yard, name)] if name is not None else extension_names(yard)
+    loaded = {entry.module for entry in loaded_revisions(yard)}
     rows = [_row(yard, each, loaded) for each in names]
     if as_json:
         show_json(rows)
@@ -43,15 +43,13 @@ def command(context: Context, name: str | None, as_json: bool) -> None:
 
 def _row(yard: Yard, name: str, loaded: set[str]) -> dict[str, Any]:
     """What is known about one extension."""
-    from stackyard.upkeep.extensions import file as extending
-    from stackyard.upkeep.extensions.base_status import standing
-    from stackyard.upkeep.extensions.drift import drifted
+    from stackyard.upkeep.api import base_standing, drifted, used_extension
 
     try:
-        record = extending.used(yard, name)
+        record = used_extension(yard, name)
     except StackyardError as error:
         return {"name": name, "problem": error.message, "module": "", "base": "", "newer": "", "drift": [], "own": []}
-    found = standing(record.base, yard) if record.base else None
+    found = base_standing(record.base, yard) if record.base else None
     return {
         "name": name,
         "module": record.module,

@@ -7,7 +7,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json
-from stackyard.yard.layout import Yard
+from stackyard.yard.api import Yard
 
 EXAMPLES = (
     ("record what you installed with pip in the loaded extension", "stackyard update"),
@@ -31,29 +31,33 @@ def command(
     NAME is the loaded one by default. A revision never changes: load the module again to use the new one.
     """
     from stackyard.cli.extensions.common import Wanted, carry_out
-    from stackyard.upkeep.extensions import file as extending
-    from stackyard.upkeep.extensions.drift import drifted
-    from stackyard.upkeep.extensions.file import Asked, Files
+    from stackyard.upkeep.api import (
+        AskedPackages,
+        ExtensionFiles,
+        chosen_extension,
+        drifted,
+        used_extension,
+        with_more_packages,
+    )
 
     yard = context.yard()
-    name = extending.chosen(yard, name)
+    name = chosen_extension(yard, name)
     if reset:
         _reset(yard, name, dry_run, as_json)
         return
-    lines = tuple(each.line for each in drifted(extending.used(yard, name)) if each.requested)
+    lines = tuple(each.line for each in drifted(used_extension(yard, name)) if each.requested)
 
-    def change(files: Files) -> Files:
-        return extending.with_more(files, Asked(lines)) if lines else files
+    def change(files: ExtensionFiles) -> ExtensionFiles:
+        return with_more_packages(files, AskedPackages(lines)) if lines else files
 
     carry_out(context, name, change, Wanted(dry_run, as_json, accept, renew))
 
 
 def _reset(yard: Yard, name: str, dry_run: bool, as_json: bool) -> None:
-    from stackyard.upkeep.extensions import drift
-    from stackyard.upkeep.extensions import file as extending
+    from stackyard.upkeep.api import drifted, reset_to_record, used_extension
 
-    record = extending.used(yard, name)
-    gone = drift.drifted(record) if dry_run else drift.reset(record)
+    record = used_extension(yard, name)
+    gone = drifted(record) if dry_run else reset_to_record(record)
     if as_json:
         show_json({"module": record.module, "dry_run": dry_run, "removed": [each.shown for each in gone]})
         return

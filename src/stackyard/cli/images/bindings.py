@@ -19,9 +19,8 @@ from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
     from stackyard.core.findings import Finding
-    from stackyard.images.bindings.check import Asked, Checked
-    from stackyard.images.bindings.maps import Rank
-    from stackyard.inputs.sites.bindings import HostBindings
+    from stackyard.images.api import AskedBindings, CheckedBindings, Rank
+    from stackyard.inputs.api import HostBindings
 
 FILE = "bindings.yaml"
 KINDS = ("bindings", "site", "lua", "tcl", "stack")
@@ -70,9 +69,9 @@ def detect(
     if program and not trace:
         raise InputError("cannot run PROGRAM: no launcher given", hint='name it: --trace "srun -n2 --mpi=pmi2"')
     if trace:
-        from stackyard.images.bindings.trace import traced
+        from stackyard.images.api import traced_bindings
 
-        bindings = traced(bindings, trace, program)
+        bindings = traced_bindings(bindings, trace, program)
     for note in notes:
         context.notice(note)
     if as_json:
@@ -82,21 +81,21 @@ def detect(
 
 
 def _detected(context: Context, mpi: str, profile: str) -> tuple[HostBindings, tuple[str, ...]]:
-    from stackyard.images.bindings.profiles import of_this_machine, read_profile, tested
+    from stackyard.images.api import bindings_of_this_machine, read_profile, tested_bindings
 
     if mpi and profile:
         raise InputError("cannot use --mpi with --profile: a profile names its MPI", hint="leave one of them out")
     if profile:
-        bindings, left = of_this_machine(read_profile(profile, os.environ, context.site().profiles))
+        bindings, left = bindings_of_this_machine(read_profile(profile, os.environ, context.site().profiles))
         return bindings, tuple(f"left out: {path} does not exist on this machine" for path in left)
-    from stackyard.images.bindings.detect import detect as detected
+    from stackyard.images.api import detect_bindings
 
-    found = detected(os.environ, mpi=mpi)
-    return tested(found.bindings), found.notes
+    found = detect_bindings(os.environ, mpi=mpi)
+    return tested_bindings(found.bindings), found.notes
 
 
 def _write(context: Context, bindings: HostBindings, output: Path | None, replace: bool) -> None:
-    from stackyard.images.bindings.written import bindings_text
+    from stackyard.images.api import bindings_text
 
     text = bindings_text(bindings, (f"{bindings.summary}. Review it; each path has its reason.",))
     if output is None:
@@ -127,7 +126,7 @@ def show(context: Context, file: Path | None, kind: str, runtime: str, profiles:
 
     Exit status 4: a path does not exist on this machine; no program would start in an image.
     """
-    from stackyard.images.bindings.profiles import missing_here, profile_names
+    from stackyard.images.api import missing_here, profile_names
 
     if profiles:
         names = profile_names(context.site().profiles)
@@ -149,35 +148,33 @@ def show(context: Context, file: Path | None, kind: str, runtime: str, profiles:
 
 
 def _text(bindings: HostBindings, kind: str, runtime: str) -> str:
-    from stackyard.images.bindings.profiles import expanded
-    from stackyard.images.bindings.written import bindings_text, container_text, stack_text
-    from stackyard.inputs.sites.sitemodels import ContainerPolicy
+    from stackyard.images.api import bindings_text, container_text, expanded_bindings, stack_text
+    from stackyard.inputs.api import ContainerPolicy
 
     if kind == "bindings":
         return bindings_text(bindings)
     if kind == "site":
         return container_text(bindings.applied(ContainerPolicy()))
     if kind == "stack":
-        return stack_text(expanded(bindings), runtime)
-    return _module(expanded(bindings), kind, runtime)
+        return stack_text(expanded_bindings(bindings), runtime)
+    return _module(expanded_bindings(bindings), kind, runtime)
 
 
 def _module(bindings: HostBindings, kind: str, runtime: str) -> str:
     """The modulefile ``stackyard-bindings``."""
-    from stackyard.expose import lua, tcl
-    from stackyard.expose.page import Page
-    from stackyard.images.bindings.written import as_change, module_summary
+    from stackyard.expose.api import Page, render_lua_page, render_tcl_page
+    from stackyard.images.api import bindings_change, bindings_summary
 
-    text = module_summary(bindings, runtime)
+    text = bindings_summary(bindings, runtime)
     content = Page(
         module="stackyard-bindings", stack="stackyard-bindings", help=text, whatis=(("Description", text),), family="",
-        conflict=(), depends_on=(), extensions=(), deprecated="", notice="", change=as_change(bindings, runtime),
+        conflict=(), depends_on=(), extensions=(), deprecated="", notice="", change=bindings_change(bindings, runtime),
     )  # fmt: skip
-    return lua.render_page(content) if kind == "lua" else tcl.render_page(content)
+    return render_lua_page(content) if kind == "lua" else render_tcl_page(content)
 
 
 def _bindings(context: Context, file: Path | None) -> HostBindings:
-    from stackyard.inputs.sites.bindings import load_bindings
+    from stackyard.inputs.api import load_bindings
 
     return load_bindings(_file(context, file))
 
@@ -210,17 +207,17 @@ def check(
 
     IMAGE is a directory, a SquashFS file or a SIF file; nothing in it is run without --run. Exit status 3: they do not.
     """
-    from stackyard.images.bindings.check import check as checked
+    from stackyard.images.api import check_bindings
 
     if program and launcher is None:
         raise InputError(
             "cannot run PROGRAM: no launcher given", hint='name it: --run "srun -n2 --mpi=pmi2", or --run ""'
         )
     asked = _asked(context, file, pmi or _pmi_of(launcher or ""))
-    done = checked(image, asked)
+    done = check_bindings(image, asked)
     if repair is not None and done.rpaths:
         asked = _repair(context, image, done, asked, repair, file)
-        done = checked(image, asked)
+        done = check_bindings(image, asked)
     ranks = _ranks(context, image, asked, launcher, program) if launcher is not None else []
     findings = [*done.findings, *(finding for rank in ranks for finding in rank.findings)]
     if as_json:
@@ -238,28 +235,27 @@ def _pmi_of(launcher: str) -> str:
     return found.group(1) if found else ""
 
 
-def _asked(context: Context, file: Path | None, pmi: str) -> Asked:
+def _asked(context: Context, file: Path | None, pmi: str) -> AskedBindings:
     """What the site and the bindings want of an image."""
     from stackyard.host.machine.daemons import daemons
     from stackyard.host.machine.probe import machine
-    from stackyard.images.bindings.check import Asked, drivers_of
-    from stackyard.images.bindings.drivers import of_machine
+    from stackyard.images.api import AskedBindings, drivers_of, drivers_of_machine
 
     site = context.site()
     pmi = pmi or site.scheduler.mpi or daemons(os.environ).pmi
-    return Asked(_bindings(context, file), site.launch.container, pmi, drivers_of(site, of_machine(machine())))
+    drivers = drivers_of(site, drivers_of_machine(machine()))
+    return AskedBindings(_bindings(context, file), site.launch.container, pmi, drivers)
 
 
 def _repair(
-    context: Context, image: Path, done: Checked, asked: Asked, folder: Path, file: Path | None
-) -> Asked:  # fmt: skip
+    context: Context, image: Path, done: CheckedBindings, asked: AskedBindings, folder: Path, file: Path | None
+) -> AskedBindings:  # fmt: skip
     """Keep repaired copies of the image's files, and note them in the bindings."""
     from dataclasses import replace
 
-    from stackyard.images.bindings.repair import repaired
-    from stackyard.images.bindings.written import bindings_text
+    from stackyard.images.api import bindings_text, repaired_bindings
 
-    bindings = repaired(image, done.rpaths, folder, asked.bindings)
+    bindings = repaired_bindings(image, done.rpaths, folder, asked.bindings)
     target = _file(context, file)
     comments = [line[2:] for line in target.read_text(encoding="utf-8").splitlines() if line.startswith("# ")]
     _write_text(target, bindings_text(bindings, comments))
@@ -267,15 +263,15 @@ def _repair(
     return replace(asked, bindings=bindings)
 
 
-def _ranks(context: Context, image: Path, asked: Asked, launcher: str, program: Sequence[str]) -> list[Rank]:
-    from stackyard.images.bindings.maps import run_ranks
+def _ranks(context: Context, image: Path, asked: AskedBindings, launcher: str, program: Sequence[str]) -> list[Rank]:
+    from stackyard.images.api import run_ranks
 
     ranks, done = run_ranks(image, asked.bindings, asked.policy, launcher, program)
     show_text(done.output, err=True)
     return ranks
 
 
-def _show_checked(done: Checked, findings: Sequence[Finding], ranks: Sequence[Rank]) -> None:
+def _show_checked(done: CheckedBindings, findings: Sequence[Finding], ranks: Sequence[Rank]) -> None:
     """The findings, what each rank has loaded, and the verdict."""
     for finding in findings:
         show_finding(finding)
@@ -299,9 +295,9 @@ def _file(context: Context, file: Path | None) -> Path:
 
 
 def _write_text(file: Path, text: str) -> None:
-    from stackyard.yard.write import atomic
+    from stackyard.yard.api import write_text
 
     try:
-        atomic.write_text(file, text)
+        write_text(file, text)
     except OSError as error:
         raise InputError(f"cannot write {file}: {cause(error)}", hint="-o names another file") from error

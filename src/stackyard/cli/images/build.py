@@ -13,14 +13,11 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json
 from stackyard.core.errors import InputError
-from stackyard.yard import catalogue
+from stackyard.yard.api import record_of
 
 if TYPE_CHECKING:
-    from stackyard.images.bases.store import Kept
-    from stackyard.images.oci.build import Built, Wanted
-    from stackyard.images.oci.layers import Compression
-    from stackyard.images.oci.layout import Reference
-    from stackyard.yard.revision.record import BuildRecord
+    from stackyard.images.api import BuiltImage, Compression, Kept, Reference, WantedImage
+    from stackyard.yard.api import BuildRecord
 
 
 def revision_of(context: Context, rev: str) -> BuildRecord:
@@ -29,7 +26,7 @@ def revision_of(context: Context, rev: str) -> BuildRecord:
     Raises:
         InputError: no such revision; it is a wrapped image, which has no packages of ours; or it was adopted.
     """
-    record = catalogue.record_of(context.yard(), rev)
+    record = record_of(context.yard(), rev)
     record.origin.require_packable()
     return record
 
@@ -49,26 +46,24 @@ class Asked:
 
 def oci(context: Context, record: BuildRecord | None, asked: Asked) -> None:
     """Write an OCI layout."""
-    from stackyard.images.oci.build import build, name_of
-    from stackyard.images.oci.layout import Reference
+    from stackyard.images.api import Reference, build_image, image_name
 
     if record is None:
         hint = "its layout is in the yard, see `stackyard image inspect`; `stackyard image push` sends it"
         raise InputError("no REV given: an OCI image of a base alone is the base", hint=hint)
-    target = Reference(asked.output, asked.name or name_of(record))
+    target = Reference(asked.output, asked.name or image_name(record))
     wanted = wanted_of(context, record, asked.base, target, asked.prefix, asked.compression)
     if asked.dry_run:
         base = wanted.base or "no base"
         echo(f"{record.module} at {wanted.place} on {base}, in layers by package, to {wanted.target}")
         return
-    show(build(wanted), asked.as_json)
+    show(build_image(wanted), asked.as_json)
 
 
 def sif(context: Context, record: BuildRecord | None, asked: Asked) -> None:
     """Write a SIF file."""
-    from stackyard.expose.published import change_of
-    from stackyard.images.bases import store
-    from stackyard.images.sif import build as sifbuild
+    from stackyard.expose.api import change_of
+    from stackyard.images.api import WantedSif, build_sif, find_base, sif_labels
 
     if asked.name or asked.prefix or asked.compression != "gzip":
         raise InputError(
@@ -76,16 +71,16 @@ def sif(context: Context, record: BuildRecord | None, asked: Asked) -> None:
             hint="leave them out: a SIF is one file, and keeps the path",
         )
     site, file = context.site(), asked.output.absolute()
-    base = store.find(context.yard(), site, asked.base)
+    base = find_base(context.yard(), site, asked.base)
     if record is None:
         _base_alone(base, asked)
         return
-    wanted = sifbuild.Wanted(record, change_of(record, site), base, file, site)
-    notices = sifbuild.build(wanted, dry_run=asked.dry_run)
+    wanted = WantedSif(record, change_of(record, site), base, file, site)
+    notices = build_sif(wanted, dry_run=asked.dry_run)
     size = 0 if asked.dry_run else file.stat().st_size
     if asked.as_json:
         show_json({"file": str(file), "module": record.module, "base": base.base.name, "bytes": size,
-                   "notices": notices, "labels": sifbuild.labels_of(record, base)})  # fmt: skip
+                   "notices": notices, "labels": sif_labels(record, base)})  # fmt: skip
         return
     done = "would write" if asked.dry_run else f"wrote {human_bytes(size)} to"
     echo(f"{done} {asked.output}: {record.module} on {base.base.name}")
@@ -94,11 +89,11 @@ def sif(context: Context, record: BuildRecord | None, asked: Asked) -> None:
 
 
 def _base_alone(base: Kept, asked: Asked) -> None:
-    from stackyard.images.sif import build as sifbuild
+    from stackyard.images.api import build_base_sif
 
     file = asked.output.absolute()
     if not asked.dry_run:
-        sifbuild.build_base(base, file)
+        build_base_sif(base, file)
     size = 0 if asked.dry_run else file.stat().st_size
     if asked.as_json:
         show_json({"file": str(file), "base": base.base.name, "bytes": size})
@@ -165,28 +160,25 @@ def command(
 
 def wanted_of(
     context: Context, record: BuildRecord, base: str, target: Reference, prefix: str, compression: Compression = "gzip"
-) -> Wanted:
+) -> WantedImage:
     """What to build for these options.
 
     Raises:
         InputError: the base does not exist.
     """
-    from stackyard.expose.published import change_of
-    from stackyard.images.bases import store
-    from stackyard.images.oci.base import SCRATCH
-    from stackyard.images.oci.build import Wanted
-    from stackyard.images.oci.layout import Reference, is_reference, reference, tag
+    from stackyard.expose.api import change_of
+    from stackyard.images.api import SCRATCH_BASE, Reference, WantedImage, find_base, image_tag, is_reference, reference
 
-    tag(target.name)
+    image_tag(target.name)
     below = None
     if is_reference(base):
         below = reference(base)
-    elif base != SCRATCH:
-        below = Reference(store.find(context.yard(), context.site(), base).paths.layout, base)
-    return Wanted(record, change_of(record, context.site), below, target, prefix, base, compression)
+    elif base != SCRATCH_BASE:
+        below = Reference(find_base(context.yard(), context.site(), base).paths.layout, base)
+    return WantedImage(record, change_of(record, context.site), below, target, prefix, base, compression)
 
 
-def show(built: Built, as_json: bool) -> None:
+def show(built: BuiltImage, as_json: bool) -> None:
     """What was built."""
     value: dict[str, Any] = {**asdict(built), "reference": str(built.reference)}
     if as_json:

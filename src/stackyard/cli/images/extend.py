@@ -15,10 +15,8 @@ from stackyard.cli.output import echo
 from stackyard.core.errors import InputError
 
 if TYPE_CHECKING:
-    from stackyard.images.bases.compile import Packages
-    from stackyard.images.bases.container import Given
-    from stackyard.images.bases.extend import Proof
-    from stackyard.inputs.sites.sitemodels import Site
+    from stackyard.images.api import Given, Packages, Proof
+    from stackyard.inputs.api import Site
 
 
 @click.command("extend", cls=Verb, short_help="install packages on top of a base's own Python", examples=(
@@ -48,20 +46,19 @@ def extend(
     sees nothing of this machine but pip's settings, --bind, and directories that variables of the build name by
     {env:NAME}. Compilers, CUDA and MPI are those of the base, which stays as it is.
     """
-    from stackyard.deploy.writing import writing
-    from stackyard.images.bases import extend as extending
-    from stackyard.images.bases import store
+    from stackyard.deploy.api import writing
+    from stackyard.images.api import extend_base, find_base, python_of_base
 
     site, yard = context.site(), context.yard()
-    kept = store.find(yard, site, base)
+    kept = find_base(yard, site, base)
     packages = _packages(site, base, kept.base.platform, file, **said)
     if dry_run:
-        python = extending.python_of(kept, packages.given.activation)
+        python = python_of_base(kept, packages.given.activation)
         what = shlex.join(packages.requirements)
         echo(f"would install {what} on {python.kind} {python.path} of {base}, as {name}")
         return
     with writing(yard, site):
-        done = extending.extend(yard, kept, name, packages, _proof(site))
+        done = extend_base(yard, kept, name, packages, _proof(site))
     show_base(done.kept, as_json)
     for notice in done.notices:
         context.notice(notice)
@@ -78,7 +75,7 @@ def _packages(
     """
     from dataclasses import replace
 
-    from stackyard.images.bases.compile import Packages
+    from stackyard.images.api import Packages
 
     if file is None and not requirements:
         raise InputError("no packages given", hint="name them: --pip REQUIREMENT, or a FILE")
@@ -97,18 +94,18 @@ def _packages(
 
 
 def _of_file(file: Path, site: Site, platform: str) -> Packages:
-    from stackyard.images.bases.compile import of_variant
-    from stackyard.inputs.load import load_stack
+    from stackyard.images.api import packages_of_variant
+    from stackyard.inputs.api import load_stack
 
     variants = load_stack(file, site).variants
     if len(variants) != 1:
         raise InputError(f"{file} has {len(variants)} variants, and a base has one Python",
                          hint="write a file without `matrix:`")  # fmt: skip
-    return of_variant(variants[0], platform)
+    return packages_of_variant(variants[0], platform)
 
 
 def _given(site: Site, base: str, before: tuple[str, ...], places: tuple[Path, ...]) -> Given:
-    from stackyard.images.bases.container import Given
+    from stackyard.images.api import Given
 
     listed = site.bases.get(base)
     return Given(listed.activate if listed else "", before, tuple(place.absolute() for place in places))
@@ -117,10 +114,10 @@ def _given(site: Site, base: str, before: tuple[str, ...], places: tuple[Path, .
 def _proof(site: Site) -> Proof:
     """The checks of a stack are judged here as in a module."""
     from stackyard.host.machine.probe import machine
-    from stackyard.images.bases.extend import Proof
-    from stackyard.verify.checks.own import OwnCheck, judged, unmet_need
+    from stackyard.images.api import Proof
+    from stackyard.verify.api import OwnCheck, judged_check, unmet_need
 
     return Proof(
-        judge=lambda check, result: judged(OwnCheck.of(check.model_dump()), result),
+        judge=lambda check, result: judged_check(OwnCheck.of(check.model_dump()), result),
         unmet=lambda check: unmet_need(check.needs.model_dump(), machine(), site),
     )

@@ -16,10 +16,9 @@ from stackyard.core.errors import InputError, MissingError
 from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
-    from stackyard.images.bases.sources import Source
-    from stackyard.images.bases.store import Kept
-    from stackyard.inputs.sites.sitemodels import BaseImage, BaseLicence, Site
-    from stackyard.yard.layout import Yard
+    from stackyard.images.api import Kept, Source
+    from stackyard.inputs.api import BaseImage, BaseLicence, Site
+    from stackyard.yard.api import Yard
 
 Function = Callable[..., None]
 
@@ -55,7 +54,7 @@ def from_(context: Context, /, source: str | None, name: str, **options: Any) ->
     what the site's file has under `bases: NAME`. Nothing of the image is run. Licences that the site's file declares
     for it have to be accepted by you, with --accept-licence.
     """
-    from stackyard.images.bases.sources import source_of
+    from stackyard.images.api import source_of
 
     site = context.site()
     listed = site.bases.get(name)
@@ -79,7 +78,7 @@ def from_(context: Context, /, source: str | None, name: str, **options: Any) ->
 @click.pass_obj
 def from_folder(context: Context, /, folder: Path, name: str, **options: Any) -> None:
     """Import a directory that holds a system (bin, lib, etc ...) as a base."""
-    from stackyard.images.bases.sources import Source
+    from stackyard.images.api import Source
 
     _import(context, context.site(), Source("folder", str(folder.absolute())), name, **options)
 
@@ -88,9 +87,8 @@ def _import(
     context: Context, site: Site, source: Source, name: str, *, accept_licence: Sequence[str], digest: str,
     platform: str, limit_gib: float, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    from stackyard.deploy.writing import writing
-    from stackyard.images.bases import fit, store
-    from stackyard.images.bases.model import ARCHITECTURES
+    from stackyard.deploy.api import writing
+    from stackyard.images.api import ARCHITECTURES, WantedBase, base_findings, import_base
 
     yard, listed = context.yard(), site.bases.get(name)
     declared = listed.licences if listed else ()
@@ -107,12 +105,12 @@ def _import(
     def licences(root: Path) -> tuple[Sequence[Mapping[str, Any]], Sequence[tuple[str, str]]]:
         return _accepted(context, yard, site, name, root, declared, accept_licence)
 
-    wanted = store.Wanted(source, name, digest, platform, int(limit_gib * (1 << 30)), licences)
+    wanted = WantedBase(source, name, digest, platform, int(limit_gib * (1 << 30)), licences)
     with writing(yard, site):
-        kept = store.add(yard, wanted, on_wait=context.notice)
+        kept = import_base(yard, wanted, on_wait=context.notice)
     show_base(kept, as_json)
     if not as_json:
-        for finding in fit.findings(kept.base, site):
+        for finding in base_findings(kept.base, site):
             context.notice(finding.message)
 
 
@@ -144,16 +142,16 @@ def _accepted(
         InputError: the image has no such text.
         MissingError: one is not accepted; nothing is kept.
     """
-    from stackyard.deploy.licences import accepted, require
-    from stackyard.inputs.models import Licence
+    from stackyard.deploy.api import accepted_licence, require_licences
+    from stackyard.inputs.api import Licence
 
     said = set(accepting)
     wanted = {each: Licence(name=each.name, text=_text_of(each, root, name)) for each in declared}
     for each, licence in wanted.items():
-        if each.name not in said and accepted(yard, site, licence) is None:
+        if each.name not in said and accepted_licence(yard, site, licence) is None:
             _ask(context, yard, name, licence)
             said.add(each.name)
-    entries = require(yard, site, tuple(wanted.values()), said)
+    entries = require_licences(yard, site, tuple(wanted.values()), said)
     return entries, [(each.file, each.line) for each in declared if each.file]
 
 
@@ -161,7 +159,7 @@ def _text_of(licence: BaseLicence, root: Path, name: str) -> str:
     """Where the text of a licence is on this machine; empty where the site's file names none."""
     if not licence.text:
         return ""
-    from stackyard.images.bindings.tree import Tree
+    from stackyard.images.api import Tree
 
     found = Tree((root,)).find(licence.text)
     if found is None or not found.outside.is_file():
@@ -177,12 +175,12 @@ def _ask(context: Context, yard: Yard, name: str, licence: Any) -> None:
         MissingError: it is not accepted.
     """
     from stackyard.cli.agreeing import confirmed
-    from stackyard.deploy.licences import me
+    from stackyard.deploy.api import account_here
 
     text = Path(licence.text).read_text(encoding="utf-8", errors="replace") if licence.text else ""
     again = shlex.join([*context.command, "--accept-licence", licence.name])
     if not confirmed(licence.name, name, text):
-        raise MissingError(f"licence not accepted by {me()} in {yard.root}: {licence.name}",
+        raise MissingError(f"licence not accepted by {account_here()} in {yard.root}: {licence.name}",
                            detail=text or None, hint=f"read it, then type: {again}")  # fmt: skip
 
 
@@ -219,9 +217,9 @@ def inspect_file(file: Path, as_json: bool) -> None:
     """What a SIF file says of itself."""
     from dataclasses import asdict
 
-    from stackyard.images.sif import file as sif
+    from stackyard.images.api import read_sif
 
-    found = sif.read(file)
+    found = read_sif(file)
     labels = found.labels()
     if as_json:
         show_json({"file": str(file), "uuid": found.uuid, "labels": labels, "parts": list(map(asdict, found.parts))})
@@ -235,7 +233,7 @@ def inspect_file(file: Path, as_json: bool) -> None:
 
 def check_file(file: Path) -> None:
     """Compare the partitions of a SIF file of ours with the hashes in its labels."""
-    from stackyard.images.sif import build as sifbuild
+    from stackyard.images.api import check_sif
 
-    parts = sifbuild.check(file)
+    parts = check_sif(file)
     echo(f"{file}: {' and '.join(parts)} are as they were written")

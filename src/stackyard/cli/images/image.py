@@ -19,13 +19,10 @@ from stackyard.cli.images import files as imagefiles
 from stackyard.cli.images import transfer as imagetransfer
 from stackyard.cli.output import echo, human_bytes, show_error, show_json, show_table, show_text
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.yard import catalogue
-from stackyard.yard.generation import generations
-from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.api import RevisionPaths, current_entries, readable_record, record_of
 
 if TYPE_CHECKING:
-    from stackyard.yard.revision.record import BuildRecord, Entry
+    from stackyard.yard.api import BuildRecord, Entry
 
 Function = Callable[..., None]
 """What a verb does."""
@@ -73,18 +70,18 @@ def status(context: Context, rev: str | None, as_json: bool) -> None:
 
     Exit status 4: an image is not mounted, and this machine has no way to mount it, or you may not read it.
     """
-    from stackyard.images.squashfs import mounts, servers
+    from stackyard.images.api import mount_ways, mounted_image, silent_servers, why_unusable
 
-    ways = mounts.ways()
+    ways = mount_ways()
     records = list(_records(context, rev))
-    silent = servers.silent(Path(record.prefix) for record in records)
+    silent = silent_servers(Path(record.prefix) for record in records)
     rows = []
     for record in records:
-        found = mounts.mounted(record)
+        found = mounted_image(record)
         row: dict[str, Any] = {"module": record.module, "mounted": found.kind if found else "", "prefix": record.prefix}
         trouble = found.trouble if found else ""
         row |= {"stale": bool(trouble), "trouble": trouble, "silent_servers": silent[Path(record.prefix)]}
-        row["unusable"] = "" if found else mounts.unusable(record)
+        row["unusable"] = "" if found else why_unusable(record)
         rows.append(row)
     usable = any(way.works for way in ways[1:])
     if as_json:
@@ -122,11 +119,11 @@ def _said(row: Mapping[str, Any]) -> str:
 @click.pass_obj
 def list_(context: Context, as_json: bool) -> None:
     """List the images of this yard and the site's, and their bases: bytes, files, and what packed them."""
-    from stackyard.images.bases import store
+    from stackyard.images.api import all_bases
 
     rows = [{"module": record.module, **_form(record)} for record in _records(context, None)]
     rows += [{"base": base.name, "digest": base.manifest, "platform": base.platform, **asdict(base.root)}
-             for base, _ in store.everything(context.yard())]  # fmt: skip
+             for base, _ in all_bases(context.yard())]  # fmt: skip
     if as_json:
         show_json(rows)
         return
@@ -152,13 +149,12 @@ def inspect(context: Context, rev: str, as_json: bool) -> None:
     if rev.startswith("oci:"):
         imagetransfer.inspect(rev, as_json)
         return
-    from stackyard.images.bases import store
-    from stackyard.images.squashfs.file import superblock
+    from stackyard.images.api import base_named, superblock
 
     if _is_file(rev):
         imagefiles.inspect_file(Path(rev), as_json)
         return
-    if kept := store.named(context.yard(), rev):
+    if kept := base_named(context.yard(), rev):
         imagefiles.show_base(kept, as_json)
         return
     record = _one(context, rev, wrapped=True)
@@ -190,14 +186,13 @@ def check(context: Context, rev: str) -> None:
         imagetransfer.check(rev)
         return
     from stackyard.host.files.hashing import sha256_file
-    from stackyard.images.bases import store
-    from stackyard.images.squashfs.file import superblock
+    from stackyard.images.api import base_named, check_base, superblock
 
     if _is_file(rev):
         imagefiles.check_file(Path(rev))
         return
-    if kept := store.named(context.yard(), rev):
-        store.check(kept)
+    if kept := base_named(context.yard(), rev):
+        check_base(kept)
         echo(f"{rev}: the base is as it was imported ({human_bytes(kept.base.root.bytes)})")
         return
     record = _one(context, rev, wrapped=True)
@@ -223,10 +218,10 @@ def mount(context: Context, rev: str) -> None:
 
     Its commands do not need it; editors, debuggers and file listings then see the files too.
     """
-    from stackyard.images.squashfs import mounts
+    from stackyard.images.api import mount_image
 
     record = _one(context, rev)
-    echo(f"{record.module} is mounted on {record.prefix} {mounts.mount(record)}")
+    echo(f"{record.module} is mounted on {record.prefix} {mount_image(record)}")
 
 
 @_verb(
@@ -238,10 +233,10 @@ def mount(context: Context, rev: str) -> None:
 @click.pass_obj
 def unmount(context: Context, rev: str) -> None:
     """Unmount the image of REV."""
-    from stackyard.images.squashfs import mounts
+    from stackyard.images.api import unmount_image
 
     record = _one(context, rev)
-    mounts.unmount(record)
+    unmount_image(record)
     echo(f"{record.module} is unmounted")
 
 
@@ -259,26 +254,26 @@ def autofs(context: Context, as_json: bool) -> None:
     everybody. The last one is the script by which mount(8) mounts them (mode 0755). As root it looks whether root can
     read each image on this node. Exit status 3: one is left out, since root cannot.
     """
-    from stackyard.images.squashfs import bykernel, mounts
+    from stackyard.images.api import AUTOFS_HELPER, autofs_maps, require_readable_image
 
     left_out = 0
     records: list[BuildRecord] = []
     for entry in _entries(context):
         try:
             if os.geteuid() == 0:
-                mounts.require_readable(RevisionPaths.of(entry.folder))
+                require_readable_image(RevisionPaths.of(entry.folder))
         except StackyardError as error:
             show_error(error)
             left_out += 1
             continue
         records += [record for record in _image_of(entry) if record.form.kind == "squashfs"]
-    maps = bykernel.autofs_maps(records)
+    maps = autofs_maps(records)
     if as_json:
         show_json(maps)
     else:
         for path, text in maps.items():
             show_text(f"# {path}\n{text}")
-        echo(f"# then, on each node: chmod 755 {bykernel.HELPER}; systemctl reload autofs")
+        echo(f"# then, on each node: chmod 755 {AUTOFS_HELPER}; systemctl reload autofs")
     if left_out:
         sys.exit(3)
 
@@ -295,18 +290,18 @@ def _records(context: Context, rev: str | None) -> Iterator[BuildRecord]:
 def _entries(context: Context) -> Iterator[Entry]:
     """What is published in this yard, and in those above it: the images that its user runs are mostly the site's."""
     for each in context.yard().lineage():
-        yield from generations.entries(each)
+        yield from current_entries(each)
 
 
 def _image_of(entry: Entry) -> list[BuildRecord]:
     """The record of a published revision, if its files are in an image."""
-    record = revisions.readable(RevisionPaths.of(entry.folder))
+    record = readable_record(RevisionPaths.of(entry.folder))
     return [record] if record is not None and record.form.kind != "prefix" else []
 
 
 def _one(context: Context, rev: str, *, wrapped: bool = False) -> BuildRecord:
     """The record of a revision with an image; one of others, which is not mounted on the prefix, if `wrapped`."""
-    record = catalogue.record_of(context.yard(), rev)
+    record = record_of(context.yard(), rev)
     if record.form.kind == "container" and not wrapped:
         raise InputError(f"{record.module} is a wrapped image: it is the root of its commands, and mounted for them",
                          hint=f"to look at its files: stackyard shell {rev}")  # fmt: skip

@@ -11,7 +11,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.images.build import revision_of
 from stackyard.cli.output import echo
 from stackyard.core.errors import InputError
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.api import RevisionPaths
 
 EXAMPLES = (
     ("a Containerfile and what it copies",
@@ -41,16 +41,15 @@ def command(context: Context, rev: str, kind: str, base: str, builder: str, pref
     It installs the locked archives, each compared with its sha256, at the path that `image build` takes. What cannot be
     had elsewhere (a local project, a post script) is refused: push the image itself.
     """
-    from stackyard.expose.published import change_of
-    from stackyard.images.oci.build import ROOT
-    from stackyard.images.recipe.write import Recipe, files
-    from stackyard.lock.lockfile.text import read
+    from stackyard.expose.api import change_of
+    from stackyard.images.api import IMAGE_ROOT, Recipe, recipe_files
+    from stackyard.lock.api import read_lock
 
     record = revision_of(context, rev)
-    (locked,) = read(RevisionPaths.of(record.path).lock).variants
-    place = prefix.rstrip("/") or f"{ROOT}/{record.stack}"
+    (locked,) = read_lock(RevisionPaths.of(record.path).lock).variants
+    place = prefix.rstrip("/") or f"{IMAGE_ROOT}/{record.stack}"
     recipe = Recipe(record, locked, change_of(record, context.site), place, _named(context, base), builder)
-    texts, notes = files(recipe, kind)
+    texts, notes = recipe_files(recipe, kind)
     _write(output, texts)
     echo(f"written to {output}: {', '.join(texts)}")
     for note in notes:
@@ -65,9 +64,9 @@ def _named(context: Context, base: str) -> str:
     """
     if ":" in base:
         return base
-    from stackyard.images.bases.store import find
+    from stackyard.images.api import find_base
 
-    kept = find(context.yard(), context.site(), base).base
+    kept = find_base(context.yard(), context.site(), base).base
     if not kept.source.startswith("docker://"):
         raise InputError(f"the base {base} came from {kept.source}, which others do not have",
                          hint="name an image of a registry: --base docker://NAME@sha256:...")  # fmt: skip
@@ -75,7 +74,7 @@ def _named(context: Context, base: str) -> str:
 
 
 def _write(folder: Path, texts: dict[str, str]) -> None:
-    from stackyard.yard.write.atomic import write_text
+    from stackyard.yard.api import write_text
 
     if folder.is_dir() and (others := sorted(path.name for path in folder.iterdir() if path.name not in texts)):
         raise InputError(f"{folder} has other files: {others[0]}", hint="name a directory that does not exist yet")

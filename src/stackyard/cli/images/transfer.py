@@ -16,7 +16,7 @@ from stackyard.core.errors import ChecksFailed, InputError
 from stackyard.core.findings import some
 
 if TYPE_CHECKING:
-    from stackyard.images.oci.layers import Compression
+    from stackyard.images.api import Compression
 
 Function = Callable[..., None]
 
@@ -58,26 +58,23 @@ def push(
     What the registry has already is not sent again. Logins are those of `skopeo login`, podman and docker.
     """
     from stackyard.host.files.scratch import scratch
-    from stackyard.images.oci.build import build, name_of
-    from stackyard.images.oci.layout import Reference, is_reference, reference
-    from stackyard.images.oci.transfer import Registry
-    from stackyard.images.oci.transfer import push as send
+    from stackyard.images.api import Reference, Registry, build_image, image_name, is_reference, push_image, reference
 
     registry = Registry(plain_http, authfile, limit_s)
     if is_reference(source):
-        sent = send(reference(source), target, registry)
+        sent = push_image(reference(source), target, registry)
     else:
         record = revision_of(context, source)
         if not base:
             raise InputError(f"no base given for the image of {record.module}",
                              hint="--base NAME; or build it first with `stackyard image build`")  # fmt: skip
         with scratch("push") as work:
-            made = build(
-                wanted_of(context, record, base, Reference(work / "layout", name_of(record)), prefix, compression)
+            made = build_image(
+                wanted_of(context, record, base, Reference(work / "layout", image_name(record)), prefix, compression)
             )
             for notice in made.notices:
                 context.notice(notice)
-            sent = send(made.reference, target, registry)
+            sent = push_image(made.reference, target, registry)
     echo(f"{sent.place}: {sent.digest}, {len(sent.image.layers)} layers, {human_bytes(sent.image.bytes)}")
 
 
@@ -104,21 +101,20 @@ def pull(
     It is listed there once every byte was compared with its digest. Apptainer and Charliecloud run it, `image build`
     takes it as a base; it does not become a revision of the yard.
     """
-    from stackyard.images.oci.transfer import Registry
-    from stackyard.images.oci.transfer import pull as fetch
+    from stackyard.images.api import Registry, pull_image
 
-    got = fetch(source, output, name, Registry(plain_http, authfile, limit_s))
+    got = pull_image(source, output, name, Registry(plain_http, authfile, limit_s))
     echo(f"{got.place}: {got.digest}, {len(got.image.layers)} layers, {human_bytes(got.image.bytes)}")
 
 
 def inspect(source: str, as_json: bool) -> None:
     """Show an image of a layout: digests, labels, layers."""
-    from stackyard.images.oci.layout import PACKAGES, TITLE, image, reference
+    from stackyard.images.api import PACKAGES_LABEL, TITLE_LABEL, read_image, reference
 
-    found = image(reference(source))
+    found = read_image(reference(source))
     rows: list[dict[str, Any]] = [
-        {"layer": each.digest, "bytes": each.size, "title": each.annotations.get(TITLE, ""),
-         "packages": each.annotations.get(PACKAGES, "")} for each in found.layers
+        {"layer": each.digest, "bytes": each.size, "title": each.annotations.get(TITLE_LABEL, ""),
+         "packages": each.annotations.get(PACKAGES_LABEL, "")} for each in found.layers
     ]  # fmt: skip
     if as_json:
         show_json({"name": found.name, "digest": found.manifest.digest, "bytes": found.bytes, "layers": rows,
@@ -137,11 +133,10 @@ def check(source: str) -> None:
     Raises:
         ChecksFailed: one differs.
     """
-    from stackyard.images.oci.check import problems
-    from stackyard.images.oci.layout import image, reference
+    from stackyard.images.api import image_problems, read_image, reference
 
     wanted = reference(source)
-    found = image(wanted)
-    if wrong := problems(wanted.folder, found):
+    found = read_image(wanted)
+    if wrong := image_problems(wanted.folder, found):
         raise ChecksFailed(f"{source} is damaged: {some(wrong, 3)}", hint="pull or build it again")
     echo(f"{source}: all {len(found.blobs)} blobs have their digests ({human_bytes(found.bytes)})")

@@ -39,10 +39,10 @@ def command(context: Context, files: tuple[Path, ...], fix: bool, notes: bool, a
 
     Exit status 0: clean, or only notes; 3: at least one finding.
     """
-    from stackyard import lint
+    from stackyard.lint.api import lint_file
 
     site = context.site() if context.site_file() else None
-    reports = [lint.lint_file(path, site=site) for path in files]
+    reports = [lint_file(path, site=site) for path in files]
     if as_json:
         show_json({str(path): report.to_json() for path, report in zip(files, reports, strict=True)})
     else:
@@ -113,13 +113,13 @@ def _cut(text: str) -> str:
 
 
 def _fix(path: Path, report: Any) -> None:
-    from stackyard import lint
     from stackyard.launch.api.jobs import job_text
-    from stackyard.yard.write import atomic
+    from stackyard.lint.api import to_intent
+    from stackyard.yard.api import write_text
 
-    intent, notes = lint.to_intent(report.script)
+    intent, notes = to_intent(report.script)
     target = path.with_name(path.name + ".job.yaml")
-    atomic.write_text(target, job_text(intent, [f"generated from {path.name} by stackyard lint --fix", *notes]))
+    write_text(target, job_text(intent, [f"generated from {path.name} by stackyard lint --fix", *notes]))
     echo(f"wrote {_short(target)}: stackyard submit --job {_short(target)}")
     for note in notes:
         echo(f"    {click.style('not carried over:', fg='yellow')} {note}")

@@ -12,7 +12,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json, show_text
 from stackyard.core.errors import InputError
-from stackyard.yard import catalogue
+from stackyard.yard.api import record_of
 
 EXAMPLES = (
     ("two published revisions", "stackyard diff pytorch/2.12 pytorch/2.13"),
@@ -27,10 +27,10 @@ EXAMPLES = (
 @click.pass_obj
 def command(context: Context, a: str, b: str, as_json: bool) -> None:
     """Compare two revisions, or two lock files (all their variants by name)."""
-    from stackyard.lock.explain.diff import compare
+    from stackyard.lock.api import compare_packages
 
     pairs = _pairs(context, a, b)
-    results = {label: compare(before, after) for label, (before, after) in pairs.items()}
+    results = {label: compare_packages(before, after) for label, (before, after) in pairs.items()}
     if as_json:
         show_json({"a": a, "b": b, "differences": {label: r.to_json() for label, r in results.items()}})
         return
@@ -49,7 +49,7 @@ def _pairs(context: Context, a: str, b: str) -> dict[str, tuple[Any, Any]]:
         raise InputError("cannot compare a revision with a lock file", hint=hint)
     if not _is_file(a):
         yard = context.yard(reading=True)
-        one, two = catalogue.record_of(yard, a), catalogue.record_of(yard, b)
+        one, two = record_of(yard, a), record_of(yard, b)
         return {f"{one.module} -> {two.module}": (one.packages, two.packages)}
     before, after = (_variants(Path(p)) for p in (a, b))
     shared = [key for key in before if key in after]
@@ -78,7 +78,7 @@ def _of_one_machine(before: dict[str, Any], after: dict[str, Any], problem: str)
 
 
 def _variants(path: Path) -> dict[str, Any]:
-    from stackyard.lock.lockfile.text import read
+    from stackyard.lock.api import read_lock
 
-    lock = read(path)
+    lock = read_lock(path)
     return {f"{v.variant or 'default'} on {v.platform}": (*v.conda, *v.pip) for v in lock.variants}

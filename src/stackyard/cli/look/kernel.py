@@ -15,10 +15,10 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import echo, emit, show_json
 from stackyard.core.errors import InputError
-from stackyard.yard import catalogue
+from stackyard.yard.api import record_of
 
 if TYPE_CHECKING:
-    from stackyard.expose.kernel import Kernel
+    from stackyard.expose.api import Kernel
 
 PREFIX = click.option(
     "--prefix", type=click.Path(path_type=Path), help="Of the Jupyter installed there (default: your own directory)."
@@ -54,21 +54,27 @@ def command() -> None:
 @click.pass_obj
 def install(context: Context, /, rev: str, prefix: Path | None, dry_run: bool, as_json: bool, **options: Any) -> None:
     """Write a kernelspec that starts Python inside REV, as if its module was loaded; also of an image."""
-    from stackyard.expose import kernel
+    from stackyard.expose.api import (
+        install_kernel,
+        kernel_name,
+        kernel_specification,
+        remote_kernel_specification,
+        require_ipykernel,
+    )
 
-    record = catalogue.record_of(context.yard(), rev)
-    kernel.require_ipykernel(record)
-    name = kernel.name_for(record, options["name"])
+    record = record_of(context.yard(), rev)
+    require_ipykernel(record)
+    name = kernel_name(record, options["name"])
     words = _program(context)
     if options["launch"] is None:
-        text = kernel.specification(record, [*words, "run", record.module, "--"], options["display_name"])
+        text = kernel_specification(record, [*words, "run", record.module, "--"], options["display_name"])
     else:
         start = [*words, "kernel", "start", record.module]
-        text = kernel.remote_specification(record, start, _launch_options(options["launch"]), options["display_name"])
+        text = remote_kernel_specification(record, start, _launch_options(options["launch"]), options["display_name"])
     if dry_run:
         emit(text)
         return
-    place = kernel.install(_folder(prefix), name, text, replace=options["replace"], for_all=prefix is not None)
+    place = install_kernel(_folder(prefix), name, text, replace=options["replace"], for_all=prefix is not None)
     if as_json:
         show_json({"name": name, "folder": str(place), "revision": record.module})
     else:
@@ -84,17 +90,17 @@ def install(context: Context, /, rev: str, prefix: Path | None, dry_run: bool, a
 @AS_JSON
 def list_(prefix: Path | None, as_json: bool) -> None:
     """The kernels that `kernel install` wrote, with their revision."""
-    from stackyard.expose import kernel
+    from stackyard.expose.api import installed_kernels, is_kernel_gone
 
-    found = list(kernel.installed(_folder(prefix)))
+    found = list(installed_kernels(_folder(prefix)))
     if as_json:
-        show_json([{**asdict(each), "folder": str(each.folder), "gone": kernel.is_gone(each)} for each in found])
+        show_json([{**asdict(each), "folder": str(each.folder), "gone": is_kernel_gone(each)} for each in found])
         return
     if not found:
         echo(f"no kernels of stackyard in {_folder(prefix)}; write one: stackyard kernel install REV")
     for each in found:
-        echo(f"{each.name}  {each.revision}{'  (removed)' if kernel.is_gone(each) else ''}")
-    if any(map(kernel.is_gone, found)):
+        echo(f"{each.name}  {each.revision}{'  (removed)' if is_kernel_gone(each) else ''}")
+    if any(map(is_kernel_gone, found)):
         echo("the revisions of some were removed: stackyard kernel remove --gone")
 
 
@@ -109,16 +115,16 @@ def list_(prefix: Path | None, as_json: bool) -> None:
 @AS_JSON
 def remove(names: tuple[str, ...], gone: bool, prefix: Path | None, dry_run: bool, as_json: bool) -> None:
     """Remove kernels that `kernel install` wrote, by their name or by that of their revision; no others."""
-    from stackyard.expose import kernel
+    from stackyard.expose.api import installed_kernels, is_kernel_gone, remove_kernel
 
     folder = _folder(prefix)
-    found = list(kernel.installed(folder))
+    found = list(installed_kernels(folder))
     _require_known(names, found, folder)
     if not names and not gone:
         raise InputError("no kernel named", hint="name one (stackyard kernel list), or --gone")
-    chosen = [k for k in found if k.name in names or k.revision in names or (gone and kernel.is_gone(k))]
+    chosen = [k for k in found if k.name in names or k.revision in names or (gone and is_kernel_gone(k))]
     for each in () if dry_run else chosen:
-        kernel.remove(each)
+        remove_kernel(each)
     if as_json:
         show_json({"removed": [each.name for each in chosen], "dry_run": dry_run})
         return
@@ -136,10 +142,10 @@ def remove(names: tuple[str, ...], gone: bool, prefix: Path | None, dry_run: boo
 @click.pass_obj
 def start(context: Context, /, rev: str, connection: Path, options: tuple[str, ...]) -> None:
     """Run the kernel of REV by `stackyard launch` with OPTIONS, joined to the ports in Jupyter's connection FILE."""
-    from stackyard.expose.kernel import python_of
+    from stackyard.expose.api import kernel_python
     from stackyard.launch.api import kernels
 
-    python = python_of(catalogue.record_of(context.yard(), rev))
+    python = kernel_python(record_of(context.yard(), rev))
     given = options[1:] if options[:1] == ("--",) else options
     launch = [*_program(context), "launch", "--with", rev, *given, "-r", "1", "-N", "1", "--stdin", "0"]
     raise click.exceptions.Exit(kernels.run(connection, launch, context.site().launch.interface, python))
@@ -170,9 +176,9 @@ def _require_known(names: tuple[str, ...], found: list[Kernel], folder: Path) ->
 
 
 def _folder(prefix: Path | None) -> Path:
-    from stackyard.expose import kernel
+    from stackyard.expose.api import kernel_prefix_folder, kernel_user_folder
 
-    return kernel.prefix_folder(prefix.absolute()) if prefix else kernel.user_folder(os.environ)
+    return kernel_prefix_folder(prefix.absolute()) if prefix else kernel_user_folder(os.environ)
 
 
 def _program(context: Context) -> list[str]:

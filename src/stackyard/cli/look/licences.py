@@ -13,10 +13,10 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import echo, show_json, show_text
 from stackyard.core.errors import InputError
-from stackyard.yard import catalogue
+from stackyard.yard.api import record_of
 
 if TYPE_CHECKING:
-    from stackyard.lock.licences import Stated
+    from stackyard.lock.api import Stated
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
@@ -40,9 +40,9 @@ def command() -> None:
 @click.pass_obj
 def list_(context: Context, as_json: bool) -> None:
     """The licences that you accepted: when, and in which yard or directory it is recorded."""
-    from stackyard.deploy import licences
+    from stackyard.deploy.api import my_acceptances
 
-    found = [{"yard": str(place), **asdict(entry)} for place, entry in licences.mine(context.yard(reading=True))]
+    found = [{"yard": str(place), **asdict(entry)} for place, entry in my_acceptances(context.yard(reading=True))]
     if as_json:
         show_json(found)
         return
@@ -64,11 +64,10 @@ def list_(context: Context, as_json: bool) -> None:
 def accept(context: Context, /, name: str, rev: str, dry_run: bool, as_json: bool) -> None:
     """Print the text of licence NAME, and record that you accept it: you, now, this text. Then REV can be used."""
     from stackyard.cli.agreeing import text_of
-    from stackyard.deploy import licences
-    from stackyard.deploy.writing import writing
+    from stackyard.deploy.api import NeededLicence, accept_licence, writing
 
     yard, site = context.yard(), context.site()
-    record = catalogue.record_of(yard, rev)
+    record = record_of(yard, rev)
     entry = next((each for each in record.licences if each["name"] == name), None)
     if entry is None:
         names = ", ".join(str(each["name"]) for each in record.licences) or "none"
@@ -77,9 +76,9 @@ def accept(context: Context, /, name: str, rev: str, dry_run: bool, as_json: boo
     show_text(text or f"{record.module} has no text of the licence {name}", err=True)
     if dry_run:
         return
-    wanted = licences.Needed(name, entry["sha256"], entry.get("variable") or "")
+    wanted = NeededLicence(name, entry["sha256"], entry.get("variable") or "")
     with writing(yard, site):
-        made = licences.accept(yard, wanted)
+        made = accept_licence(yard, wanted)
     show_json(asdict(made)) if as_json else echo(f"accepted by {made.who}, {made.when}: {name} of {record.module}")
 
 
@@ -113,27 +112,26 @@ def _is_file(name: str) -> bool:
 
 
 def _of_revision(context: Context, name: str) -> dict[str, list[Stated]]:
-    from stackyard.deploy.licence_policy import of_revision
+    from stackyard.deploy.api import licences_of_revision
 
     yard = context.yard(reading=True)
-    record = catalogue.record_of(yard, name)
-    return {record.module: of_revision(record, context.site(), yard)}
+    record = record_of(yard, name)
+    return {record.module: licences_of_revision(record, context.site(), yard)}
 
 
 def _of_file(context: Context, file: Path) -> dict[str, list[Stated]]:
     from stackyard.cli.display import display
     from stackyard.cli.publish.stacks import load_stacks
-    from stackyard.deploy import deploy
-    from stackyard.deploy.licence_policy import of_variant
+    from stackyard.deploy.api import Request, licences_of_variant, lock_all
 
     site, yard = context.site(), context.yard()
     stacks = load_stacks([file], site, yard, None, None)
     plain: Any = site.model_copy(update={"licences": site.licences.model_copy(update={"deny": ()})})
     with display() as progress:
-        locks = deploy.lock_all(deploy.Request(stacks, plain, yard, only_locked=True), progress)
+        locks = lock_all(Request(stacks, plain, yard, only_locked=True), progress)
     variants = {(v.version, v.name): v for locked in locks for v in locked.stack.variants}
     return {
-        f"{each.stack} {each.version} {each.variant} {each.platform}": of_variant(
+        f"{each.stack} {each.version} {each.variant} {each.platform}": licences_of_variant(
             each, variants.get((each.version, each.variant)), site, yard
         )
         for locked in locks

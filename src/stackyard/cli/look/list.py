@@ -11,12 +11,16 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice, show_table, show_text
-from stackyard.yard.catalogue import listing, size_of
-from stackyard.yard.layout import Yard
-from stackyard.yard.others import usage
-from stackyard.yard.others.usage import Usage
-from stackyard.yard.revision import signatures
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.api import (
+    RevisionPaths,
+    Usage,
+    Yard,
+    listing,
+    read_usage,
+    signature_demand,
+    signatures_of,
+    size_of_row,
+)
 
 COLUMNS = ("module", "", "created", "short names", "state")
 SIZES = ("size", "files")
@@ -55,7 +59,7 @@ def command(context: Context, everything: bool, size: bool, with_usage: bool, si
         uses = {str(each.root): _counts(each) for each in yard.lineage()}
         rows = [{**row, **_used(uses[row["yard"]], row["module"])} for row in rows]
     if size:
-        rows = [{**row, "size": size_of(row)} for row in rows]
+        rows = [{**row, "size": size_of_row(row)} for row in rows]
     if signed:
         rows = [{**row, "signatures": _signatures(row)} for row in rows]
     if as_json:
@@ -80,11 +84,11 @@ def command(context: Context, everything: bool, size: bool, with_usage: bool, si
 
 def _show_behind(yard: Yard, rows: Sequence[Mapping[str, Any]]) -> None:
     """A line for each extension of this yard whose base has a newer default, or was removed."""
-    from stackyard.upkeep.extensions.base_status import of_extension
+    from stackyard.upkeep.api import extension_standing
 
     mine = [row for row in rows if row["yard"] == str(yard.root) and row["published"] and row["default"]]
     for row in mine if yard.above() else ():
-        found = of_extension(RevisionPaths.of(row["path"]), yard)
+        found = extension_standing(RevisionPaths.of(row["path"]), yard)
         if found and found.newer:
             reason = found.problem or f"is behind its base: {found.newer.module}"
             echo(f"{row['module']}{':' if found.problem else ''} {reason}; `stackyard rebase {row['stack']}`")
@@ -114,7 +118,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
 def _counts(yard: Yard) -> dict[str, Usage] | None:
     """The uses of a yard's revisions; None, with a notice, where only its owner may see them."""
     try:
-        return usage.read(yard)
+        return read_usage(yard)
     except PermissionError:
         show_notice(f"permission denied: {yard.usage}; its owner sees how often the revisions are used")
         return None
@@ -128,8 +132,8 @@ def _used(counts: Mapping[str, Usage] | None, module: str) -> dict[str, Any]:
 
 
 def _signatures(row: Mapping[str, Any]) -> list[str]:
-    demand = signatures.demand_of(Yard(Path(row["yard"])))
-    return [str(each) for each in signatures.signatures(RevisionPaths.of(row["path"]), demand)]
+    demand = signature_demand(Yard(Path(row["yard"])))
+    return [str(each) for each in signatures_of(RevisionPaths.of(row["path"]), demand)]
 
 
 def _retired(row: Mapping[str, Any]) -> str:

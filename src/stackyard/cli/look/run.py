@@ -12,9 +12,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import echo
 from stackyard.core.errors import InputError, MissingError
 from stackyard.host.run.command import which
-from stackyard.yard import catalogue
-from stackyard.yard.others import usage, uses
-from stackyard.yard.revision import signatures
+from stackyard.yard.api import count_use, hold_revision, record_of, require_files, require_signed
 
 EXAMPLES = (
     ("a Python with the packages of a revision", "stackyard run pytorch/2.13 -- python train.py"),
@@ -33,12 +31,11 @@ EXAMPLES = (
 @click.pass_obj
 def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) -> None:
     """Run CMD in the environment that loading REV sets up. CMD replaces this process, so its exit status is kept."""
-    from stackyard.expose.commands import example
-    from stackyard.expose.published import change_of
+    from stackyard.expose.api import change_of, example_command
 
     yard = context.yard()
-    record = catalogue.record_of(yard, rev)
-    signatures.require(record, "load", yard)
+    record = record_of(yard, rev)
+    require_signed(record, "load", yard)
     words = argv[1:] if argv[:1] == ("--",) else argv
     inside, environ = record.payload.command(words, change_of(record, context.site).apply(os.environ))
     if dry_run:
@@ -47,12 +44,12 @@ def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) ->
                 echo(f"{name}={environ[name]}" if name in environ else f"unset {name}")
         return
     if not words:
-        raise InputError("no command given", hint=f"add one: stackyard run {rev} -- {example(record)}")
+        raise InputError("no command given", hint=f"add one: stackyard run {rev} -- {example_command(record)}")
     if record.form.kind != "container" and which(words[0], environ) is None:  # what a container has shows inside
         raise MissingError(f"{words[0]} not found in {record.module} or on PATH")
     environ.update(agreed(context, record))
-    uses.hold(record.path, yard, "run")
-    uses.require_files(record.path)
-    usage.count(record.path, "run")
+    hold_revision(record.path, yard, "run")
+    require_files(record.path)
+    count_use(record.path, "run")
     program = which(inside[0], environ)
     os.execve(program or inside[0], inside, environ)

@@ -8,7 +8,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.core.errors import InputError
-from stackyard.yard import catalogue
+from stackyard.yard.api import find_revision
 
 EXAMPLES = (
     ("let a group load an extension", "stackyard share mine --with group:astro"),
@@ -37,26 +37,35 @@ def command(context: Context, rev: str, given: str, later: bool, undo: bool, dry
     This is for one stack at a time. To open a whole yard, with all that is in it and will be: chgrp -R NAME YARD, chmod
     -R g+rX YARD, and find YARD -type d -exec chmod g+s {} +.
     """
-    from stackyard.deploy.published import share
-    from stackyard.deploy.published import share_later as sharedlater
+    from stackyard.deploy.api import (
+        SharingGroup,
+        end_sharing_later,
+        require_shareable,
+        share,
+        share_later,
+        shared_modules,
+        shut_out_group,
+        stacks_shared_later,
+        unshare,
+    )
 
     yard = context.yard()
-    entry = catalogue.resolve(yard, rev)
-    group = share.Group.named(given)
+    entry = find_revision(yard, rev)
+    group = SharingGroup.named(given)
     if undo and later:
         raise InputError("--later and --undo exclude each other", hint="--undo shares no later revision either")
     if undo:
-        ended = entry.stack in sharedlater.stacks(yard, group.name) if dry_run else None
-        ended = sharedlater.end(yard, group, entry.stack) if ended is None else ended
-        if entry.module in share.modules_of(yard, group.name) or not ended:
-            share.unshare(yard, context.site(), entry, group, dry_run=dry_run)
+        ended = entry.stack in stacks_shared_later(yard, group.name) if dry_run else None
+        ended = end_sharing_later(yard, group, entry.stack) if ended is None else ended
+        if entry.module in shared_modules(yard, group.name) or not ended:
+            unshare(yard, context.site(), entry, group, dry_run=dry_run)
     elif dry_run:
-        share.require_shareable(yard, entry, group)
+        require_shareable(yard, entry, group)
     else:
-        before = share.shut_out(yard, group)
-        share.share(yard, context.site(), entry, group)
+        before = shut_out_group(yard, group)
+        share(yard, context.site(), entry, group)
         if later:
-            sharedlater.begin(yard, group, entry.stack)
+            share_later(yard, group, entry.stack)
         if before:
             show_notice(f"members of the group {before} cannot look into {yard.root} any more")
     folder = yard.shared(group.name)

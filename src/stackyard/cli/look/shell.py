@@ -12,10 +12,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import show_notice
 from stackyard.core.errors import MissingError
 from stackyard.host.run.command import which
-from stackyard.yard import catalogue
-from stackyard.yard.others import usage, uses
-from stackyard.yard.revision import signatures
-from stackyard.yard.revision.record import BuildRecord
+from stackyard.yard.api import BuildRecord, count_use, hold_revision, record_of, require_files, require_signed
 
 MOUNT_S = 120.0
 """Until an image is mounted that another process may be mounting too."""
@@ -40,11 +37,11 @@ def command(context: Context, rev: str, argv: tuple[str, ...]) -> None:
 
     The shell replaces this process. Your own start-up files run in it and may change what REV has set.
     """
-    from stackyard.expose.published import change_of
+    from stackyard.expose.api import change_of
 
     yard = context.yard()
-    record = catalogue.record_of(yard, rev)
-    signatures.require(record, "load", yard)
+    record = record_of(yard, rev)
+    require_signed(record, "load", yard)
     shell = _shell(record)
     words = argv[1:] if argv[:1] == ("--",) else argv
     inside, environ = record.payload.command([shell, *words], change_of(record, context.site).apply(os.environ))
@@ -52,17 +49,18 @@ def command(context: Context, rev: str, argv: tuple[str, ...]) -> None:
         raise MissingError(f"{shell} not found", hint="set SHELL")
     if not words and not record.payload.is_visible:
         if record.form.kind != "container":
-            from stackyard.images.squashfs.enter import run_within
+            from stackyard.images.api import run_within_image
 
-            run_within(record.payload, ["true"], timeout_s=MOUNT_S, environ=environ)  # before it is said to be mounted
+            # before it is said to be mounted
+            run_within_image(record.payload, ["true"], timeout_s=MOUNT_S, environ=environ)
         show_notice(
             f"{record.module} is mounted in a user namespace for this shell: su, sudo, newgrp and chgrp to another "
             "group do not work in it; `exit` leaves it"
         )
     environ.update(agreed(context, record))
-    uses.hold(record.path, yard, "shell")
-    uses.require_files(record.path)
-    usage.count(record.path, "shell")
+    hold_revision(record.path, yard, "shell")
+    require_files(record.path)
+    count_use(record.path, "shell")
     program = which(inside[0], environ) or inside[0]
     os.execve(program, inside, {**environ, "STACKYARD_SHELL": record.module})
 

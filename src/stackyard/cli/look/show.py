@@ -16,12 +16,22 @@ from stackyard.cli.tables import show_line
 from stackyard.core.errors import InputError
 from stackyard.core.findings import some
 from stackyard.core.quoting import cut
-from stackyard.yard import catalogue
-from stackyard.yard.layout import Yard
-from stackyard.yard.revision import signatures
-from stackyard.yard.revision.collision import sentences
-from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry, PackageRecord, read_record
+from stackyard.yard.api import (
+    BuildRecord,
+    Entry,
+    PackageRecord,
+    RevisionPaths,
+    Signature,
+    Yard,
+    catalogue_row,
+    collision_sentences,
+    find_revision,
+    is_listed,
+    read_record,
+    revision_size,
+    signature_demand,
+    signatures_of,
+)
 
 EXAMPLES = (
     ("the packages and paths of a revision", "stackyard show pytorch/2.13"),
@@ -42,7 +52,7 @@ def command(context: Context, rev: str | None, parsed: Path | None, as_json: boo
     if rev is None:
         raise InputError("missing argument REV", hint="`stackyard list` lists revisions; use --parsed for a file")
     yard = context.yard(reading=True)
-    entry = catalogue.resolve(yard, rev)
+    entry = find_revision(yard, rev)
     record = read_record(RevisionPaths.of(entry.folder).record)
     value = revision_json(yard, entry, record)
     if as_json:
@@ -56,7 +66,7 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
     paths = RevisionPaths.of(entry.folder)
     holder = next((each for each in yard.lineage() if each.stacks in paths.root.parents), yard)
     return {
-        **catalogue.row(entry, holder, published=catalogue.is_listed(holder, entry)),
+        **catalogue_row(entry, holder, published=is_listed(holder, entry)),
         "summary": record.summary,
         "prefix": record.prefix,
         "base": record.base.to_json() if record.base else None,
@@ -65,7 +75,7 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
         "interpreter": dict(record.interpreter),
         "tools": {k: dict(v) for k, v in record.tools.items()},
         "disk": asdict(record.disk),
-        "size": catalogue.size(record),
+        "size": revision_size(record),
         "mounted": _mounted(record),
         "container": dict(record.container),
         "timings_s": dict(record.timings_s),
@@ -76,7 +86,7 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
         "packages": [_package_json(package) for package in record.packages],
         "modulefile": _modulefiles(yard, record.module),
         "lock": str(paths.lock),
-        "signatures": [asdict(each) for each in signatures.signatures(paths, signatures.demand_of(Yard(paths.yard)))],
+        "signatures": [asdict(each) for each in signatures_of(paths, signature_demand(Yard(paths.yard)))],
         "report": _report(paths),
     }
 
@@ -85,9 +95,9 @@ def _mounted(record: BuildRecord) -> str:
     """How its image is mounted here; empty where it has none."""
     if record.form.kind != "squashfs":
         return ""
-    from stackyard.images.squashfs import mounts
+    from stackyard.images.api import mount_state
 
-    return mounts.told(record)
+    return mount_state(record)
 
 
 def _package_json(package: PackageRecord) -> dict[str, Any]:
@@ -114,7 +124,7 @@ def _modulefiles(yard: Yard, module: str) -> str | None:
 
 
 def _report(paths: RevisionPaths) -> dict[str, Any] | None:
-    from stackyard.verify.report import read_report
+    from stackyard.verify.api import read_report
 
     if not paths.report.exists():
         return None
@@ -137,13 +147,13 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
         **_container(record),
         "modulefile": value["modulefile"] or "none",
         "lock": value["lock"],
-        "signed": "; ".join(str(signatures.Signature(**each)) for each in value["signatures"]),
+        "signed": "; ".join(str(Signature(**each)) for each in value["signatures"]),
         "report": f"{report.get('state', 'none')}  {report.get('path', '')}",
     }
     for name, text in facts.items():
         if text.strip():
             show_line(f"  {name:<11}{text}", 13)
-    for text in (*value["notices"], *sentences(record.collisions), *value["limits"]):
+    for text in (*value["notices"], *collision_sentences(record.collisions), *value["limits"]):
         show_line(f"  {'note':<11}{text}", 13)
     echo()
     rows = [{"package": p.name, "version": p.version, "build": p.build, "from": _origin(p)} for p in record.packages]
@@ -152,7 +162,7 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
 
 def _disk(record: BuildRecord) -> str:
     if record.form.kind != "prefix":
-        size = catalogue.size(record)
+        size = revision_size(record)
         return f"{human_bytes(size['bytes'])} in 1 file ({record.form.kind}), {size['entries']:,} entries inside"
     use = record.disk
     if not record.origin.owns_files:
@@ -187,7 +197,7 @@ def _origin(package: Any) -> str:
 
 
 def _show_parsed(context: Context, path: Path, as_json: bool) -> None:
-    from stackyard.inputs.parsed import parsed_json
+    from stackyard.inputs.api import parsed_json
 
     value = parsed_json(path, context.site())
     if as_json:

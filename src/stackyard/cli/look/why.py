@@ -11,12 +11,11 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json
 from stackyard.core.errors import InputError
-from stackyard.yard import catalogue
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.api import RevisionPaths, record_of
 
 if TYPE_CHECKING:
-    from stackyard.lock.lockfile.model import LockedVariant
-    from stackyard.yard.revision.record import BuildRecord
+    from stackyard.lock.api import LockedVariant
+    from stackyard.yard.api import BuildRecord
 
 EXAMPLES = (
     ("who requires libgcc in a published revision", "stackyard why pytorch/2.13 libgcc"),
@@ -31,13 +30,13 @@ EXAMPLES = (
 @click.pass_obj
 def command(context: Context, rev: str, package: str, as_json: bool) -> None:
     """Show every chain of requirements from the stack's file to PACKAGE. REV can also be a lock file."""
-    from stackyard.lock.explain.why import chains
+    from stackyard.lock.api import requirement_chains
 
     found: dict[str, list[list[str]]] = {}
     hint = ""
     for label, locked in _variants(context, rev).items():
         try:
-            found[label] = chains(locked, package)
+            found[label] = requirement_chains(locked, package)
         except InputError as error:  # not in this variant
             hint = error.hint or hint
     if not found:
@@ -54,18 +53,17 @@ def command(context: Context, rev: str, package: str, as_json: bool) -> None:
 
 def _variants(context: Context, rev: str) -> dict[str, LockedVariant]:
     """The locked variant of a revision, or all of a lock file, by a label."""
-    from stackyard.lock.lockfile.text import read
+    from stackyard.lock.api import read_lock
 
     path = Path(rev)
     yard = context.yard(reading=True)
-    variants = read(path).variants if path.is_file() else _of_revision(catalogue.record_of(yard, rev))
+    variants = read_lock(path).variants if path.is_file() else _of_revision(record_of(yard, rev))
     return {f"{v.version}-{v.variant}".rstrip("-") + f" on {v.platform}": v for v in variants}
 
 
 def _of_revision(record: BuildRecord) -> tuple[LockedVariant, ...]:
     """What a revision was built from; of an extension with what its base was built from."""
-    from stackyard.lock.base.extension import whole
-    from stackyard.lock.lockfile.text import read
+    from stackyard.lock.api import read_lock, with_base
 
-    own = read(RevisionPaths.of(record.path).lock).variants
-    return tuple(whole(each, record.base) for each in own) if record.base else own
+    own = read_lock(RevisionPaths.of(record.path).lock).variants
+    return tuple(with_base(each, record.base) for each in own) if record.base else own

@@ -38,23 +38,23 @@ def command(context: Context, /, prefix: Path, dry_run: bool, as_json: bool, **o
     It gets a record, a lock, a module and a verification. `verify` finds what others change in it later; adopting it
     again records that as the next revision. Nothing ever removes its files.
     """
-    from stackyard.upkeep.transfer import adopt as adopting
+    from stackyard.upkeep.api import WantedAdoption, adopt, adoption_request, adoption_tasks, look_at_prefix
 
     yard, site = context.yard(), context.site()
-    found = adopting.look(prefix, yard)
+    found = look_at_prefix(prefix, yard)
     given = options.pop("exceptions")
-    wanted = adopting.Wanted(exceptions=_exceptions(given) if given else None, **options)
-    request = adopting.request(found, wanted, yard, site, context.command)
+    wanted = WantedAdoption(exceptions=_exceptions(given) if given else None, **options)
+    request = adoption_request(found, wanted, yard, site, context.command)
     if dry_run:
-        _dry_run(found, adopting.tasks(found, request), as_json)
+        _dry_run(found, adoption_tasks(found, request), as_json)
         return
     from stackyard.cli.display import display
     from stackyard.cli.publish.deploy import report
-    from stackyard.deploy.writing import building
+    from stackyard.deploy.api import building
 
     names = [stack.name for stack in request.stacks]
     with building(yard, site, names, show_notice) as held, display() as progress:
-        result = adopting.adopt(found, request, progress, held)
+        result = adopt(found, request, progress, held)
     report(context, result, request, progress.notices, as_json)
 
 

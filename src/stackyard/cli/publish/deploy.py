@@ -13,10 +13,9 @@ from stackyard.cli.jobs.intents import Duration
 from stackyard.cli.output import echo, human_bytes, show_error, show_json, show_notice
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
-from stackyard.deploy import memo
+from stackyard.deploy.api import memo_digests, memo_path, recall_deploy, remember_deploy
 from stackyard.host.files.scratch import scratch
-from stackyard.yard.generation import generations
-from stackyard.yard.layout import Yard
+from stackyard.yard.api import Yard, current_manifest
 
 EXAMPLES = (
     ("build and publish a stack", "stackyard deploy stack.yaml"),
@@ -75,8 +74,8 @@ def _here(context: Context, files: tuple[Path, ...], dry_run: bool, as_json: boo
         site_file = context.site_file()
         plain = {name: value for name, value in options.items() if name != "rebuild"}  # the next one does nothing
         request = {"files": [str(f.absolute()) for f in files], "site": str(site_file or ""), **plain}
-        remembered = memo.memo_path(yard, request)
-        modules = None if options["rebuild"] else memo.recall(remembered, generations.current(yard))
+        remembered = memo_path(yard, request)
+        modules = None if options["rebuild"] else recall_deploy(remembered, current_manifest(yard))
         if modules is not None:
             _report_nothing(modules, as_json)
             return
@@ -89,33 +88,31 @@ def _deploy(
     context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any], said: dict[str, Any], as_json: bool
 ) -> None:
     from stackyard.cli.display import display
-    from stackyard.deploy import deploy
-    from stackyard.deploy.writing import building
+    from stackyard.deploy.api import building, deploy
 
     request = _request(context, yard, files, options)
     with (
         building(yard, request.site, [stack.name for stack in request.stacks], show_notice) as held,
         display() as progress,
     ):
-        result = deploy.deploy(request, progress, held)
-        _remember(memo.memo_path(yard, said), request, result)
+        result = deploy(request, progress, held)
+        _remember(memo_path(yard, said), request, result)
     report(context, result, request, progress.notices, as_json)
 
 
 def _remember(path: Path, request: Any, result: Any) -> None:
     """Note that this deploy would do nothing now, unless a file has changed since it was read."""
-    from stackyard.deploy.inputs import memo_inputs, still_as_read
+    from stackyard.deploy.api import memo_inputs, still_as_read
 
     files = memo_inputs(request.stacks, request.site, request.yard) if result.is_final else None
-    now = memo.digests(files or ())
+    now = memo_digests(files or ())
     if files is not None and still_as_read(request.read, now):
-        memo.remember(path, now, [outcome.module for outcome in result.outcomes], result.manifest)
+        remember_deploy(path, now, [outcome.module for outcome in result.outcomes], result.manifest)
 
 
 def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any]) -> Any:
     from stackyard.cli.publish.stacks import load_stacks
-    from stackyard.deploy.deploy import Request
-    from stackyard.deploy.inputs import as_read
+    from stackyard.deploy.api import Request, hashes_as_read
 
     if len(files) > 1 and (options["name"] or options["version"]):
         raise InputError("--name and --version require exactly one FILE", hint="deploy the files one by one")
@@ -132,7 +129,7 @@ def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
         accept=options["accept"],
         rebuild=options["rebuild"],
         command=context.command,
-        read=as_read(stacks, site),
+        read=hashes_as_read(stacks, site),
     )
 
 
@@ -156,20 +153,18 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
 
     from stackyard.cli.display import display
     from stackyard.cli.publish.stacks import tell
-    from stackyard.deploy import deploy
-    from stackyard.deploy.preview import outlook
-    from stackyard.deploy.writing import solving
+    from stackyard.deploy.api import lock_all, outlook, plan_deploy, require_deployable, solving
 
     request = _request(context, yard, files, options)
-    deploy.require(request)
+    require_deployable(request)
     with (
         scratch("dry-run") as folder,
         solving(yard, request.site, lambda: folder, dry_run=True) as apart,
         display() as progress,
     ):
         tell(request.stacks, progress)
-        locks = deploy.lock_all(replace(request, yard=apart), progress)
-        tasks = deploy.plan(request, locks)
+        locks = lock_all(replace(request, yard=apart), progress)
+        tasks = plan_deploy(request, locks)
         expected = outlook(request, tasks)
     rows = [plan_row(task, expected.status.get(task.module, task.action), yard, request.site) for task in tasks]
     changed = [{"lock": str(locked.path), "because": list(locked.changed)} for locked in locks if locked.changed]
@@ -182,7 +177,7 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
 
 def plan_row(task: Any, action: str, yard: Yard, site: Any) -> dict[str, Any]:
     """What would be done about one revision, as a plain object."""
-    from stackyard.deploy import licences
+    from stackyard.deploy.api import accepted_licence
 
     return {
         "module": task.module,
@@ -191,7 +186,7 @@ def plan_row(task: Any, action: str, yard: Yard, site: Any) -> dict[str, Any]:
         "conda": len(task.locked.conda),
         "pip": len(task.locked.pip),
         "download_bytes": sum(package.size for package in (*task.locked.conda, *task.locked.pip)),
-        "licences": [x.name for x in task.variant.licences if licences.accepted(yard, site, x) is None],
+        "licences": [x.name for x in task.variant.licences if accepted_licence(yard, site, x) is None],
     }
 
 
@@ -241,7 +236,7 @@ def _report_nothing(modules: list[str], as_json: bool) -> None:
 def report(context: Context, result: Any, request: Any, said: list[str], as_json: bool) -> None:
     """Print what a deploy did; raises Exit where a variant is not usable."""
     from stackyard.cli.publish.summary import deploy_json, show_deploy
-    from stackyard.expose.root import users_path
+    from stackyard.expose.api import users_path
 
     if as_json:
         show_json(deploy_json(result))

@@ -54,11 +54,10 @@ def _check_files(context: Context, files: Sequence[Path], variants: Sequence[str
         if not file.exists():
             raise InputError(f"no such file: {file}", hint="name a stack.yaml, environment.yml or requirements.txt")
     if variants:
-        from stackyard.inputs.load import load_stack
-        from stackyard.inputs.stacks.selection import choose
+        from stackyard.inputs.api import choose_variants, load_stack
 
         for file in files:
-            choose(load_stack(file, context.site()), variants)
+            choose_variants(load_stack(file, context.site()), variants)
 
 
 def without_job(argv: Sequence[str]) -> list[str]:

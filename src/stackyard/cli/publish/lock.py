@@ -16,8 +16,8 @@ from stackyard.cli.output import echo, emit, show_json
 from stackyard.cli.typed import as_typed
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
-from stackyard.inputs.sites.settings import scratch_yard
-from stackyard.yard.layout import Yard
+from stackyard.inputs.api import scratch_yard
+from stackyard.yard.api import Yard
 
 EXAMPLES = (
     ("solve for every platform of the site; writes stack.yaml.lock", "stackyard lock stack.yaml"),
@@ -52,10 +52,8 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
     """
     from stackyard.cli.display import display
     from stackyard.cli.publish.stacks import load_stacks, tell
-    from stackyard.deploy import deploy
-    from stackyard.deploy.locking import write_lock
-    from stackyard.lock.lockfile.export import writer_of
-    from stackyard.lock.renewal import Update
+    from stackyard.deploy.api import Request, lock_all, write_lock
+    from stackyard.lock.api import Update, writer_of
 
     files, packages = _sorted(words, options["update"])
     if len(files) > 1 and (options["name"] or options["version"] or options["fmt"]):
@@ -66,11 +64,11 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
     site, dry_run = context.site(), dry_run or options["check"]
     stacks = load_stacks(files, site, context.yard(), options["name"], options["version"], options["variants"])
     update = Update(options["update"] and not packages, packages)
-    request = deploy.Request(stacks, site, context.yard(), only_locked=options["locked"], update=update)
+    request = Request(stacks, site, context.yard(), only_locked=options["locked"], update=update)
     with display() as progress:
         tell(stacks, progress)
         with _place(request, dry_run) as yard:
-            locks = deploy.lock_all(replace(request, yard=yard), progress)
+            locks = lock_all(replace(request, yard=yard), progress)
             written = [None if dry_run else write_lock(locked, yard, progress) for locked in locks]
     if export is not None:
         emit(export(_exported(locks[0], options)))
@@ -97,7 +95,7 @@ def _sorted(words: tuple[str, ...], update: bool) -> tuple[list[Path], tuple[str
 
 def _place(request: Any, dry_run: bool) -> AbstractContextManager[Yard]:
     """The yard that the solve writes to; with --locked nothing is solved and nothing written."""
-    from stackyard.deploy.writing import solving
+    from stackyard.deploy.api import solving
 
     if request.only_locked:
         return nullcontext(request.yard)
@@ -119,14 +117,13 @@ def _show(locked: Any, place: Path | None) -> None:
 
 def _moves(locked: Any) -> list[tuple[list[str], list[str]]]:
     """The locked variants, those with the same moves together, and these moves."""
-    from stackyard.lock.explain.changes import moves
-    from stackyard.lock.renewal import former
+    from stackyard.lock.api import former_variant, package_moves
 
     found: dict[tuple[str, ...], list[str]] = {}
     for v in locked.lock.variants:
-        before = former(locked.former, v.version, v.variant, v.platform)
+        before = former_variant(locked.former, v.version, v.variant, v.platform)
         label = f"{_label(v)} for {v.platform}: {len(v.conda)} conda and {counted(len(v.pip), 'pip package')}"
-        found.setdefault(tuple(moves(before, v)) if before else (), []).append(label)
+        found.setdefault(tuple(package_moves(before, v)) if before else (), []).append(label)
     return [(labels, list(lines)) for lines, labels in found.items()]
 
 

@@ -49,7 +49,7 @@ def command(
     fetched again. What compiling source packages needs is resolved now and fetched too.
     """
     from stackyard.cli.display import display
-    from stackyard.make.mirror.write import missing
+    from stackyard.make.api import missing_from_mirror
 
     if len(files) > 1 and (named["name"] or named["version"]):
         raise InputError("--name and --version require exactly one FILE", hint="mirror the files one by one")
@@ -57,7 +57,7 @@ def command(
     with display() as progress:
         wanted = _wanted(context, files, named, dry_run, progress)
         if dry_run:
-            lacks = missing(folder, wanted.contents)
+            lacks = missing_from_mirror(folder, wanted.contents)
             fetched = [*(each.path for each in lacks[0]), *(each.path for each in lacks[1])]
             result: dict[str, Any] = {"fetched": fetched, "bytes": sum(each.size for each in lacks[0])}
         else:
@@ -69,27 +69,24 @@ def command(
 def _wanted(context: Context, files: tuple[Path, ...], named: dict[str, Any], dry_run: bool, progress: Any) -> Any:
     """The locked variants of the files' locks, which are made where there are none."""
     from stackyard.cli.publish.stacks import load_stacks, tell
-    from stackyard.deploy import deploy
-    from stackyard.deploy.locking import write_lock
-    from stackyard.deploy.writing import solving
-    from stackyard.inputs.pip.settings import settings
-    from stackyard.inputs.sites.settings import scratch_yard
-    from stackyard.make.mirror.collect import Collection
+    from stackyard.deploy.api import Request, lock_all, solving, write_lock
+    from stackyard.inputs.api import pip_settings, scratch_yard
+    from stackyard.make.api import MirrorContents
 
     site = context.site()
     stacks = load_stacks(files, site, context.yard(), named["name"], named["version"])
     tell(stacks, progress)
     with solving(context.yard(), site, scratch_yard, dry_run=dry_run) as yard:
-        locks = deploy.lock_all(deploy.Request(stacks, site, yard), progress)
+        locks = lock_all(Request(stacks, site, yard), progress)
         if not dry_run:
             for locked in locks:
                 write_lock(locked, yard, progress)
-    found = Collection(yard.uv)
+    found = MirrorContents(yard.uv)
     for locked in locks:
         variants = {(v.version, v.name): v for v in locked.stack.variants}
         for each in locked.lock.variants:
             variant = variants[each.version, each.variant]
-            found.add(each, variant, settings(site.pip, variant.environment.pip_options, os.environ)[0])
+            found.add(each, variant, pip_settings(site.pip, variant.environment.pip_options, os.environ)[0])
     return found
 
 

@@ -15,9 +15,9 @@ from stackyard.cli.images.transfer import registry_options
 from stackyard.cli.output import echo, show_json
 
 if TYPE_CHECKING:
-    from stackyard.deploy.deploy import Outcome
-    from stackyard.images.oci.transfer import Registry
-    from stackyard.upkeep.transfer.arrival import Request
+    from stackyard.deploy.api import Outcome
+    from stackyard.images.api import Registry
+    from stackyard.upkeep.api import ArrivalRequest
 
 EXAMPLES = (
     ("from a registry", "stackyard pull docker://registry.example.org/stacks/pytorch:2.13"),
@@ -45,40 +45,36 @@ def command(
     was built, the checks are run on this machine, and it is published as by a deploy. Exit status 3: a check failed or
     was skipped; it is not published then.
     """
-    from stackyard.images.oci.artefact import Fit
-    from stackyard.images.oci.transfer import Registry, notes_of
-    from stackyard.upkeep.transfer.arrival import Request, require_fit
+    from stackyard.images.api import Fit, Registry, notes_of_image
+    from stackyard.upkeep.api import ArrivalRequest, require_fit
 
     yard, registry = context.yard(), Registry(plain_http, authfile, limit_s)
-    fit = Fit.of_notes(notes_of(source, registry), source)
+    fit = Fit.of_notes(notes_of_image(source, registry), source)
     require_fit(fit, yard)
     if dry_run:
         fits = f"{fit.module} fits {yard.root} and this machine"
         show_json({"dry_run": True, **asdict(fit)}) if as_json else echo(fits)
         return
-    request = Request(yard, context.site(), allow_unverified, accept, context.command)
+    request = ArrivalRequest(yard, context.site(), allow_unverified, accept, context.command)
     _show(_pulled(context, source, registry, request, fit.module), as_json)
 
 
-def _pulled(context: Context, source: str, registry: Registry, request: Request, module: str) -> Outcome:
+def _pulled(context: Context, source: str, registry: Registry, request: ArrivalRequest, module: str) -> Outcome:
     from stackyard.cli.display import display
-    from stackyard.deploy.writing import building
+    from stackyard.deploy.api import building
     from stackyard.host.files.scratch import scratch
-    from stackyard.images.oci.artefact import read
-    from stackyard.images.oci.build import verified
-    from stackyard.images.oci.layout import Reference, is_reference, reference
-    from stackyard.images.oci.transfer import pull
-    from stackyard.upkeep.transfer.arrival import arrive
+    from stackyard.images.api import Reference, is_reference, pull_image, read_packed, reference, verified_image
+    from stackyard.upkeep.api import arrive
 
     with display() as progress, scratch("pull") as work:
         progress.phase(module, "fetch", source)
         if is_reference(source):
             wanted = reference(source)
-            verified(wanted)
+            verified_image(wanted)
         else:
-            pull(source, work / "layout", "x", registry)
+            pull_image(source, work / "layout", "x", registry)
             wanted = Reference(work / "layout", "x")
-        arrived = read(wanted)
+        arrived = read_packed(wanted)
         if arrived.entry["state"] == "withdrawn":
             progress.notice(
                 f"{module} was withdrawn where it comes from; to hide it here: `stackyard withdraw {module}`"
@@ -88,7 +84,7 @@ def _pulled(context: Context, source: str, registry: Registry, request: Request,
 
 
 def _show(done: Outcome, as_json: bool) -> None:
-    from stackyard.deploy.deploy import USABLE
+    from stackyard.deploy.api import USABLE
 
     if as_json:
         report = done.report.to_json() if done.report else None

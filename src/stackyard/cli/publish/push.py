@@ -14,13 +14,11 @@ from stackyard.cli.help import Verb
 from stackyard.cli.images.build import compression_option
 from stackyard.cli.images.transfer import registry_options
 from stackyard.cli.output import echo, human_bytes, show_json
-from stackyard.yard import catalogue
+from stackyard.yard.api import find_revision, record_of
 
 if TYPE_CHECKING:
-    from stackyard.images.oci.layers import Compression
-    from stackyard.images.oci.layout import Image, Reference
-    from stackyard.images.oci.transfer import Registry
-    from stackyard.yard.revision.record import BuildRecord, Entry
+    from stackyard.images.api import Compression, Image, Reference, Registry
+    from stackyard.yard.api import BuildRecord, Entry
 
 EXAMPLES = (
     ("to a registry", "stackyard push pytorch/2.13 docker://registry.example.org/stacks/pytorch:2.13"),
@@ -45,15 +43,14 @@ def command(
     `stackyard pull` makes the same revision of it in a yard at the same path, as on another cluster that has the yard
     there too. For containers, which need neither a yard nor its path: `stackyard image push`.
     """
-    from stackyard.images.oci import artefact
-    from stackyard.images.oci.transfer import Registry
+    from stackyard.images.api import Registry, fit_of, require_sendable
 
-    record, entry = catalogue.record_of(context.yard(), rev), catalogue.resolve(context.yard(), rev)
+    record, entry = record_of(context.yard(), rev), find_revision(context.yard(), rev)
     for text in _told(entry):
         context.notice(text)
     if dry_run:
-        artefact.require_sendable(record)
-        fit = artefact.fit_of(record)
+        require_sendable(record)
+        fit = fit_of(record)
         if as_json:
             show_json({"target": target, "dry_run": True, **asdict(fit)})
         else:
@@ -86,19 +83,17 @@ class _Made:
     compression: Compression
 
     def into(self, layout: Reference) -> Image:
-        from stackyard.images.oci.artefact import pack
+        from stackyard.images.api import pack_revision
 
-        return pack(self.record, self.entry, layout, self.compression)
+        return pack_revision(self.record, self.entry, layout, self.compression)
 
 
 def _send(made: _Made, target: str, registry: Registry) -> tuple[str, Image]:
     """Where it is now, and its manifest."""
     from stackyard.host.files.scratch import scratch
-    from stackyard.images.oci.build import name_of
-    from stackyard.images.oci.layout import Reference, is_reference, reference
-    from stackyard.images.oci.transfer import push
+    from stackyard.images.api import Reference, image_name, is_reference, push_image, reference
 
-    name = name_of(made.record)
+    name = image_name(made.record)
     if is_reference(target):
         wanted = reference(target)
         wanted = Reference(wanted.folder, wanted.name or name)
@@ -106,5 +101,5 @@ def _send(made: _Made, target: str, registry: Registry) -> tuple[str, Image]:
     with scratch("push") as work:
         layout = Reference(work / "layout", name)
         made.into(layout)
-        sent = push(layout, target, registry)
+        sent = push_image(layout, target, registry)
         return sent.place, sent.image

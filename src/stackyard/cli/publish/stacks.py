@@ -10,8 +10,8 @@ from stackyard.core.errors import InputError, ManyErrors, StackyardError
 
 if TYPE_CHECKING:
     from stackyard.core.progress import Progress
-    from stackyard.inputs.models import Site, Stack
-    from stackyard.yard.layout import Yard
+    from stackyard.inputs.api import Site, Stack
+    from stackyard.yard.api import Yard
 
 
 def load_stacks(
@@ -27,19 +27,17 @@ def load_stacks(
         InputError: no module can have this name or version; a file is invalid or lacks a variant, or two files define
             the same version of the same stack; `ManyErrors` for several problems.
     """
-    from stackyard.inputs.load import load_stack
-    from stackyard.inputs.stacks import naming
-    from stackyard.inputs.stacks.selection import choose
-    from stackyard.lock.base.extension import looked_up
+    from stackyard.inputs.api import choose_variants, given_name, load_stack
+    from stackyard.lock.api import with_bases
 
     for option, text in (("--name", name), ("--version", version)):
         if text is not None:
-            naming.given(option, text)
+            given_name(option, text)
     problems: list[StackyardError] = []
     stacks = []
     for file in dict.fromkeys(files):
         try:
-            stacks.append(choose(looked_up(load_stack(file, site, name, version), yard), variants))
+            stacks.append(choose_variants(with_bases(load_stack(file, site, name, version), yard), variants))
         except ManyErrors as error:
             problems += error.problems
         except InputError as error:

@@ -14,14 +14,13 @@ from stackyard.cli.findings import show_checks, show_finding
 from stackyard.cli.output import echo, human_bytes, show_text
 from stackyard.cli.shells import module_notes
 from stackyard.core.findings import counted
-from stackyard.deploy.deploy import USABLE, Outcome, Result
-from stackyard.expose.commands import example
-from stackyard.yard.revision.collision import sentences
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.deploy.api import USABLE, Outcome, Result
+from stackyard.expose.api import example_command
+from stackyard.yard.api import RevisionPaths, collision_sentences
 
 if TYPE_CHECKING:
-    from stackyard.inputs.models import Stack
-    from stackyard.verify.report import Report
+    from stackyard.inputs.api import Stack
+    from stackyard.verify.api import Report
 
 MARKS = {
     "published": click.style("✔", fg="green"),
@@ -110,7 +109,7 @@ def _show_built(outcome: Outcome, said: Sequence[str]) -> None:
         echo(f"    {outcome.report.summary()}")
         for check in outcome.report.tolerated() if outcome.status in USABLE else ():
             show_finding(check.finding, word=check.status, indent="    ")
-    for notice in (*record.notices, *sentences(record.collisions), *module_notes(record)):
+    for notice in (*record.notices, *collision_sentences(record.collisions), *module_notes(record)):
         if not any(text.endswith(notice) for text in said):
             echo(f"    {click.style('note:', fg='yellow')} {notice}")
 
@@ -155,5 +154,5 @@ def _show_next(outcome: Outcome, modules: Sequence[Path], program: str) -> None:
     ]  # the last one comes first on the path
     echo(f"    {' && '.join([*uses, f'module load {name}'])}")
     echo("Or without a module system:")
-    command = example(outcome.record) if outcome.record else "bash"
+    command = example_command(outcome.record) if outcome.record else "bash"
     echo(f"    {program} run {name} -- {command}")

@@ -17,15 +17,11 @@ from stackyard.cli.output import echo, show_json
 from stackyard.cli.yard.repairs import repair
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.progress import Progress
-from stackyard.yard import catalogue
-from stackyard.yard.generation import generations
-from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.record import Entry, State, read_record
+from stackyard.yard.api import Entry, RevisionPaths, State, Yard, current_entries, find_revision, read_record
 
 if TYPE_CHECKING:
-    from stackyard.inputs.sites.sitemodels import Site
-    from stackyard.verify.report import Report
+    from stackyard.inputs.api import Site
+    from stackyard.verify.api import Report
 
 EXAMPLES = (
     ("every published revision", "stackyard verify"),
@@ -51,7 +47,7 @@ def command(context: Context, rev: str | None, deep: bool, mend: bool, as_json: 
     status 3: a check failed or was skipped, or the files of a revision are missing.
     """
     from stackyard.cli.display import display
-    from stackyard.verify.sitechecks import site_checks
+    from stackyard.verify.api import site_checks
 
     yard, site, deep = context.yard(), context.site(), deep or mend
     site_checks(site)  # a mistake in them is reported once, and not as a check of each revision
@@ -83,46 +79,51 @@ def _verified(
     entry: Entry, modules: Path, yard: Yard, site: Site, progress: Progress, deep: bool
 ) -> tuple[Report, bool]:
     """The report of one revision, and whether it was verified; if not, the others are nevertheless."""
-    from stackyard.deploy import licences
-    from stackyard.verify import verify
-    from stackyard.verify.report import RUNS_NOTHING, lacking_licences, stopped, without_record
+    from stackyard.deploy.api import licence_variables
+    from stackyard.verify.api import (
+        RUNS_NOTHING,
+        report_lacking_licences,
+        report_without_record,
+        stopped_report,
+        verify_revision,
+    )
 
     try:
         record = read_record(RevisionPaths.of(entry.folder).record)
     except StackyardError as error:
-        return without_record(entry, error), False
+        return report_without_record(entry, error), False
     try:
         lacking = unaccepted(yard, site, record)
-        agreed = licences.variables(yard, site, record, os.environ)
+        agreed = licence_variables(yard, site, record, os.environ)
         yards = yard.lineage()
-        done = verify.verify(record, modules, site, variables=agreed, progress=progress, deep=deep, yards=yards,
+        done = verify_revision(record, modules, site, variables=agreed, progress=progress, deep=deep, yards=yards,
                              only=RUNS_NOTHING if lacking else None)  # fmt: skip
         if lacking is None:
             return done, True
-        done = lacking_licences(done, lacking)
+        done = report_lacking_licences(done, lacking)
         return done, done.state == "failed"
     except (StackyardError, OSError) as error:
-        return stopped(entry, error), False
+        return stopped_report(entry, error), False
 
 
 def _rest(context: Context, yard: Yard, site: Site) -> list[str]:
     """Repair the modulefiles and the caches of the yard."""
-    from stackyard.upkeep.health.repair import repair_yard
-    from stackyard.yard.generation.origin import origin
+    from stackyard.upkeep.api import repair_yard
+    from stackyard.yard.api import origin
 
     return repair_yard(yard, site, origin(context.command))
 
 
 def _of_yard(yard: Yard, deep: bool) -> Report:
-    from stackyard.verify.checks.yardfiles import check_yard
+    from stackyard.verify.api import check_yard
 
     return check_yard(yard, deep=deep)
 
 
 def _entries(yard: Yard, rev: str | None) -> list[Entry]:
     if rev:
-        return [catalogue.resolve(yard, rev)]
-    entries = [entry for entry in generations.entries(yard) if entry.is_visible]
+        return [find_revision(yard, rev)]
+    entries = [entry for entry in current_entries(yard) if entry.is_visible]
     if not entries:
         raise InputError(
             f"nothing is published in {yard.root}", hint="publish a revision first: `stackyard deploy FILE`"
@@ -135,7 +136,7 @@ def _modules(yard: Yard, entries: Sequence[Entry]) -> dict[str, Path]:
     published: dict[str, Path] = {}
     for each in yard.lineage():
         if any(entry.module not in published for entry in entries):
-            published = {e.module: each.modules for e in generations.entries(each)} | published
+            published = {e.module: each.modules for e in current_entries(each)} | published
     for entry in entries:
         if entry.module not in published:
             raise InputError(
@@ -155,10 +156,8 @@ def _keep(
     Args:
         entries: those that were verified.
     """
-    from stackyard.deploy.deploy import write_report
-    from stackyard.deploy.published.rollback import mark
-    from stackyard.deploy.writing import writing
-    from stackyard.yard.generation.origin import origin
+    from stackyard.deploy.api import mark_states, write_report, writing
+    from stackyard.yard.api import origin
 
     own = [e for e in entries if Path(e.folder).is_relative_to(yard.root)]
     if not own or not os.access(yard.root, os.W_OK):
@@ -168,7 +167,7 @@ def _keep(
         for entry in own:
             write_report(RevisionPaths.of(entry.folder), reports[entry.module])
             states |= _state(entry.module, reports[entry.module])
-        return mark(yard, site, states, origin(context.command))
+        return mark_states(yard, site, states, origin(context.command))
 
 
 def _state(module: str, report: Report) -> dict[str, State]:

@@ -13,7 +13,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.publish import deploy
 from stackyard.core.errors import InputError
 from stackyard.host.files.scratch import scratch
-from stackyard.yard.write.atomic import write_text
+from stackyard.yard.api import write_text
 
 EXAMPLES = (
     ("two commands of a SIF file", "stackyard wrap powerai.sif --commands python,horovodrun"),
@@ -53,11 +53,11 @@ def command(image: str, name: str | None, output: Path | None, dry_run: bool, as
     IMAGE is a SIF file, oci:DIR[:TAG], docker-archive:FILE[:TAG], or a base of the yard (`stackyard image list`). It is
     copied into the revision. A stack's file with `wrap:` is written, and deployed; the same again publishes nothing.
     """
-    from stackyard.inputs.stacks import naming
+    from stackyard.inputs.api import given_name
 
-    name = _name_of(image) if name is None else naming.given("--name", name)
+    name = _name_of(image) if name is None else given_name("--name", name)
     if options["version"] is not None:
-        naming.given("--version", options["version"])
+        given_name("--version", options["version"])
     file = output or Path(f"{name}.yaml")
     text = "".join(f"{line}\n" for line in _lines(image, name, options))
     if dry_run:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from stackyard.cli.tables import show_line
-from stackyard.yard.generation.changes import Changes
+from stackyard.yard.api import Changes
 
 INDENT = "    "
 

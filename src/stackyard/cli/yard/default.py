@@ -7,7 +7,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.yard.steps import publish_step
-from stackyard.yard import catalogue
+from stackyard.yard.api import find_revision
 
 EXAMPLES = (
     ("`module load pytorch` loads 2.12 until you say otherwise", "stackyard default pytorch/2.12"),
@@ -27,9 +27,9 @@ def command(context: Context, rev: str, undo: bool, dry_run: bool, as_json: bool
     A withdrawn revision comes back with it. Other short names, such as pytorch/2.13, stay as they are;
     `stackyard rollback REV` moves those.
     """
-    from stackyard.deploy.published import states as standing
+    from stackyard.deploy.api import make_default
 
     yard = context.yard()
-    entry = catalogue.resolve(yard, rev)
+    entry = find_revision(yard, rev)
     nothing = f"{entry.module} is the default already" if not undo else f"no default of {entry.stack} is set"
-    publish_step(context, standing.default(yard, entry.module, undo=undo), nothing, dry_run=dry_run, as_json=as_json)
+    publish_step(context, make_default(yard, entry.module, undo=undo), nothing, dry_run=dry_run, as_json=as_json)

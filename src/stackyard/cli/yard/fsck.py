@@ -12,13 +12,11 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
-from stackyard.yard import catalogue, disk
-from stackyard.yard.layout import Yard
-from stackyard.yard.revision.record import Entry
+from stackyard.yard.api import Entry, Yard, find_revision, is_folder
 
 if TYPE_CHECKING:
-    from stackyard.inputs.sites.sitemodels import Site
-    from stackyard.upkeep.health.fsck.fault import Report
+    from stackyard.inputs.api import Site
+    from stackyard.upkeep.api import FaultReport
 
 EXAMPLES = (
     ("every night: sizes, times and modes of all files, the bytes of a few", "stackyard fsck"),
@@ -41,14 +39,14 @@ def command(context: Context, revs: Sequence[str], deep: bool, mend: bool, as_js
     revisions that have the same file. --repair replaces each file by a rename, so running programs keep theirs; an
     adopted prefix is only reported. Exit status 3: something is not as it was written, and was not repaired.
     """
-    from stackyard.upkeep.health.fsck import mend as mending
+    from stackyard.upkeep.api import require_repairable
 
     yard, site = context.yard(), context.site()
-    if not disk.is_folder(yard.root):
+    if not is_folder(yard.root):
         raise InputError(f"no such yard: {yard.root}", hint="choose one with --yard or $STACKYARD_HOME")
-    entries = [catalogue.resolve(yard, rev) for rev in revs]
+    entries = [find_revision(yard, rev) for rev in revs]
     if mend:
-        mending.require_owner(yard)
+        require_repairable(yard)
     report = _checked(yard, site, entries, deep, whole=not revs)
     left, done = report, list[str]()
     if mend and report.to_repair:
@@ -65,42 +63,42 @@ def command(context: Context, revs: Sequence[str], deep: bool, mend: bool, as_js
 
 
 def _checked(
-    yard: Yard, site: Site, entries: Sequence[Entry], deep: bool, *, whole: bool, again: Report | None = None
-) -> Report:
+    yard: Yard, site: Site, entries: Sequence[Entry], deep: bool, *, whole: bool, again: FaultReport | None = None
+) -> FaultReport:
     import sys
 
     from stackyard.cli.display import display
     from stackyard.core.progress import Silent
-    from stackyard.upkeep.health.fsck.check import check
+    from stackyard.upkeep.api import check_files
 
     if not sys.stderr.isatty():  # a job of every night says what it found, and nothing else
-        return check(yard, site, entries, Silent(), deep=deep, whole=whole, again=again)
+        return check_files(yard, site, entries, Silent(), deep=deep, whole=whole, again=again)
     with display() as progress:
-        return check(yard, site, entries, progress, deep=deep, whole=whole, again=again)
+        return check_files(yard, site, entries, progress, deep=deep, whole=whole, again=again)
 
 
-def _repaired(context: Context, yard: Yard, site: Site, report: Report) -> list[str]:
+def _repaired(context: Context, yard: Yard, site: Site, report: FaultReport) -> list[str]:
     """Repair what was found; what was done, a sentence each."""
     from stackyard.cli.display import display
     from stackyard.cli.yard.repairs import repair
-    from stackyard.deploy.writing import writing
-    from stackyard.upkeep.health.fsck import mend
-    from stackyard.yard.generation.origin import origin
+    from stackyard.deploy.api import writing
+    from stackyard.upkeep.api import note_lost_images, repair_rest
+    from stackyard.yard.api import origin
 
     entries = _damaged(yard, report)
     with display() as progress:
-        repair(yard, site, entries, progress, lambda: mend.rest(report, site, origin(context.command)))
+        repair(yard, site, entries, progress, lambda: repair_rest(report, site, origin(context.command)))
         with writing(yard, site):
-            for line in mend.note_lost_images(report):
+            for line in note_lost_images(report):
                 progress.notice(line)
         return list(progress.notices)
 
 
-def _damaged(yard: Yard, report: Report) -> list[Entry]:
+def _damaged(yard: Yard, report: FaultReport) -> list[Entry]:
     """The damaged revisions as entries; of one whose record is lost what its path tells."""
-    from stackyard.upkeep.health.fsck.mend import listed
+    from stackyard.upkeep.api import listed_entries
 
-    known = {entry.folder: entry for entry in listed(yard)}
+    known = {entry.folder: entry for entry in listed_entries(yard)}
     own = (fault for fault in report.faults if fault.folder and fault.path.is_relative_to(fault.folder))
     # an adopted prefix is not the yard's to repair
     modules = {**report.unrecorded, **{fault.folder: fault.revision for fault in own}}
@@ -111,7 +109,7 @@ def _unlisted(module: str, folder: str) -> Entry:
     return Entry(module.partition("/")[0], "", "", 0, module, folder, "", state="built")
 
 
-def _show_faults(report: Report) -> None:
+def _show_faults(report: FaultReport) -> None:
     root, shown = report.yard.root, report.shown
     for fault in shown[:_MOST_LINES]:
         echo(fault.line(root))
@@ -119,7 +117,7 @@ def _show_faults(report: Report) -> None:
         echo(f"... and {len(shown) - _MOST_LINES:,} more: --json has them all")
 
 
-def _show(report: Report, repaired: Report | None) -> None:
+def _show(report: FaultReport, repaired: FaultReport | None) -> None:
     """The faults, what to do about them, and one line about all."""
     if repaired is None:
         _show_faults(report)
@@ -133,7 +131,7 @@ def _show(report: Report, repaired: Report | None) -> None:
     echo(_summary(report, repaired))
 
 
-def _summary(report: Report, repaired: Report | None) -> str:
+def _summary(report: FaultReport, repaired: FaultReport | None) -> str:
     count, shown = len(report.shown), repaired or report
     found = "nothing is wrong" if not count else counted(count, "fault")
     if repaired is not None:
@@ -142,7 +140,7 @@ def _summary(report: Report, repaired: Report | None) -> str:
     return f"{found} in {counted(len(shown.revisions), 'revision')}: {read}{_sampled(shown)}"
 
 
-def _sampled(report: Report) -> str:
+def _sampled(report: FaultReport) -> str:
     """How sure the result of a sample is."""
     if report.deep:
         return ""

@@ -14,11 +14,10 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.core.errors import InputError
 from stackyard.core.quoting import LONG, plain
-from stackyard.yard import disk
+from stackyard.yard.api import is_folder
 
 if TYPE_CHECKING:
-    from stackyard.upkeep.gc.collect import Plan
-    from stackyard.upkeep.gc.inuse import Watch
+    from stackyard.upkeep.api import CollectionPlan, Watch
 
 EXAMPLES = (
     ("what would go, why, and how much room that gives", "stackyard gc --dry-run"),
@@ -69,18 +68,17 @@ def command(
     shares, whatever their age, are deleted. It works on a full file system, and is the way to make room there.
     """
     from stackyard.cli.yard import removing
-    from stackyard.upkeep.gc import collect
-    from stackyard.upkeep.gc.unused import unused_for as why_unused
+    from stackyard.upkeep.api import CollectionRules, plan_collection, why_unused
 
     watch = removing.watch(context, tidy=not dry_run)
-    if not disk.is_folder(watch.yard.root):
+    if not is_folder(watch.yard.root):
         raise InputError(f"no such yard: {watch.yard.root}", hint="choose one with --yard or $STACKYARD_HOME")
     if undo:
         _undo(context, watch, now=now, dry_run=dry_run, as_json=as_json)
         return
     keep, days = watch.site.removal.keep if keep is None else keep, watch.site.usage.keep_days
     unused = why_unused(watch.yard, _days(unused_for), days) if unused_for else lambda _: ""
-    plan = collect.plan(watch, collect.Rules(keep, unused, now))
+    plan = plan_collection(watch, CollectionRules(keep, unused, now))
     if dry_run:
         _show_plan(watch, plan, as_json)
     else:
@@ -89,24 +87,23 @@ def command(
 
 def _undo(context: Context, watch: Watch, *, now: bool, dry_run: bool, as_json: bool) -> None:
     from stackyard.cli.yard import removing
-    from stackyard.upkeep.gc import collect
+    from stackyard.upkeep.api import last_put_aside
 
     if now:
         raise InputError("--now and --undo exclude each other", hint="what --now deletes cannot be brought back")
-    items = collect.last_batch(watch.yard)
+    items = last_put_aside(watch.yard)
     if not items:
         hint = "what was deleted cannot be brought back: deploy its file again"
         raise InputError(f"nothing was put aside in {watch.yard.root}", hint=hint)
     removing.bring_back(context, watch, items, dry_run=dry_run, as_json=as_json)
 
 
-def _collect(context: Context, watch: Watch, plan: Plan, as_json: bool) -> None:
+def _collect(context: Context, watch: Watch, plan: CollectionPlan, as_json: bool) -> None:
     from stackyard.cli.yard import removing
-    from stackyard.upkeep.gc import collect
-    from stackyard.upkeep.gc.full_disk import despite_full
-    from stackyard.yard.generation.origin import origin
+    from stackyard.upkeep.api import collect, despite_full
+    from stackyard.yard.api import origin
 
-    act = partial(collect.collect, watch, plan, origin(context.command))
+    act = partial(collect, watch, plan, origin(context.command))
     outcome = despite_full(watch.yard, act, show_notice)
     if as_json:
         show_json(removing.to_json(outcome))
@@ -124,7 +121,7 @@ def _days(text: str) -> int:
     return int(text[:-1]) * unit
 
 
-def _show_plan(watch: Watch, plan: Plan, as_json: bool) -> None:
+def _show_plan(watch: Watch, plan: CollectionPlan, as_json: bool) -> None:
     from stackyard.cli.yard import removing
 
     if as_json:
@@ -156,7 +153,7 @@ def _show_plan(watch: Watch, plan: Plan, as_json: bool) -> None:
         show_notice(f"not looked at: {sentence}")
 
 
-def _totals(plan: Plan) -> list[str]:
+def _totals(plan: CollectionPlan) -> list[str]:
     aside: list[_Sized] = [*plan.revisions, *plan.garbage]
     texts = [
         f"deleted now: {_total([*(item.what for item in plan.due), *plan.counts])}",
@@ -180,7 +177,7 @@ def _size(size: int, inodes: int) -> str:
     return f"{human_bytes(size)} in {inodes:,} files"
 
 
-def _to_json(watch: Watch, plan: Plan) -> dict[str, object]:
+def _to_json(watch: Watch, plan: CollectionPlan) -> dict[str, object]:
     return {
         "dry_run": True,
         "revisions": [{**asdict(doomed), "entry": doomed.entry.module} for doomed in plan.revisions],

@@ -17,10 +17,15 @@ from stackyard.cli.tables import show_line
 from stackyard.cli.yard.changes import show_changes
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted
-from stackyard.yard.generation import generations
-from stackyard.yard.generation.changes import Changes, compare
-from stackyard.yard.layout import Yard
-from stackyard.yard.revision.record import Manifest
+from stackyard.yard.api import (
+    Changes,
+    Manifest,
+    Yard,
+    compare_generations,
+    current_number,
+    generation_numbers,
+    read_manifest,
+)
 
 EXAMPLES = (
     ("the last five generations, the newest first", "stackyard history -n 5"),
@@ -45,7 +50,7 @@ def command(context: Context, number: int | None, most: int | None, everything: 
     """
     yard = context.yard(reading=True)
     if number is not None:
-        _one(Past.of(yard, 0), generations.read(yard, number), as_json)
+        _one(Past.of(yard, 0), read_manifest(yard, number), as_json)
         return
     if everything and most is not None:
         raise InputError("-n and --all exclude each other", hint="use one of them")
@@ -77,18 +82,18 @@ class Past:
     @classmethod
     def of(cls, yard: Yard, most: int | None = None) -> Past:
         """The generations on disk, the newest first."""
-        return cls(yard, generations.current_number(yard), tuple(islice(generations.numbers(yard), most)))
+        return cls(yard, current_number(yard), tuple(islice(generation_numbers(yard), most)))
 
     @property
     def earlier(self) -> int:
         """How many generations there are before these."""
-        return sum(number < self.numbers[-1] for number in generations.numbers(self.yard))
+        return sum(number < self.numbers[-1] for number in generation_numbers(self.yard))
 
     def manifest(self, number: int) -> Manifest | StackyardError:
         """The manifest of a generation, or why it cannot be read."""
         if number not in self._found:
             try:
-                self._found[number] = generations.read(self.yard, number)
+                self._found[number] = read_manifest(self.yard, number)
             except StackyardError as error:
                 self._found[number] = error
         return self._found[number]
@@ -98,7 +103,7 @@ class Past:
         before = self.manifest(manifest.previous) if manifest.previous else None
         if isinstance(before, StackyardError):
             return None
-        return compare(before.entries if before else (), manifest.entries)
+        return compare_generations(before.entries if before else (), manifest.entries)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The generations as plain objects, the newest first."""

@@ -15,8 +15,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
-    from stackyard.upkeep.transfer.move import Done
-    from stackyard.upkeep.transfer.moveplan import Plan, Request
+    from stackyard.upkeep.api import Moved, MovePlan, MoveRequest
 
 EXAMPLES = (
     ("how much that would build", "stackyard move /scratch/sw --dry-run"),
@@ -42,25 +41,24 @@ def command(
     was killed continues with the same command. Nothing is published where a revision cannot be built, unless --without
     leaves it out. Exit status 3: a check does not pass there.
     """
-    from stackyard.upkeep.transfer import move as moving
-    from stackyard.upkeep.transfer import moveplan
+    from stackyard.upkeep.api import MoveRequest, move_yard, plan_move
 
     if (newroot is None) != here:
         raise InputError("NEWROOT or --here is required, not both", hint="name a directory: stackyard move DIR")
     yard = context.yard_as_named()
     root = yard.root if newroot is None else Path(os.path.normpath(newroot.absolute()))
-    request = moveplan.Request(yard, root, context.site(), command=context.command, **options)
+    request = MoveRequest(yard, root, context.site(), command=context.command, **options)
     if dry_run:
-        _show_plan(moveplan.plan(request), request, as_json)
+        _show_plan(plan_move(request), request, as_json)
         return
     from stackyard.cli.display import display
 
     with display() as progress:
-        done = moving.move(request, progress, context.notice)
+        done = move_yard(request, progress, context.notice)
     _show(done, request, as_json)
 
 
-def _show_plan(plan: Plan, request: Request, as_json: bool) -> None:
+def _show_plan(plan: MovePlan, request: MoveRequest, as_json: bool) -> None:
     rows = [_row(kept.entry.module, kept.record) for kept in plan.kept]
     left = [entry.module for entry in plan.rest if entry.module in request.without]
     if as_json:
@@ -91,7 +89,7 @@ def _size(row: dict[str, Any]) -> str:
     return f"{human_bytes(row['bytes'])} in {row['inodes']:,} files{shared}"
 
 
-def _show(done: Done, request: Request, as_json: bool) -> None:
+def _show(done: Moved, request: MoveRequest, as_json: bool) -> None:
     steps = _next(request)
     if as_json:
         show_json({"root": str(request.root), "generation": done.manifest.number, "reason": done.manifest.reason,
@@ -105,9 +103,9 @@ def _show(done: Done, request: Request, as_json: bool) -> None:
         echo(f"  {step}")
 
 
-def _next(request: Request) -> list[str]:
+def _next(request: MoveRequest) -> list[str]:
     """What remains to be done after a move: nothing outside the yard was changed."""
-    from stackyard.inputs.sites.siteyard import site_root
+    from stackyard.inputs.api import site_root
 
     site, old, new = request.site, request.yard.root, request.root
     is_sites = site_root(site) is not None

@@ -10,10 +10,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.yard import catalogue, disk
-from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.record import Entry
+from stackyard.yard.api import Entry, RevisionPaths, find_revision, is_in_yard, is_there, readable_record
 
 EXAMPLES = (
     ("what would go, and how much room that frees", "stackyard remove --dry-run pytorch/2.11-py310-1"),
@@ -45,7 +42,7 @@ def command(
     """
     from stackyard.cli.yard import removing
     from stackyard.host.account import supervised
-    from stackyard.upkeep.gc.unseen import LET_ROOT_LOOK
+    from stackyard.upkeep.api import LET_ROOT_LOOK
 
     if undo and despite:
         raise InputError("--despite and --undo exclude each other", hint="bring it back with --undo alone")
@@ -73,24 +70,24 @@ def command(
 def _own(context: Context, rev: str) -> Entry:
     """The revision of a name, which must be of this yard and have its files."""
     yard = context.yard()
-    entry = catalogue.resolve(yard, rev)
-    if not revisions.is_in(yard, entry.folder):
+    entry = find_revision(yard, rev)
+    if not is_in_yard(yard, entry.folder):
         raise InputError(
             f"cannot remove {entry.module}: it is in another yard, {entry.folder}", hint="its owner can, with --yard"
         )
-    if not disk.is_there(RevisionPaths.of(entry.folder).record):
+    if not is_there(RevisionPaths.of(entry.folder).record):
         raise InputError(f"{entry.module} is removed already", hint=f"bring it back: stackyard remove {rev} --undo")
     return entry
 
 
 def _show_plan(context: Context, entries: list[Entry], despite: tuple[str, ...], as_json: bool) -> None:
     from stackyard.cli.yard import removing
-    from stackyard.upkeep.gc.remove import size_of
+    from stackyard.upkeep.api import removal_size
 
     seen = removing.watch(context, despite=despite).look()
     rows: list[dict[str, Any]] = []
     for entry in entries:
-        size = size_of(revisions.readable(RevisionPaths.of(entry.folder)))
+        size = removal_size(readable_record(RevisionPaths.of(entry.folder)))
         rows.append({"module": entry.module, "path": entry.folder, **dict(zip(removing.SIZES, size, strict=True)),
                      "used_by": list(seen.of(entry.folder))})  # fmt: skip
     if as_json:

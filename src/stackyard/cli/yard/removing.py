@@ -15,14 +15,11 @@ from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted, some
 from stackyard.core.quoting import LONG, plain
 from stackyard.host.account import supervised
-from stackyard.yard.revision.record import Entry
-from stackyard.yard.write.idleleases import DAYS
+from stackyard.yard.api import IDLE_LEASE_DAYS, Entry
 
 if TYPE_CHECKING:
-    from stackyard.upkeep.gc.inuse import Watch
-    from stackyard.upkeep.gc.remove import Outcome
-    from stackyard.yard.layout import Yard
-    from stackyard.yard.write.trash import Item
+    from stackyard.upkeep.api import RemovalOutcome, Watch
+    from stackyard.yard.api import TrashItem, Yard
 
 SIZES = ("bytes", "inodes", "shared_bytes", "shared_inodes")
 _MOST_DIGITS = 10  # of the number of an account
@@ -38,7 +35,7 @@ def watch(context: Context, *, tidy: bool = False, despite: Collection[str] = ()
         InputError: only root may leave out an account, or no account has this name.
     """
     from stackyard.launch.api.asking import is_over
-    from stackyard.upkeep.gc.inuse import Watch
+    from stackyard.upkeep.api import Watch
 
     found = context.yard()
     yard = replace(found, account=found.account or "")
@@ -55,17 +52,16 @@ def _account(name: str) -> int:
         raise InputError(f"--despite: no such account: {name}", hint="name an account, or its number") from None
 
 
-def remove(context: Context, entries: Sequence[Entry], reason: str, despite: Collection[str] = ()) -> Outcome:
+def remove(context: Context, entries: Sequence[Entry], reason: str, despite: Collection[str] = ()) -> RemovalOutcome:
     """Remove those of these revisions that are unused, apart from some accounts."""
-    from stackyard.deploy.writing import building
-    from stackyard.upkeep.gc.full_disk import despite_full
-    from stackyard.upkeep.gc.remove import Removal
-    from stackyard.yard.generation.origin import origin
+    from stackyard.deploy.api import building
+    from stackyard.upkeep.api import Removal, despite_full
+    from stackyard.yard.api import origin
 
     looker = watch(context, tidy=True, despite=despite)
     stacks = {entry.stack for entry in entries}
 
-    def act() -> Outcome:
+    def act() -> RemovalOutcome:
         with building(looker.yard, looker.site, stacks, on_wait=show_notice):
             return Removal(looker, origin(context.command), os.urandom(6).hex(), reason).revisions(entries)
 
@@ -74,27 +70,28 @@ def remove(context: Context, entries: Sequence[Entry], reason: str, despite: Col
 
 def undo(context: Context, modules: Sequence[str], *, dry_run: bool, as_json: bool) -> None:
     """Bring back removed revisions by their full names."""
-    from stackyard.upkeep.gc.remove import removed
+    from stackyard.upkeep.api import removed_revision
 
     looker = watch(context)
-    bring_back(context, looker, [removed(looker, module) for module in modules], dry_run=dry_run, as_json=as_json)
+    items = [removed_revision(looker, module) for module in modules]
+    bring_back(context, looker, items, dry_run=dry_run, as_json=as_json)
 
 
-def bring_back(context: Context, looker: Watch, items: Sequence[Item], *, dry_run: bool, as_json: bool) -> None:
+def bring_back(context: Context, looker: Watch, items: Sequence[TrashItem], *, dry_run: bool, as_json: bool) -> None:
     """Bring back what is in the trash, and show what came back.
 
     Raises:
         StackyardError: something cannot be moved back.
     """
-    from stackyard.deploy.writing import building
-    from stackyard.upkeep.gc import remove
-    from stackyard.yard.generation.origin import origin
+    from stackyard.deploy.api import building
+    from stackyard.upkeep.api import RemovalOutcome, bring_back
+    from stackyard.yard.api import origin
 
-    outcome = remove.Outcome(items=list(items))
+    outcome = RemovalOutcome(items=list(items))
     if not dry_run:
         stacks = {item.what.module.partition("/")[0] for item in items if item.what.module}
         with building(looker.yard, looker.site, stacks, on_wait=show_notice):
-            outcome = remove.bring_back(looker, items, origin(context.command))
+            outcome = bring_back(looker, items, origin(context.command))
     if as_json:
         show_json({"dry_run": dry_run, **to_json(outcome)})
     else:
@@ -105,17 +102,17 @@ def bring_back(context: Context, looker: Watch, items: Sequence[Item], *, dry_ru
         raise StackyardError("; ".join(why for reasons in outcome.kept.values() for why in reasons))
 
 
-def _tell_default(yard: Yard, item: Item) -> None:
+def _tell_default(yard: Yard, item: TrashItem) -> None:
     """Say so where another revision was made the default since the one that came back was removed."""
-    from stackyard.yard.generation import generations
+    from stackyard.yard.api import current_entries
 
     stack = item.what.module.partition("/")[0]
-    default = next((e.module for e in generations.entries(yard) if e.stack == stack and e.default), "")
+    default = next((e.module for e in current_entries(yard) if e.stack == stack and e.default), "")
     if item.what.pinned and default not in ("", item.what.module):
         show_notice(f"{stack} loads {default}, not {item.what.module}, which was its default when it was removed")
 
 
-def show(outcome: Outcome) -> None:
+def show(outcome: RemovalOutcome) -> None:
     """What was removed, what is kept and why, and what could not be looked at."""
     for word, items in (("removed", outcome.items), ("deleted", outcome.deleted)):
         for item in items:
@@ -142,7 +139,7 @@ def manifests(packed: Mapping[Path, int]) -> str:
 
 def leases(folders: Sequence[Path]) -> str:
     """How many leases are not held."""
-    return f"{counted(len(folders), 'lease')} not held for {DAYS} days"
+    return f"{counted(len(folders), 'lease')} not held for {IDLE_LEASE_DAYS} days"
 
 
 def temporaries(paths: Sequence[Path]) -> str:
@@ -155,7 +152,7 @@ def counts(names: Sequence[str]) -> str:
     return f"{counted(len(names), 'old count')} of uses: {some(names, 3)}"
 
 
-def to_json(outcome: Outcome) -> dict[str, Any]:
+def to_json(outcome: RemovalOutcome) -> dict[str, Any]:
     """An outcome as plain objects."""
     return {
         "removed": [{**asdict(item.what), "trash": str(item.folder)} for item in outcome.items],

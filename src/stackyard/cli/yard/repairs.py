@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import some
 from stackyard.core.progress import Progress
-from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.record import Entry, read_record
+from stackyard.yard.api import Entry, RevisionPaths, Yard, read_record
 
 if TYPE_CHECKING:
-    from stackyard.inputs.sites.sitemodels import Site
+    from stackyard.inputs.api import Site
 
 _SHOWN = 5
 
@@ -33,7 +31,7 @@ def repair(
     Raises:
         StackyardError: the yard is not writable for you.
     """
-    from stackyard.deploy.writing import building
+    from stackyard.deploy.api import building
 
     own = [entry for entry in entries if Path(entry.folder).is_relative_to(yard.root)]
     for entry in (each for each in entries if each not in own):
@@ -62,28 +60,26 @@ def _each(entries: Iterable[Entry], progress: Progress, step: Callable[[Entry], 
 
 
 def _record(entry: Entry) -> Iterable[str]:
-    from stackyard.upkeep.health.repair import require_in_place
-    from stackyard.upkeep.health.restore_record import restore_record
+    from stackyard.upkeep.api import require_in_place, restore_record
 
     require_in_place(RevisionPaths.of(entry.folder))
     return restore_record(RevisionPaths.of(entry.folder))
 
 
 def _operations(entry: Entry, yard: Yard, site: Site) -> Iterable[str]:
-    from stackyard.upkeep.health.restore_record import restore_operations
+    from stackyard.upkeep.api import restore_operations
 
     return restore_operations(read_record(RevisionPaths.of(entry.folder).record), yard, site)
 
 
 def _files(entry: Entry, yard: Yard, site: Site, progress: Progress) -> Iterable[str]:
-    from stackyard.upkeep.health import repair
-    from stackyard.upkeep.health import restore_record as beside
+    from stackyard.upkeep.api import file_of_revision, files_read, repair_revision, restore_rest
 
     record = read_record(RevisionPaths.of(entry.folder).record)
-    outcome = repair.repair(record, yard, site, progress, repair.files_read(yard))
+    outcome = repair_revision(record, yard, site, progress, files_read(yard))
     if outcome.lost:
         progress.notice(
             f"{entry.module}: cannot make again as it was: {some(outcome.lost, _SHOWN)}; "
-            f"`stackyard deploy {repair.file_of(entry, yard)}` builds the next revision"
+            f"`stackyard deploy {file_of_revision(entry, yard)}` builds the next revision"
         )
-    return (*outcome.restored, *beside.restore_rest(record, site))
+    return (*outcome.restored, *restore_rest(record, site))

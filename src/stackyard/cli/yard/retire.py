@@ -10,7 +10,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.yard.steps import publish_step
 from stackyard.core.errors import InputError
-from stackyard.yard import catalogue
+from stackyard.yard.api import find_revision
 
 EXAMPLES = (
     ("warn from 1 March on, and say what to use", "stackyard retire pytorch/2.12 --on 2027-03-01 --use pytorch/2.13"),
@@ -43,19 +43,19 @@ def command(context: Context, rev: str, on: date | None, use: str, undo: bool, d
     Later `stackyard gc` hides it, and then removes its files if they are unused: after as many days as `removal:`
     of the site's file says.
     """
-    from stackyard.deploy.published import states as standing
+    from stackyard.deploy.api import retire
 
     if undo == (on is not None):
         raise InputError("when does it retire?", hint="add --on DATE, or --undo")
     yard = context.yard()
-    module = catalogue.resolve(yard, rev).module
+    module = find_revision(yard, rev).module
     successor = _successor(context, use, module)
     nothing = f"{module} is not retired" if undo else f"{module} is retired then already"
-    publish_step(context, standing.retire(yard, module, on, successor), nothing, dry_run=dry_run, as_json=as_json)
+    publish_step(context, retire(yard, module, on, successor), nothing, dry_run=dry_run, as_json=as_json)
 
 
 def _successor(context: Context, use: str, module: str) -> str:
     """The name as it was typed, which must load a revision of this yard or its parents, and another one."""
-    if use and catalogue.resolve(context.yard(), use).module == module:
+    if use and find_revision(context.yard(), use).module == module:
         raise InputError(f"{use} loads {module} itself", hint="name another module with --use")
     return use

@@ -12,10 +12,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.cli.yard.changes import show_changes
 from stackyard.cli.yard.steps import publish
-from stackyard.yard import catalogue
-from stackyard.yard.generation import generations
-from stackyard.yard.generation.changes import compare
-from stackyard.yard.revision.record import Entry
+from stackyard.yard.api import Entry, StepBase, compare_generations, current_manifest, find_revision
 
 EXAMPLES = (
     ("undo the last deploy", "stackyard rollback"),
@@ -35,23 +32,23 @@ def command(context: Context, to: str | None, without_missing: bool, dry_run: bo
     Nothing is deleted. Revisions published since are withdrawn: hidden from users, but still loadable by full name.
     What was verified since stays verified. `stackyard history` lists the generations.
     """
-    from stackyard.deploy.published import rollback
-    from stackyard.upkeep.gc.full_disk import despite_full
+    from stackyard.deploy.api import only_from, rollback_target, step_to
+    from stackyard.upkeep.api import despite_full
 
     yard = context.yard()
-    entry = catalogue.resolve(yard, to) if to is not None and not to.isdecimal() else None
+    entry = find_revision(yard, to) if to is not None and not to.isdecimal() else None
     number = int(to) if to is not None and to.isdecimal() else None
-    present = generations.current(yard)
+    present = current_manifest(yard)
     before = present.entries if present else ()
-    step = rollback.step_to(yard, entry or rollback.target(yard, number), whole=not without_missing)
-    planned = step(generations.Base(present, 0))  # errors come before anything is written
+    step = step_to(yard, entry or rollback_target(yard, number), whole=not without_missing)
+    planned = step(StepBase(present, 0))  # errors come before anything is written
     if dry_run:
         if as_json:
             show_json({"dry_run": True, "reason": planned.reason, "entries": [asdict(e) for e in planned.entries]})
         else:
             _show(f"would publish: {planned.reason}", planned.entries, before)
         return
-    wanted = rollback.only_from(present.number if present else 0, step)
+    wanted = only_from(present.number if present else 0, step)
     now = despite_full(yard, lambda: publish(context, yard, wanted), show_notice)
     if as_json:
         show_json(now.to_json())
@@ -61,4 +58,4 @@ def command(context: Context, to: str | None, without_missing: bool, dry_run: bo
 
 def _show(title: str, now: Sequence[Entry], before: Sequence[Entry]) -> None:
     echo(title)
-    show_changes(compare(before, now))
+    show_changes(compare_generations(before, now))

@@ -19,6 +19,6 @@ EXAMPLES = (
 @click.argument("kind", type=click.Choice(("stack", "site")))
 def command(kind: Literal["stack", "site"]) -> None:
     """Print the JSON Schema of a stack.yaml or a site.yaml."""
-    from stackyard.inputs.schema import schema
+    from stackyard.inputs.api import input_schema
 
-    show_json(schema(kind))
+    show_json(input_schema(kind))

@@ -12,12 +12,15 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json
 from stackyard.core.errors import InputError
-from stackyard.yard import catalogue
-from stackyard.yard.generation import generations
-from stackyard.yard.layout import Yard
-from stackyard.yard.revision import signatures
-from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.record import Entry
+from stackyard.yard.api import (
+    Entry,
+    RevisionPaths,
+    Yard,
+    current_entries,
+    find_revision,
+    signature_demand,
+    signatures_of,
+)
 
 EXAMPLES = (
     ("a revision that was built before the site had a key", "stackyard sign pytorch/2.13"),
@@ -41,7 +44,7 @@ def command(context: Context, revs: tuple[str, ...], everything: bool, key: str,
     if bool(revs) == everything:
         raise InputError("name revisions, or --all", hint="`stackyard list --signed` shows who signed what")
     yard = context.yard()
-    entries = _all(yard) if everything else [_own(yard, catalogue.resolve(yard, rev)) for rev in revs]
+    entries = _all(yard) if everything else [_own(yard, find_revision(yard, rev)) for rev in revs]
     rows = _rows(entries, yard) if dry_run else _signed(context, yard, entries, key)
     if as_json:
         show_json(rows)
@@ -51,7 +54,7 @@ def command(context: Context, revs: tuple[str, ...], everything: bool, key: str,
 
 
 def _all(yard: Yard) -> list[Entry]:
-    return [entry for entry in generations.entries(yard) if entry.state not in ("removed", "missing")]
+    return [entry for entry in current_entries(yard) if entry.state not in ("removed", "missing")]
 
 
 def _own(yard: Yard, entry: Entry) -> Entry:
@@ -64,23 +67,22 @@ def _own(yard: Yard, entry: Entry) -> Entry:
 
 def _signed(context: Context, yard: Yard, entries: Sequence[Entry], named: str) -> list[dict[str, Any]]:
     """Sign them, and publish those again whose modules refused to be loaded."""
-    from stackyard.deploy import signing
-    from stackyard.deploy.writing import writing
-    from stackyard.upkeep.sign import sign_again
-    from stackyard.yard.generation.origin import origin
+    from stackyard.deploy.api import NAME_A_KEY, republish_signed, signing_key, writing
+    from stackyard.upkeep.api import sign_again
+    from stackyard.yard.api import origin
 
     site = context.site()
-    key = signing.key_of(yard, site, named)
+    key = signing_key(yard, site, named)
     if key is None:
-        raise InputError("cannot sign: no key is named", hint=signing.NAME_ONE)
+        raise InputError("cannot sign: no key is named", hint=NAME_A_KEY)
     with writing(yard, site):
         for entry in entries:
             sign_again(entry, site, yard, key)
-        signing.republish(yard, site, origin(context.command))
+        republish_signed(yard, site, origin(context.command))
     return _rows(entries, yard)
 
 
 def _rows(entries: Sequence[Entry], yard: Yard) -> list[dict[str, Any]]:
-    demand = signatures.demand_of(yard)
-    found = ((entry, signatures.signatures(RevisionPaths.of(entry.folder), demand)) for entry in entries)
+    demand = signature_demand(yard)
+    found = ((entry, signatures_of(RevisionPaths.of(entry.folder), demand)) for entry in entries)
     return [{"module": entry.module, "signatures": [str(each) for each in several]} for entry, several in found]

@@ -9,29 +9,25 @@ from typing import TYPE_CHECKING
 from stackyard.cli.context import Context
 from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.cli.yard.changes import show_changes
-from stackyard.yard.generation import generations
-from stackyard.yard.generation.changes import compare
-from stackyard.yard.revision.record import Entry, Manifest
+from stackyard.yard.api import Entry, Manifest, StepBase, compare_generations, current_manifest
 
 if TYPE_CHECKING:
-    from stackyard.deploy.generation import Step
-    from stackyard.deploy.published.states import Make
-    from stackyard.yard.generation.generations import Base
-    from stackyard.yard.layout import Yard
+    from stackyard.deploy.api import MakeStep, Step
+    from stackyard.yard.api import StepBase, Yard
 
 
-def publish_step(context: Context, make: Make, nothing: str, *, dry_run: bool, as_json: bool) -> None:
+def publish_step(context: Context, make: MakeStep, nothing: str, *, dry_run: bool, as_json: bool) -> None:
     """Publish what `make` makes of the current generation.
 
     Args:
         nothing: what is printed where it changes nothing.
     """
-    from stackyard.deploy.published.states import changes_something
-    from stackyard.upkeep.gc.full_disk import despite_full
+    from stackyard.deploy.api import changes_something
+    from stackyard.upkeep.api import despite_full
 
     yard = context.yard()
-    present = generations.current(yard)
-    base = generations.Base(present, 0)
+    present = current_manifest(yard)
+    base = StepBase(present, 0)
     planned = make(base)  # errors come before anything is written
     if dry_run or not changes_something(base, planned):
         change = changes_something(base, planned)
@@ -44,15 +40,14 @@ def publish_step(context: Context, make: Make, nothing: str, *, dry_run: bool, a
     _show(f"generation {now.number}: {now.reason}", now.entries, present, as_json, dry_run)
 
 
-def publish(context: Context, yard: Yard, step: Callable[[Base], Step]) -> Manifest:
+def publish(context: Context, yard: Yard, step: Callable[[StepBase], Step]) -> Manifest:
     """Publish a step, as this account and command line."""
-    from stackyard.deploy.published import rollback
-    from stackyard.deploy.writing import writing
-    from stackyard.yard.generation.origin import origin
+    from stackyard.deploy.api import publish_step, writing
+    from stackyard.yard.api import origin
 
     site = context.site()
     with writing(yard, site):
-        return rollback.publish(yard, site, step, origin(context.command))
+        return publish_step(yard, site, step, origin(context.command))
 
 
 def _show(title: str, now: Sequence[Entry], before: Manifest | None, as_json: bool, dry_run: bool) -> None:
@@ -60,4 +55,4 @@ def _show(title: str, now: Sequence[Entry], before: Manifest | None, as_json: bo
         show_json({"dry_run": dry_run, "reason": title, "entries": [asdict(e) for e in now]})
         return
     echo(title)
-    show_changes(compare(before.entries if before else (), now))
+    show_changes(compare_generations(before.entries if before else (), now))

@@ -9,10 +9,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, emit, show_json, show_notice, show_table
-from stackyard.yard import catalogue
-from stackyard.yard.generation import generations
-from stackyard.yard.others import usage
-from stackyard.yard.others.usage import Usage
+from stackyard.yard.api import Usage, current_entries, find_revision, read_usage
 
 EXAMPLES = (
     ("all revisions, the most used first", "stackyard usage"),
@@ -34,19 +31,19 @@ def command(context: Context, rev: str | None, hook: str | None, as_json: bool) 
     """
     yard = context.yard(reading=True)
     if hook is not None:
-        from stackyard.expose import hooks
+        from stackyard.expose.api import usage_hook
 
-        emit(hooks.hook("lmod" if hook == "lmod" else "modules", yard, context.site()))
+        emit(usage_hook("lmod" if hook == "lmod" else "modules", yard, context.site()))
         return
     unread: dict[str, str] = {}
-    site, found = context.site(), usage.read(yard, unread)
+    site, found = context.site(), read_usage(yard, unread)
     for problem in unread.values():
         show_notice(problem)
     if rev is not None:
-        module = catalogue.resolve(yard, rev).module
+        module = find_revision(yard, rev).module
         rows = [_row(module, found.get(module, Usage()), anonymous=site.usage.anonymous)]
     else:
-        names = {e.module for e in generations.entries(yard) if e.is_visible} | found.keys()
+        names = {e.module for e in current_entries(yard) if e.is_visible} | found.keys()
         rows = [_row(name, found.get(name, Usage()), anonymous=site.usage.anonymous) for name in sorted(names)]
         rows.sort(key=lambda row: -row["uses"])
     if as_json:

@@ -7,7 +7,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.yard.steps import publish_step
-from stackyard.yard import catalogue
+from stackyard.yard.api import find_revision
 
 EXAMPLES = (
     ("hide a revision; its short names load the next best one", "stackyard withdraw pytorch/2.13-py311-2"),
@@ -27,9 +27,9 @@ def command(context: Context, rev: str, undo: bool, dry_run: bool, as_json: bool
     It comes back with --undo, with `stackyard default REV`, or when its file is deployed again. `stackyard remove REV`
     removes the files.
     """
-    from stackyard.deploy.published import states as standing
+    from stackyard.deploy.api import withdraw
 
     yard = context.yard()
-    module = catalogue.resolve(yard, rev).module
+    module = find_revision(yard, rev).module
     nothing = f"{module} is {'not ' if undo else 'already '}withdrawn"
-    publish_step(context, standing.withdraw(yard, module, undo=undo), nothing, dry_run=dry_run, as_json=as_json)
+    publish_step(context, withdraw(yard, module, undo=undo), nothing, dry_run=dry_run, as_json=as_json)

@@ -1,0 +1,23 @@
+"""The door of `lock`: locks read, compared, explained and exported."""
+
+from typing import TYPE_CHECKING
+
+from stackyard.core.doors import door
+
+if TYPE_CHECKING:
+    from stackyard.lock.base.extension import looked_up as with_bases
+    from stackyard.lock.base.extension import whole as with_base
+    from stackyard.lock.explain.changes import moves as package_moves
+    from stackyard.lock.explain.diff import compare as compare_packages
+    from stackyard.lock.explain.why import chains as requirement_chains
+    from stackyard.lock.licences import Stated as Stated
+    from stackyard.lock.lockfile.export import EXPORTS as EXPORTS
+    from stackyard.lock.lockfile.export import requirements as requirements_text
+    from stackyard.lock.lockfile.export import writer_of as writer_of
+    from stackyard.lock.lockfile.model import LockedInterpreter as LockedInterpreter
+    from stackyard.lock.lockfile.model import LockedVariant as LockedVariant
+    from stackyard.lock.lockfile.text import read as read_lock
+    from stackyard.lock.renewal import Update as Update
+    from stackyard.lock.renewal import former as former_variant
+else:
+    __getattr__, __dir__ = door(__file__, __name__)

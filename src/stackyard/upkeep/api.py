@@ -1,0 +1,69 @@
+"""The door of `upkeep`: collection, removal, repair, transfer, extensions."""
+
+from typing import TYPE_CHECKING
+
+from stackyard.core.doors import door
+
+if TYPE_CHECKING:
+    from stackyard.upkeep.extensions.base_status import of_extension as extension_standing
+    from stackyard.upkeep.extensions.base_status import standing as base_standing
+    from stackyard.upkeep.extensions.drift import drifted as drifted
+    from stackyard.upkeep.extensions.drift import reset as reset_to_record
+    from stackyard.upkeep.extensions.extend_full import full_files as full_extension
+    from stackyard.upkeep.extensions.file import Asked as AskedPackages
+    from stackyard.upkeep.extensions.file import Files as ExtensionFiles
+    from stackyard.upkeep.extensions.file import base_of as base_to_extend
+    from stackyard.upkeep.extensions.file import changed as changed_extension
+    from stackyard.upkeep.extensions.file import checked as checked_packages
+    from stackyard.upkeep.extensions.file import checked_name as new_extension_name
+    from stackyard.upkeep.extensions.file import chosen as chosen_extension
+    from stackyard.upkeep.extensions.file import loaded as loaded_revisions
+    from stackyard.upkeep.extensions.file import made as new_extension
+    from stackyard.upkeep.extensions.file import names as extension_names
+    from stackyard.upkeep.extensions.file import on_base as on_base
+    from stackyard.upkeep.extensions.file import used as used_extension
+    from stackyard.upkeep.extensions.file import with_more as with_more_packages
+    from stackyard.upkeep.gc.collect import Plan as CollectionPlan
+    from stackyard.upkeep.gc.collect import Rules as CollectionRules
+    from stackyard.upkeep.gc.collect import collect as collect
+    from stackyard.upkeep.gc.collect import last_batch as last_put_aside
+    from stackyard.upkeep.gc.collect import plan as plan_collection
+    from stackyard.upkeep.gc.full_disk import despite_full as despite_full
+    from stackyard.upkeep.gc.inuse import Watch as Watch
+    from stackyard.upkeep.gc.remove import Outcome as RemovalOutcome
+    from stackyard.upkeep.gc.remove import Removal as Removal
+    from stackyard.upkeep.gc.remove import bring_back as bring_back
+    from stackyard.upkeep.gc.remove import removed as removed_revision
+    from stackyard.upkeep.gc.remove import size_of as removal_size
+    from stackyard.upkeep.gc.unseen import LET_ROOT_LOOK as LET_ROOT_LOOK
+    from stackyard.upkeep.gc.unused import unused_for as why_unused
+    from stackyard.upkeep.health.fsck.check import check as check_files
+    from stackyard.upkeep.health.fsck.fault import Report as FaultReport
+    from stackyard.upkeep.health.fsck.mend import listed as listed_entries
+    from stackyard.upkeep.health.fsck.mend import note_lost_images as note_lost_images
+    from stackyard.upkeep.health.fsck.mend import require_owner as require_repairable
+    from stackyard.upkeep.health.fsck.mend import rest as repair_rest
+    from stackyard.upkeep.health.repair import file_of as file_of_revision
+    from stackyard.upkeep.health.repair import files_read as files_read
+    from stackyard.upkeep.health.repair import repair as repair_revision
+    from stackyard.upkeep.health.repair import repair_yard as repair_yard
+    from stackyard.upkeep.health.repair import require_in_place as require_in_place
+    from stackyard.upkeep.health.restore_record import restore_operations as restore_operations
+    from stackyard.upkeep.health.restore_record import restore_record as restore_record
+    from stackyard.upkeep.health.restore_record import restore_rest as restore_rest
+    from stackyard.upkeep.sign import sign_again as sign_again
+    from stackyard.upkeep.transfer.adopt import Wanted as WantedAdoption
+    from stackyard.upkeep.transfer.adopt import adopt as adopt
+    from stackyard.upkeep.transfer.adopt import look as look_at_prefix
+    from stackyard.upkeep.transfer.adopt import request as adoption_request
+    from stackyard.upkeep.transfer.adopt import tasks as adoption_tasks
+    from stackyard.upkeep.transfer.arrival import Request as ArrivalRequest
+    from stackyard.upkeep.transfer.arrival import arrive as arrive
+    from stackyard.upkeep.transfer.arrival import require_fit as require_fit
+    from stackyard.upkeep.transfer.move import Done as Moved
+    from stackyard.upkeep.transfer.move import move as move_yard
+    from stackyard.upkeep.transfer.moveplan import Plan as MovePlan
+    from stackyard.upkeep.transfer.moveplan import Request as MoveRequest
+    from stackyard.upkeep.transfer.moveplan import plan as plan_move
+else:
+    __getattr__, __dir__ = door(__file__, __name__)
