@@ -31,6 +31,11 @@ BACKWARD = {
     "an agent with a library": ("launch/node/agent.py", "import packaging", "nodes"),
     "an agent with our errors": ("launch/node/processes.py", "from stackyard.core import errors", "nodes"),
     "preflight with a library": ("launch/preflight/node/rank.py", "import packaging", "nodes-of-preflight"),
+    "a program of another interpreter": ("verify/checks/worker.py", "import packaging", "programs"),
+    "a program with our names": ("make/bytecode/bytecode_worker.py", "from stackyard.core import names", "programs"),
+    "a helper of a backend": (
+        "launch/plan/backends/helpers/ray_node.py", "from stackyard.core import names", "programs-elsewhere"
+    ),
     "a slow read command": ("yard/catalogue.py", "import pydantic", "read-commands"),
     "a slow read command through a door": (
         "cli/look/list.py", "from stackyard.inputs.api import load_bindings", "read-commands"
