@@ -16,7 +16,8 @@ from stackyard.host.run.command import CommandError
 from stackyard.inputs.models import Scheduler
 from stackyard.launch.layout.model import Node
 from stackyard.launch.plan import schedulers
-from stackyard.launch.plan.model import Allocation, Batch, JobState
+from stackyard.launch.plan.model import Allocation, JobState
+from stackyard.launch.plan.schedulers import Batch
 from stackyard.launch.plan.schedulers.pbs_state import ended
 from support.standins import Family, standins
 
@@ -128,8 +129,8 @@ def test_the_allocation_as_the_script_sees_it(bed: Bed, monkeypatch: pytest.Monk
     environ = dict(item.split("=", 1) for item in (bed.folder / "environment").read_text().split("\0") if item)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert schedulers.allocation(environ) == Allocation(bed.family, job, hosts)
     assert schedulers.detect(environ) == bed.family
+    assert bed.scheduler.allocation(environ) == Allocation(bed.family, job, hosts)
     assert all("batch1" not in host for host in hosts)
     bed.scheduler.cancel(job)
 
@@ -237,7 +238,9 @@ def test_of_several_the_one_of_the_allocation_is_meant(tmp_path: Path) -> None:
 
 
 def test_no_allocation_outside_of_a_job() -> None:
-    assert schedulers.allocation({"PATH": "/usr/bin", "LSB_MCPU_HOSTS": "a 1"}) is None
+    environ = {"PATH": "/usr/bin", "LSB_MCPU_HOSTS": "a 1"}
+    assert [each.allocation(environ) for each in schedulers.TABLE.values()] == [None] * 4
+    assert schedulers.get("none").allocation(environ) is None
 
 
 @pytest.mark.parametrize(("environ", "hosts"), [
@@ -248,15 +251,15 @@ def test_no_allocation_outside_of_a_job() -> None:
     ({"LSB_HOSTS": "b1 h2 h2 h1 h1"}, ("h2", "h1")),
 ])  # fmt: skip
 def test_hosts_of_an_lsf_job(environ: dict[str, str], hosts: tuple[str, ...]) -> None:
-    assert schedulers.allocation({"LSB_JOBID": "7", **environ}) == Allocation("lsf", "7", hosts)
+    assert schedulers.get("lsf").allocation({"LSB_JOBID": "7", **environ}) == Allocation("lsf", "7", hosts)
 
 
 def test_hosts_of_an_lsf_job_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "ranks").write_text("batch5\n" + "h02\n" * 42 + "h01\n" * 42)
     environ = {"LSB_JOBID": "7", "LSB_DJOB_RANKFILE": str(tmp_path / "ranks")}
-    assert schedulers.allocation(environ) == Allocation("lsf", "7", ("h02", "h01"))
+    assert schedulers.get("lsf").allocation(environ) == Allocation("lsf", "7", ("h02", "h01"))
     with pytest.raises(StackyardError, match="cannot read this job's host file"):
-        schedulers.allocation({"LSB_JOBID": "7", "LSB_DJOB_RANKFILE": str(tmp_path / "none")})
+        schedulers.get("lsf").allocation({"LSB_JOBID": "7", "LSB_DJOB_RANKFILE": str(tmp_path / "none")})
 
 
 def test_a_scheduler_that_does_not_answer_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ def test_the_allocation_inside_a_job(slurm: SlurmCluster, tmp_path: Path) -> Non
     job = submit(slurm, tmp_path, "env | grep ^SLURM")
     assert end(job).phase == "done"
     environ = dict(line.split("=", 1) for line in (tmp_path / "out").read_text().splitlines() if "=" in line)
-    found = schedulers.allocation(environ)
+    found = SCHEDULER.allocation(environ)
     assert found is not None
     assert (found.scheduler, found.job, found.hosts) == ("slurm", job, SCHEDULER.state(job).hosts)
     assert schedulers.detect({**environ, "PATH": ""}) == "slurm"

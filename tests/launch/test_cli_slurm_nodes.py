@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.launch.plan import slurm_nodes
+from stackyard.launch.plan.schedulers import slurm_nodes
 from support.slurm import SlurmCluster
 from support.slurmcli import Work, working
 

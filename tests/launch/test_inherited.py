@@ -12,12 +12,13 @@ import pytest
 from stackyard.inputs.sites.site import load_site
 from stackyard.inputs.sites.sitemodels import NodeKind
 from stackyard.launch.layout.nodes import node_of
+from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.allocated import as_allocated
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.inherited import is_within_step, of_launcher, of_submission
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Allocation
-from stackyard.launch.plan.slurm_nodes import Offer
+from stackyard.launch.plan.schedulers.slurm_nodes import Offer
 from stackyard.launch.request.intent import Intent
 from support.cli import STACKYARD
 from support.slurmcli import SHAPE, Work
@@ -61,10 +62,10 @@ def test_a_launcher_gets_no_option_but_its_words() -> None:
 def test_a_submission_gets_nothing_of_the_job_it_comes_from(
     scheduler: str, job: dict[str, str], kept: dict[str, str]
 ) -> None:
-    assert of_submission(scheduler, {**job, **kept}) == kept
-    number = next(iter(job))
-    outside = {name: value for name, value in {**job, **kept}.items() if name != number}
-    assert of_submission(scheduler, outside) == outside
+    batch = schedulers.get(scheduler)
+    assert of_submission(batch, {**job, **kept}) == kept
+    outside = {name: value for name, value in {**job, **kept}.items() if name != batch.job_variable}
+    assert of_submission(batch, outside) == outside
 
 
 @pytest.mark.parametrize(("environ", "within"), [

@@ -79,9 +79,8 @@ def test_mpirun_has_the_words_that_ddlrun_printed() -> None:
     hosts = tuple(part.split(":")[0] for part in DDL_HOSTS.split(";"))
     layout = packed(SUMMIT, 6, 7, distribution="cyclic", hosts=hosts)
     names = ("LSB_JOBID", "PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LSB_MCPU_HOSTS")
-    request = LaunchRequest(
-        layout, CSM, mpi=True, gpu_aware_mpi=True, variables=names, args=("-mca", "plm_rsh_num_concurrent", "12")
-    )
+    own = ("-mca", "plm_rsh_num_concurrent", "12")
+    request = LaunchRequest(layout, CSM, mpi=True, gpu_aware_mpi=True, spectrum=True, variables=names, args=own)
     line = get("mpirun").line(request)
     ours = [word.replace("{step}/rankfile", "RANKFILE") for word in line.words]
     extra = ["--hostfile", "{step}/hostfile"]

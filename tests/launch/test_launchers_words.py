@@ -40,7 +40,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(InputError) as caught:
         get("aprun")
     assert str(caught.value) == "no such launcher: aprun"
-    assert caught.value.hint == "use one of srun, jsrun, mpirun, mpich, pals, flux, local"
+    assert caught.value.hint == "did you mean mpirun? use one of srun, jsrun, mpirun, mpich, pals, flux, local"
 
 
 DEALT = packed(CPU, 2, 24, distribution="cyclic")

@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from stackyard.core.errors import StackyardError
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.hints import did_you_mean
 from stackyard.core.late import dataclass
 
+T = TypeVar("T")
 PROTOCOL = 1
 """The version of what Stackyard calls and passes; a plug-in's module has it as ``STACKYARD_PROTOCOL``."""
 
@@ -97,6 +99,42 @@ def load(group: str, name: str) -> Plugin | None:
         raise StackyardError(f"cannot use the plug-in {point}: its module {module} {has}, not {PROTOCOL}",
                              hint=f"install a version of it with STACKYARD_PROTOCOL = {PROTOCOL}")  # fmt: skip
     return Plugin(found, point)
+
+
+_FOUND: dict[tuple[str, str], Plugin] = {}
+
+
+def find(group: str, name: str, known: Mapping[str, T], kind: Any, what: str, hint: str) -> T:
+    """The object of this name: a built-in one, else that of a plug-in, which is loaded once.
+
+    Args:
+        known: the built-in ones.
+        kind: the class, or the protocol, of which it has to be.
+        what: what it is, for messages: ``launcher``.
+        hint: what to do; ``{}`` is the list of the known ones.
+
+    Raises:
+        InputError: no object has this name.
+        StackyardError: the plug-in cannot be used.
+    """
+    if name in known:
+        return known[name]
+    plugin = _FOUND.get((group, name)) or load(group, name)
+    if plugin is None:
+        names = (*known, *installed(group))
+        hints = (did_you_mean(name, names), hint.format(", ".join(names)))
+        raise InputError(f"no such {what}: {name}", hint=" ".join(filter(None, hints)))
+    if not isinstance(plugin.object, kind) or plugin.object.name != name:
+        message = f"cannot use the plug-in {plugin.source}: {plugin.source.value} is not a {what} of this name"
+        raise StackyardError(message, hint="report it to its authors")
+    _FOUND[group, name] = plugin
+    found: T = plugin.object
+    return found
+
+
+def used() -> dict[str, str]:
+    """The plug-ins that `find` has loaded, each with its distribution and version, for the record of what used them."""
+    return {f"{group.partition('.')[2]} {name}": each.source.distribution for (group, name), each in _FOUND.items()}
 
 
 @contextlib.contextmanager

@@ -16,6 +16,8 @@ from stackyard.core import grammar
 from stackyard.core.errors import InputError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from stackyard.launch.api.jobs import Intent, Repeat, Workspace
 
 LAUNCHERS = ["srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
@@ -40,6 +42,25 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
         days, first, second, third = (float(part or 0) for part in found.groups())
         is_alone = found[1] is None and found[3] is None
         return days * 1440 + first * (1 if is_alone else 60) + second + third / 60
+
+
+class NameOf(click.ParamType):  # type: ignore[type-arg]
+    """A built-in name, or that of a plug-in: the room that uses it knows which exist, and refuses others."""
+
+    name = "NAME"
+
+    def __init__(self, known: list[str]) -> None:
+        self._known = known
+
+    def get_metavar(self, *_: Any) -> str:
+        """The built-in ones."""
+        return f"[{'|'.join(self._known)}]"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The built-in ones."""
+        from click.shell_completion import CompletionItem  # late: for a shell that completes
+
+        return [CompletionItem(name) for name in self._known if name.startswith(incomplete)]
 
 
 layout, program_option, scheduler = options_of("Layout"), options_of("Program"), options_of("Scheduler")
@@ -93,13 +114,13 @@ PROGRAM = (
     ),
     program_option("--with", "stack", metavar="REV", help="Run with a published revision, e.g. pytorch/2.13."),
     program_option("--container", metavar="IMAGE", help="Run in an image: a SIF or SquashFS file, or a directory."),
-    program_option("--backend", type=click.Choice(BACKENDS), help="Default: from the program's imports."),
+    program_option("--backend", type=NameOf(BACKENDS), help="Default: from the program's imports."),
     program_option("--torchrun", "by_torchrun", is_flag=True, help="Start torchrun on every node instead of ranks."),
     program_option("--controller", type=click.Choice(["auto", "mpi", "gloo"]), help="Horovod controller."),
     program_option(
         "--mpi-abort/--no-mpi-abort", default=None, help="mpi4py: an exception on one rank aborts all. Default: yes."
     ),
-    program_option("--launcher", type=click.Choice(LAUNCHERS), help="What starts the ranks. Default: the site's."),
+    program_option("--launcher", type=NameOf(LAUNCHERS), help="What starts the ranks. Default: the site's."),
     program_option(
         "--launcher-arg",
         "launcher_args",

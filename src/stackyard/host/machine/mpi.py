@@ -21,10 +21,14 @@ _PROGRAMS = {"mpirun": ("mpirun", "mpiexec"), "mpich": ("mpiexec.hydra", "mpiexe
 
 @dataclass(frozen=True)
 class Mpi:
-    """The mpiexec of an MPI, or of PALS. `launcher` is the launcher that renders its options; `program` is absolute."""
+    """The mpiexec of an MPI, or of PALS. `launcher` is the launcher that renders its options; `program` is absolute.
+
+    `spectrum`: IBM Spectrum MPI, an Open MPI with options of its own.
+    """
 
     launcher: Literal["mpirun", "mpich", "pals"]
     program: Path
+    spectrum: bool = False
 
 
 def find_mpi(environ: Mapping[str, str]) -> Mpi | None:
@@ -44,5 +48,6 @@ def find_mpi(environ: Mapping[str, str]) -> Mpi | None:
     for name in _PROGRAMS[launcher]:
         beside = path.parent / name
         if beside.exists():
-            return Mpi(launcher, beside)
-    return Mpi(launcher, path)
+            path = beside
+            break
+    return Mpi(launcher, path, "Spectrum MPI" in said)

@@ -229,11 +229,12 @@ class QueueLimit(LateModel):
 class Scheduler(LateModel):
     """The batch system, and how its options are written."""
 
-    kind: Literal["", "slurm", "lsf", "pbs", "flux", "none"] = Field("", description="Empty: detected")
+    kind: Word = Field("", description="slurm, lsf, pbs, flux, none, or that of a plug-in; empty: detected")
     version: str = Field("", description="e.g. 23.11; options differ between versions; empty: detected")
-    launcher: Literal["", "srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"] = Field(
+    launcher: Word = Field(
         "",
-        description="What starts ranks; empty: srun, jsrun or mpirun, flux, local by kind; PBS: by mpiexec on PATH",
+        description="What starts ranks: srun, jsrun, mpirun, mpich, pals, flux, local, or that of a plug-in; "
+        "empty: srun, jsrun or mpirun, flux, local by kind; PBS: by mpiexec on PATH",
     )
     mpi: Word = Field("", description="srun --mpi=..., e.g. pmix, pmi2; empty: the cluster's default")
     csm: bool = Field(False, description="LSF with CSM: -nnodes, -alloc_flags, expert mode with -csm y")

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, cast
 
 from stackyard.core.hints import did_you_mean
-from stackyard.launch.request.intent import BatchOptions, Intent, LauncherName, made
-from stackyard.launch.request.roles import Backend
+from stackyard.launch.request.intent import BatchOptions, Intent, made
 
 __all__ = ["OptionFields", "Path", "Word", "as_call", "intent_of"]
 
@@ -33,11 +32,11 @@ class OptionFields(TypedDict, total=False):
     straddle: bool
     oversubscribe: bool
     node_kind: str
-    backend: Backend
+    backend: str
     direct: bool
     mpi_abort: bool
     controller: Literal["auto", "mpi", "gloo"]
-    launcher: LauncherName
+    launcher: str
     launcher_args: Sequence[str]
     stack: str
     container: Path

@@ -13,7 +13,8 @@ from stackyard.launch.jobs.recording import Run
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.carried import carried
 from stackyard.launch.plan.inherited import of_submission
-from stackyard.launch.plan.model import Batch, Plan
+from stackyard.launch.plan.model import Plan
+from stackyard.launch.plan.schedulers import Batch
 from stackyard.launch.plan.script import script_text
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import write_private
@@ -33,7 +34,7 @@ def batch_script(job: Job, plan: Plan, paths: RunPaths) -> str:
         command=_typed(workspace.command(job.intent.program), job.intent.program),
         start=workspace.stackyard("launch", "--recorded", run),
         prologue=(*job.site.launch.prologue, *job.intent.prologue),
-        exports=carried(job.context.environ) if job.context.scheduler == "pbs" else None,
+        exports=None if scheduler_of(job).carries_environment else carried(job.context.environ),
     )  # fmt: skip
 
 
@@ -75,7 +76,7 @@ def submit(run: Run) -> str:
     held = uses.hold(folder, run.job.workspace.yard, "job") if folder else None
     try:
         argv = scheduler.submit_argv(str(run.paths.script))
-        environ = of_submission(scheduler.name, os.environ)
+        environ = of_submission(scheduler, os.environ)
         result = run_command(argv, env=environ, stdin=stdin, timeout_s=SUBMIT_S, leaves_others=True)
         job = scheduler.job_id(result.output)
         uses.belongs_to(held, scheduler=scheduler.name, job=job)

@@ -68,7 +68,7 @@ def default_nodes(workspace: Workspace, *, launcher: str = "", spare: int = 0) -
 
 def queue_field(workspace: Workspace) -> str:
     """The field of `BatchOptions` that ``-q`` sets: as in sbatch the quality of service under Slurm, else the queue."""
-    return "qos" if plan_context(workspace.site, workspace.environ).scheduler == "slurm" else "queue"
+    return plan_context(workspace.site, workspace.environ).batch.queue_option
 
 
 def launch_job(workspace: Workspace, intent: Intent, again: Repeat | None = None) -> Job:

@@ -22,24 +22,15 @@ REQUEUE_S = 60.0
 
 def array_index(environ: Mapping[str, str]) -> str:
     """The index of this task of a job array, or empty. PBS and Slurm set it only in an array; LSF sets 0 elsewhere."""
-    for name in ("SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX", "LSB_JOBINDEX"):
-        if environ.get(name) and not (name == "LSB_JOBINDEX" and environ[name] == "0"):
-            return environ[name]
-    return ""
+    indices = ((environ.get(each.index_variable, ""), each.no_index) for each in schedulers.TABLE.values())
+    return next((index for index, none in indices if index not in ("", none)), "")
 
 
 def job_id(context: PlanContext) -> str:
-    """The id of the job that this process runs in; in an array that of this task alone.
-
-    LSF's variable holds the id of the whole array, and so does SLURM_JOB_ID in its last task; PBS has one per task.
-    """
+    """The id of the job that this process runs in; in an array that of this task alone."""
     assert context.allocation is not None
     job, index = context.allocation.job, array_index(context.environ)
-    if not index:
-        return job
-    if context.allocation.scheduler == "slurm":
-        return f"{context.environ.get('SLURM_ARRAY_JOB_ID', job)}_{index}"
-    return f"{job}[{index}]" if context.allocation.scheduler == "lsf" else job
+    return context.batch.own_id(job, index, context.environ) if index else job
 
 
 def reason_to_wait(

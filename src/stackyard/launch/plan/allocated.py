@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from stackyard.launch.layout.model import Node
 from stackyard.launch.plan.inherited import is_within_step
-from stackyard.launch.plan.slurm_nodes import Offer, last_number
+from stackyard.launch.plan.schedulers.slurm_nodes import Offer, last_number
 from stackyard.launch.request.intent import Intent
 
 

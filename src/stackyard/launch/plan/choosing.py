@@ -26,8 +26,12 @@ def launcher_name(intent: Intent, scheduler: Scheduler, context: PlanContext) ->
         return intent.launcher
     if context.scheduler == "none":
         return _alone(context) if backends.choose(intent)[0] == "mpi" else "local"
-    known = scheduler if scheduler.kind else scheduler.model_copy(update={"kind": context.scheduler})
-    return _of_pbs(context) if known.kind == "pbs" and not known.launcher else launchers.default_name(known)
+    return launchers.default_name(of_kind(scheduler, context)) or _by_mpi(context)
+
+
+def of_kind(scheduler: Scheduler, context: PlanContext) -> Scheduler:
+    """The site's settings, with the kind that was detected where the site names none."""
+    return scheduler if scheduler.kind else scheduler.model_copy(update={"kind": context.scheduler})
 
 
 def _mpi(context: PlanContext) -> Mpi | None:
@@ -43,15 +47,22 @@ def _alone(context: PlanContext) -> str:
     return mpi.launcher
 
 
-def _of_pbs(context: PlanContext) -> str:
+def _by_mpi(context: PlanContext) -> str:
     mpi = _mpi(context)
     if mpi is None:
         raise MissingError(
-            "cannot tell what starts the ranks of a PBS job: mpiexec of PALS, Open MPI or MPICH not found on PATH",
+            f"cannot tell what starts the ranks of a {context.scheduler.upper()} job: "
+            "mpiexec of PALS, Open MPI or MPICH not found on PATH",
             hint="load the module of the MPI, name it with --launcher, or set scheduler.launcher in site.yaml: "
             "pals, mpirun (Open MPI) or mpich (MPICH, Intel MPI)",
         )
     return mpi.launcher
+
+
+def is_spectrum(context: PlanContext) -> bool:
+    """Whether the MPI of the job is IBM's, as far as PATH tells here."""
+    mpi = _mpi(context)
+    return mpi is not None and mpi.spectrum
 
 
 def with_mpi(line: LaunchLine, name: str, context: PlanContext, batch_job: bool) -> LaunchLine:

@@ -11,8 +11,11 @@ from stackyard.core.errors import InputError, MissingError
 from stackyard.core.late import dataclass
 from stackyard.inputs.sites.sitemodels import NodeKind, Site
 from stackyard.launch.layout import nodes
-from stackyard.launch.plan import schedulers, slurm_nodes
+from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.model import Allocation
+from stackyard.launch.plan.schedulers import Batch
+from stackyard.launch.plan.schedulers.base import NodeReports
+from stackyard.launch.plan.schedulers.slurm_nodes import Offer
 from stackyard.launch.request.intent import Intent
 
 
@@ -43,7 +46,12 @@ class PlanContext:
     allocation: Allocation | None = None
     stack: StackInUse = field(default_factory=StackInUse)
     environ: Mapping[str, str] = field(default_factory=dict)
-    offer: slurm_nodes.Offer | None = None
+    offer: Offer | None = None
+
+    @property
+    def batch(self) -> Batch:
+        """The scheduler itself. Raises InputError for an unknown one."""
+        return schedulers.get(self.scheduler)
 
 
 def plan_context(
@@ -56,26 +64,28 @@ def plan_context(
             and mpiexec start the ranks on this machine too.
     """
     kind = "none" if launcher == "local" else site.scheduler.kind or schedulers.detect(dict(environ))
-    allocation = None if kind == "none" else schedulers.get(kind, site.scheduler).allocation(dict(environ))
+    allocation = schedulers.get(kind, site.scheduler).allocation(dict(environ))
     if allocation is None and launcher in ("mpirun", "mpich"):
         kind = "none"
     return PlanContext(kind, allocation, stack or StackInUse(), environ=dict(environ))
 
 
 def with_offer(context: PlanContext, intent: Intent, site: Site) -> PlanContext:
-    """The same context with what Slurm reports about the allocated nodes, or about the partition before allocation.
+    """The same context with what the scheduler reports about the allocated nodes, or before that about the partition.
 
-    Nothing is added where the site describes its nodes and Slurm cannot be queried (a script for another cluster).
+    Nothing is added where the site describes its nodes and the scheduler cannot be queried (a script for another
+    cluster).
 
     Raises:
         InputError: more nodes are requested than the partition has.
     """
-    if context.scheduler != "slurm":
+    reports = context.batch.reports
+    if reports is None:
         return context
     if context.allocation is not None:
-        return replace(context, offer=_allocated(context, context.allocation, intent, site))
+        return replace(context, offer=_allocated(reports, context, context.allocation, intent, site))
     kind = site.nodes[nodes.pick_kind(site, intent).kind] if site.nodes else NodeKind()
-    offer = slurm_nodes.of_partition(intent.batch.queue or kind.queue or site.scheduler.queue)
+    offer = reports.of_partition(intent.batch.queue or kind.queue or site.scheduler.queue)
     wanted = intent.nodes + intent.spare
     if offer is not None and wanted > offer.nodes:
         raise InputError(
@@ -86,11 +96,11 @@ def with_offer(context: PlanContext, intent: Intent, site: Site) -> PlanContext:
     return replace(context, offer=offer)
 
 
-def _allocated(context: PlanContext, allocation: Allocation, intent: Intent, site: Site) -> slurm_nodes.Offer:
-    """What Slurm reports about the allocated nodes; without GPUs where the site does not request them from Slurm."""
+def _allocated(reports: NodeReports, context: PlanContext, allocation: Allocation, intent: Intent, site: Site) -> Offer:
+    """What the scheduler reports about the allocated nodes; without GPUs where the site does not request them."""
     counted = site.scheduler.gpu_request != "none"
     some = not site.nodes or any(each.gpu.count or each.domains for each in site.nodes.values())
-    offer = slurm_nodes.of_allocation(
+    offer = reports.of_allocation(
         allocation, context.environ, here=os.uname().nodename.partition(".")[0], described=bool(site.nodes),
         gpus=counted and some and intent.gpus_per_rank != 0,
     )  # fmt: skip

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stackyard.launch.plan.schedulers.base import Batch
 
 CPUS = ("SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_TRES_PER_TASK", "SLURM_CPUS_PER_GPU")
 """CPUs per task, as four options. Each implies ``--exact``, which takes cores away from masks. Slurm 23.11 and later
@@ -20,15 +24,6 @@ GPUS = (
 """GPUs of the job, which a step would ask for besides its own words, and their binding."""
 _GPU_WORDS = ("--gpus", "--gres", "--gpu-bind")
 
-_CONFIGURED = {
-    "slurm": r"(?!S(LURM|RUN|LURMD|LURMSTEPD)_|PMI|PALS_).*|SLURM_(CONF|CLUSTERS|JWT|CONF_SERVER|TIME_FORMAT|EXIT_\w+)",
-    "pbs": r"(?!PBS_|PMI|PALS_).*|PBS_(CONF_FILE|DEFAULT|SERVER|EXEC|HOME|DPREFIX|AUTH_METHOD|ENCRYPT_METHOD)",
-    "lsf": r"(?!LSB_|LS_|JSM_|PMI|OMPI_COMM_).*|LSB_(DEFAULT\w*|CONFDIR|SHAREDIR)",
-    "flux": r"(?!FLUX_(JOB|TASK|KVS)_|PMI).*",
-}
-"""By scheduler, the variables that a submission from within a job keeps: all that are not the job's own, and those that
-configure the scheduler's client programs."""
-_JOB = {"slurm": "SLURM_JOB_ID", "pbs": "PBS_JOBID", "lsf": "LSB_JOBID", "flux": "FLUX_JOB_ID"}
 _DEVICES = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 _OWN_GPUS = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS")
 _RESERVED_STEPS = 0xFFFFFFF0
@@ -46,15 +41,15 @@ def of_launcher(words: Sequence[str], environ: Mapping[str, str]) -> dict[str, s
     return {name: value for name, value in environ.items() if name not in dropped}
 
 
-def of_submission(scheduler: str, environ: Mapping[str, str]) -> dict[str, str]:
+def of_submission(scheduler: Batch, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of a submission: that of a shell outside of any job of this scheduler.
 
     ``sbatch`` passes its environment on to the job: there, variables of another job contradict the job's own. Visible
     GPUs are left out where Slurm has chosen them, for the GPUs of this job.
     """
-    if not environ.get(_JOB[scheduler]):
+    if not environ.get(scheduler.job_variable):
         return dict(environ)
-    kept = re.compile(_CONFIGURED[scheduler])
+    kept = re.compile(scheduler.inherited)
     dropped = _DEVICES if any(environ.get(name) for name in _OWN_GPUS) else ()
     return {name: value for name, value in environ.items() if kept.fullmatch(name) and name not in dropped}
 

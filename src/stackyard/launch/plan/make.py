@@ -22,11 +22,10 @@ from stackyard.launch.plan import (
     profilers,
     removing,
     schedulers,
-    slurm_nodes,
     terminals,
 )
 from stackyard.launch.plan.carried import is_carried
-from stackyard.launch.plan.choosing import launcher_name, with_mpi
+from stackyard.launch.plan.choosing import is_spectrum, launcher_name, of_kind, with_mpi
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.inherited import is_within_step
 from stackyard.launch.plan.model import (
@@ -40,6 +39,7 @@ from stackyard.launch.plan.model import (
     Wrapper,
 )
 from stackyard.launch.plan.queues import queue_findings
+from stackyard.launch.plan.schedulers.slurm_nodes import need
 from stackyard.launch.plan.staging import check_stage, plan_stage, stack_variables
 from stackyard.launch.request.intent import Intent
 
@@ -81,12 +81,12 @@ def make_plan(
     if site.nodes:
         refuse(layout.findings)
     if context.allocation is not None and context.offer is not None:
-        slurm_nodes.need(layout, context.offer, oversubscribe=intent.oversubscribe)
+        need(layout, context.offer, oversubscribe=intent.oversubscribe)
     refuse(layout.findings)
     name = launcher_name(intent, site.scheduler, context)
     made = program_of(intent, layout, name, program)
     refuse(made.findings)
-    line = launchers.get(name).line(launch_request(intent, site, context, made, hosts))
+    line = launchers.get(name).line(launch_request(intent, site, context, made, hosts, name))
     line = with_mpi(removing.line_without(line, removing.removed(intent.launcher_args)), name, context, head)
     if name == "srun" and context.allocation is None and not head:
         line = own_allocation(intent, site, layout, context, line)
@@ -159,19 +159,20 @@ def in_order(hosts: Sequence[str] | None, context: PlanContext) -> Sequence[str]
 
 
 def launch_request(
-    intent: Intent, site: Site, context: PlanContext, made: RankProgram, hosts: Sequence[str] | None
+    intent: Intent, site: Site, context: PlanContext, made: RankProgram, hosts: Sequence[str] | None, launcher: str
 ) -> LaunchRequest:
     """What the launcher renders: the tasks of a program, on all nodes of the allocation or on some of them."""
     allocation = context.allocation
     inside = hosts is None and (allocation is None or len(allocation.hosts) == intent.nodes)
-    kind = site.nodes.get(made.layout.node.kind, NodeKind())
+    gpus = made.mpi and site.nodes.get(made.layout.node.kind, NodeKind()).gpu.count > 0
     return LaunchRequest(
         made.layout,
-        site.scheduler,
+        of_kind(site.scheduler, context),
         mpi=made.mpi,
-        gpu_aware_mpi=made.mpi and kind.gpu.count > 0,
+        gpu_aware_mpi=gpus,
         inside=inside,
         within_step=allocation is not None and is_within_step(context.environ),
+        spectrum=gpus and launcher == "mpirun" and is_spectrum(context),
         args=removing.kept(intent.launcher_args),
         variables=tuple(sorted(filter(is_carried, context.environ))),
     )
@@ -223,9 +224,10 @@ def job_variables(layout: Layout, line: LaunchLine, context: PlanContext) -> dic
     """PYTHONFAULTHANDLER, unless you have set it, to whatever value; and SLURM_CPUS_PER_TASK, which programs read: a
     launcher without this option does not set it, nor pass it on."""
     found = {} if "PYTHONFAULTHANDLER" in context.environ else {"PYTHONFAULTHANDLER": "1"}
-    if "SLURM_CPUS_PER_TASK" not in context.environ or context.scheduler != "slurm" or "-c" in line.words:
+    name = context.batch.cpus_variable
+    if name not in context.environ or "-c" in line.words:
         return found
-    return {**found, "SLURM_CPUS_PER_TASK": str(layout.cores_per_rank * layout.smt)}
+    return {**found, name: str(layout.cores_per_rank * layout.smt)}
 
 
 def variables_of(intent: Intent, site: Site, kind: str, context: PlanContext) -> tuple[dict[str, str], dict[str, str]]:
@@ -284,7 +286,7 @@ def unused(given: Iterable[str], context: PlanContext) -> list[str]:
 
     Inside an allocation, or without a scheduler, all of them; else those that srun has no option for.
     """
-    makes_one = context.scheduler == "slurm" and context.allocation is None
+    makes_one = context.batch.makes_allocation and context.allocation is None
     return [name for name in given if not makes_one or name in ("array", "requeue", "output", "signal_s")]
 
 

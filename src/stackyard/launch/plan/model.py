@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from stackyard.core import grammar
 from stackyard.core.change import EnvironmentChange
@@ -49,7 +49,7 @@ class LaunchRequest:
 
     `mpi`: the ranks are MPI processes, and the launcher provides their PMI. `inside`: it runs inside an allocation of
     exactly these nodes (True), or the layout's hosts are part of a larger allocation and must be named (False).
-    `within_step`: it runs in a task of a Slurm step, which holds the nodes' resources.
+    `within_step`: it runs in a task of a Slurm step, which holds the nodes' resources. `spectrum`: the MPI is IBM's.
     """
 
     layout: Layout
@@ -58,10 +58,12 @@ class LaunchRequest:
     gpu_aware_mpi: bool = False
     inside: bool = True
     within_step: bool = False
+    spectrum: bool = False
     args: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
 
 
+@runtime_checkable
 class Launcher(Protocol):
     """A row of the table in `stackyard.launch.plan.launchers`."""
 
@@ -126,7 +128,7 @@ class Allocation:
         InputError: a host is not a hostname: it would enter host files and launch lines.
     """
 
-    scheduler: Literal["slurm", "lsf", "pbs", "flux", "none"]
+    scheduler: str
     job: str
     hosts: tuple[str, ...]
 
@@ -135,60 +137,6 @@ class Allocation:
             if not grammar.HOST.accepts(host):
                 message = f"{grammar.shown(host)} in the nodes of job {self.job} is not {grammar.HOST.kind}"
                 raise InputError(message, hint=f"check the variables that {self.scheduler} sets: {grammar.HOST.hint}")
-
-
-class Batch(Protocol):
-    """A row of the table in `stackyard.launch.plan.schedulers`: one scheduler's script head and client programs."""
-
-    name: Literal["slurm", "lsf", "pbs", "flux"]
-
-    def head(self, request: BatchRequest) -> BatchHead:
-        """The directives. Raises InputError where the scheduler cannot express a request."""
-        ...
-
-    def head_text(self, head: BatchHead) -> str:
-        """The directives as lines of a script, each quoted as this scheduler reads it."""
-        ...
-
-    def submit_argv(self, script: str) -> tuple[str, ...]:
-        """The command that submits a script file (bsub reads it from standard input: `submit_stdin`)."""
-        ...
-
-    submit_stdin: bool
-    arrays: bool
-    """Whether it has job arrays."""
-
-    def task_id(self, job: str, index: str) -> str:
-        """The id of one task of an array."""
-        ...
-
-    def job_id(self, output: str) -> str:
-        """The job's id from what the submit command printed. Raises StackyardError."""
-        ...
-
-    def state(self, job: str) -> JobState:
-        """Query the scheduler. Raises MissingError, CommandError."""
-        ...
-
-    def cancel(self, job: str) -> None:
-        """Cancel a job. Raises CommandError."""
-        ...
-
-    def task_states(self, job: str) -> dict[str, JobState] | None:
-        """The state of each task of an array, by its index; None where this scheduler reports the array only."""
-        ...
-
-    def preempted(self, job: str) -> bool:
-        """Whether a job that is being terminated is requeued, because it was preempted."""
-        ...
-
-    def requeue_argv(self, job: str) -> tuple[str, ...]:
-        """The command that requeues a running job under the same id; empty where the scheduler has none."""
-        ...
-
-    def allocation(self, environ: dict[str, str]) -> Allocation | None:
-        """The nodes of the allocation that `environ` describes, or None outside of one."""
-        ...
 
 
 @dataclass(frozen=True)

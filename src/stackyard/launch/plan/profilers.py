@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 
+from stackyard.core import plugins
 from stackyard.core.errors import InputError
 from stackyard.core.hints import did_you_mean
 from stackyard.core.late import dataclass
@@ -103,6 +104,8 @@ ROWS = (
     ),
 )  # fmt: skip
 TABLE = {row.name: row for row in ROWS}
+GROUP = "stackyard.profilers"
+"""The entry points of plug-ins; each is a `Profiler`."""
 
 
 def wrap(specs: Sequence[str], ranks: int, step: str = "${STACKYARD_STEP}") -> tuple[Wrapper, ...]:
@@ -120,9 +123,7 @@ def wrap(specs: Sequence[str], ranks: int, step: str = "${STACKYARD_STEP}") -> t
 
 def _wrapper(spec: str, ranks: int, step: str) -> Wrapper:
     name, *given = spec.split(":")
-    row = TABLE.get(name)
-    if row is None:
-        raise InputError(f"no such profiler: {name}", hint=_known(name, tuple(TABLE)))
+    row = plugins.find(GROUP, name, TABLE, Profiler, "profiler", "known: {}")
     options = dict(_option(row, text) for text in given)
     tasks = None if row.all_ranks else _tasks(options.pop("ranks", "0"), ranks)
     options.pop("ranks", None)

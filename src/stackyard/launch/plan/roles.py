@@ -15,10 +15,11 @@ from stackyard.core.findings import refuse
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.layout.roles import PlacedRole, place_roles, rank_in_role, together, whole_nodes
-from stackyard.launch.plan import launchers, make, removing, slurm_nodes, terminals
+from stackyard.launch.plan import launchers, make, removing, terminals
 from stackyard.launch.plan.choosing import launcher_name, with_mpi
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import LaunchLine, Plan, PlannedRole, RankProgram
+from stackyard.launch.plan.schedulers.slurm_nodes import need
 from stackyard.launch.request.intent import Intent
 
 
@@ -52,7 +53,7 @@ def plan_roles(intent: Intent, site: Site, context: PlanContext, hosts: Sequence
     layout, every = together(placed, names[: intent.nodes]), together(tasks, names[: intent.nodes])
     if context.allocation is not None and context.offer is not None:
         for part in layout.alike:
-            slurm_nodes.need(whole_nodes(part), context.offer, oversubscribe=intent.oversubscribe)
+            need(whole_nodes(part), context.offer, oversubscribe=intent.oversubscribe)
     rank = terminals.rank_of(intent, every)
     case = case if rank is None else replace(case, attached=rank_in_role(every, tasks, rank))
     program = RankProgram(every, (), mpi=any(made.mpi for made in programs))
@@ -103,7 +104,7 @@ def _check(intent: Intent, placed: Sequence[PlacedRole], programs: Sequence[Rank
 
 def _line(case: _Case, program: RankProgram, layout: Layout, hosts: Sequence[str] | None, head: bool) -> LaunchLine:
     intent, site, context = case.intent, case.site, case.context
-    request = make.launch_request(intent, site, context, program, hosts)
+    request = make.launch_request(intent, site, context, program, hosts, case.launcher)
     line = removing.line_without(launchers.get(case.launcher).line(request), removing.removed(intent.launcher_args))
     line = with_mpi(line, case.launcher, context, head)
     if case.launcher != "srun" or context.allocation is not None or head:

@@ -113,5 +113,5 @@ def _prefix(path: str) -> InputError:
 
 def _base(intent: Intent, kind: NodeKind, context: PlanContext) -> str:
     """The node's local disk, where the job has it: requested, or there for every job."""
-    on_request = bool(kind.local_disk_constraint) or context.scheduler == "lsf"
+    on_request = bool(kind.local_disk_constraint) or context.batch.disk_on_request
     return kind.local_disk if intent.batch.local_disk or not on_request else ""

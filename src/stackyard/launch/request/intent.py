@@ -18,9 +18,8 @@ from stackyard.inputs.reading.words import (
     Variables,
     Word,
 )
-from stackyard.launch.request.roles import MOST_NODES, OWN, Backend, Count, Role, nodes_of, problem, without_secrets
+from stackyard.launch.request.roles import MOST_NODES, OWN, Count, Role, nodes_of, problem, without_secrets
 
-LauncherName = Literal["", "srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
 M = TypeVar("M", bound=LateModel)
 
 
@@ -69,11 +68,11 @@ class Intent(LateModel):
     straddle: bool = Field(False, description="Allow a rank to span two sockets")
     oversubscribe: bool = Field(False, description="Allow more ranks or threads than cores")
     node_kind: str = Field("", description="One of the site's node kinds; empty: the only one, or this machine")
-    backend: Backend = "auto"
+    backend: Word = "auto"
     direct: bool = Field(True, description="torchrun: set the variables of the ranks instead of starting torchrun")
     controller: Literal["auto", "mpi", "gloo"] = Field("auto", description="Horovod controller")
     mpi_abort: bool = Field(True, description="mpi4py: an exception on one rank aborts all (python -m mpi4py)")
-    launcher: LauncherName = ""
+    launcher: Word = ""
     launcher_args: tuple[str, ...] = Field((), description="Extra words of the launch line; ~--flag removes one")
     stack: str = Field("", description="A published revision, e.g. pytorch/2.13")
     container: OptionalPath = Field("", description="An image file or directory to run in")

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 
 from stackyard.core.secrets import is_secret
 from stackyard.inputs.reading.latemodel import Field, LateModel
-from stackyard.inputs.reading.words import OptionalPath, RoleName, VariableName, Variables
+from stackyard.inputs.reading.words import OptionalPath, RoleName, VariableName, Variables, Word
 
-Backend = Literal["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "any"]
 Count = Annotated[int, Field(ge=1, le=10_000)]
 """Something counted on one node."""
 MOST_NODES = 200_000
@@ -31,7 +30,7 @@ class Role(LateModel):
     threads_per_rank: Count | None = None
     gpus_per_rank: int | None = Field(None, ge=0, le=1000)
     gpu_visibility: Literal["", "auto", "all", "own"] = ""
-    backend: Backend | Literal[""] = ""
+    backend: Word = ""
     container: OptionalPath = Field("", description="An image file or directory to run in")
     profile: tuple[str, ...] = Field((), description="e.g. nsys:ranks=0; ranks are counted within the role")
     variables: Variables = Field({}, description="Environment variables of its ranks, besides those of the job")

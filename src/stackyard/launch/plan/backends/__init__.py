@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stackyard.core.errors import InputError, Where
+from stackyard.core import plugins
+from stackyard.core.errors import Where
 from stackyard.launch.plan.backends import source
 from stackyard.launch.plan.backends.base import HELPERS, Backend, BackendContext, command
 from stackyard.launch.plan.backends.horovod import Horovod
@@ -15,6 +16,8 @@ from stackyard.launch.request.intent import Intent
 TABLE: dict[str, Backend] = {
     made.name: made for made in (Torchrun(), Horovod(), Mpi(), DeepSpeed(), Jax(), Ray(), Any())
 }
+GROUP = "stackyard.backends"
+"""The entry points of plug-ins; each is a `Backend`."""
 BY_IMPORT = {
     "horovod": "horovod", "deepspeed": "deepspeed", "ray": "ray", "jax": "jax", "mpi4py": "mpi", "torch": "torchrun",
 }  # fmt: skip
@@ -24,10 +27,8 @@ __all__ = ["BY_IMPORT", "HELPERS", "TABLE", "Backend", "BackendContext", "choose
 
 
 def get(name: str) -> Backend:
-    """The backend of this name. Raises InputError with the known ones."""
-    if name not in TABLE:
-        raise InputError(f"no such backend: {name}", hint=f"use one of {', '.join(('auto', *TABLE))}")
-    return TABLE[name]
+    """The backend of this name, of a plug-in too. Raises InputError with the known ones."""
+    return plugins.find(GROUP, name, TABLE, Backend, "backend", "use one of auto, {}")
 
 
 def choose(intent: Intent) -> tuple[str, tuple[Reason, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from stackyard.core.findings import Finding
 from stackyard.core.late import dataclass
@@ -42,6 +42,7 @@ class BackendContext:
     launcher: str = ""
 
 
+@runtime_checkable
 class Backend(Protocol):
     """A row of the table: how one kind of program is run."""
 

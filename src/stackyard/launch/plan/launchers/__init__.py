@@ -7,8 +7,9 @@ Nothing on a command line grows with the number of hosts, except a compressed ho
 
 from __future__ import annotations
 
-from stackyard.core.errors import InputError
+from stackyard.core import plugins
 from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.launchers.flux import Flux
 from stackyard.launch.plan.launchers.jsrun import Jsrun
 from stackyard.launch.plan.launchers.local import Local
@@ -22,23 +23,18 @@ TABLE: dict[str, Launcher] = {
     launcher.name: launcher for launcher in (Srun(), Jsrun(), Mpirun(), Mpich(), Pals(), Flux(), Local())
 }
 
-_BY_KIND = {"slurm": "srun", "flux": "flux", "none": "local", "": "local"}
+GROUP = "stackyard.launchers"
+"""The entry points of plug-ins; each is a `Launcher`."""
 
 
 def get(name: str) -> Launcher:
-    """The launcher of that name. Raises InputError, which lists the known ones."""
-    if name not in TABLE:
-        raise InputError(f"no such launcher: {name}", hint=f"use one of {', '.join(TABLE)}")
-    return TABLE[name]
+    """The launcher of that name, of a plug-in too. Raises InputError, which lists the known ones."""
+    return plugins.find(GROUP, name, TABLE, Launcher, "launcher", "use one of {}")
 
 
 def default_name(scheduler: Scheduler) -> str:
-    """The launcher of a site's scheduler, unless the site names another one; not for PBS, which has none of its own.
+    """The launcher of a site: the one that it names, else its scheduler's; empty: the mpiexec on PATH decides.
 
-    LSF uses jsrun with CSM (Summit, Sierra) and mpirun elsewhere; without a scheduler, ranks start on this machine.
+    Without a scheduler, ranks start on this machine.
     """
-    if scheduler.launcher:
-        return scheduler.launcher
-    if scheduler.kind == "lsf":
-        return "jsrun" if scheduler.csm else "mpirun"
-    return _BY_KIND[scheduler.kind]
+    return scheduler.launcher or schedulers.get(scheduler.kind or "none").default_launcher(scheduler)

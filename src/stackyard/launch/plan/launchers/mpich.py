@@ -9,7 +9,7 @@ filled one after the other; a -ppn would override their slots.
 from __future__ import annotations
 
 from stackyard.core.errors import InputError
-from stackyard.launch.plan.launchers.words import Words, common_threads, need_hosts
+from stackyard.launch.plan.launchers.words import Words, common_threads, finds_nodes, need_hosts
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 
 
@@ -37,7 +37,7 @@ class Mpich:
                 f"{host}:{1 if cyclic else part.ranks_per_node}\n" for part in layout.alike for host in part.hosts
             )
             words.add("the hosts in order, each with its number of consecutive ranks", "-f", "{step}/hostfile")
-        elif layout.nodes > 1 and request.scheduler.kind in ("", "none", "flux"):
+        elif layout.nodes > 1 and not finds_nodes(request, self.name):
             raise InputError(
                 "mpiexec.hydra requires hostnames, which are not known",
                 hint="launch inside an allocation of Slurm, LSF or PBS",

@@ -14,7 +14,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding
 from stackyard.launch.layout.model import Layout, Slot
 from stackyard.launch.layout.ranges import ranges
-from stackyard.launch.plan.launchers.words import Words, shares_cores
+from stackyard.launch.plan.launchers.words import Words, finds_nodes, shares_cores
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 
 
@@ -41,7 +41,7 @@ class Mpirun:
         words.add("binds every rank to its host, socket and cores", "--rankfile", "{step}/rankfile")
         if shares_cores(layout):
             words.add("allows more ranks than cores on a node", "--oversubscribe")
-        if request.mpi and request.gpu_aware_mpi and request.scheduler.kind == "lsf":
+        if request.mpi and request.gpu_aware_mpi and request.spectrum:
             words.add("Spectrum MPI accepts GPU pointers", "-gpu")
         for name in request.variables:
             words.add("passes this variable to the other nodes", "-x", name)
@@ -52,7 +52,7 @@ class Mpirun:
         layout = request.layout
         if layout.hosts:
             return layout.hosts
-        if request.scheduler.kind in ("slurm", "lsf", "pbs", "flux") and request.inside:
+        if finds_nodes(request, self.name) and request.inside:
             return tuple(f"+n{index}" for index in range(layout.nodes))
         if layout.nodes == 1 and request.inside:
             return ("localhost",)

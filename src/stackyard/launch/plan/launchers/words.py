@@ -1,4 +1,4 @@
-"""Shared by the launchers: words with reasons, lists of numbers, and properties of a layout. Pure."""
+"""Shared by the launchers: words with reasons, lists of numbers, and properties of a layout."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from itertools import chain
 
 from stackyard.core.errors import InputError
 from stackyard.launch.layout.model import Layout, Slot
+from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.model import LaunchRequest, Reason
 
 SHIM = "{step}/rank.sh"
 """What a launch line starts; after its last words it is added by `run`."""
+
+
+def finds_nodes(request: LaunchRequest, launcher: str) -> bool:
+    """Whether a launcher of MPI finds the nodes of the job by itself."""
+    return launcher in schedulers.get(request.scheduler.kind or "none").finds_nodes
 
 
 class Words:

@@ -10,19 +10,28 @@ import shlex
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted
+from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
 from stackyard.launch.plan.schedulers import heads
 from stackyard.launch.plan.schedulers.asking import ask, end
+from stackyard.launch.plan.schedulers.base import Batch
 from stackyard.launch.plan.schedulers.flux_state import ask_state
 from stackyard.launch.plan.schedulers.hostlist import expand
 
 
-class Flux:
+class Flux(Batch):
     """Scripts of flux batch: each runs in a Flux instance of its own, on the job's nodes."""
 
-    name: heads.SchedulerName = "flux"
-    arrays: bool = False
-    submit_stdin: bool = False
+    name = "flux"
+    job_variable = "FLUX_URI"
+    submit_program = "flux"
+    arrays = False
+    inherited = r"(?!FLUX_(JOB|TASK|KVS)_|PMI).*"
+    finds_nodes = ("mpirun",)
+
+    def default_launcher(self, scheduler: Scheduler) -> str:
+        """Its own."""
+        return "flux"
 
     def head(self, request: BatchRequest) -> BatchHead:
         """The directives. Raises InputError for requests without an option in Flux: QoS, arrays, mail, racks, memory.
@@ -70,18 +79,6 @@ class Flux:
     def state(self, job: str) -> JobState:
         """Ask flux jobs. Raises MissingError, CommandError."""
         return ask_state(job)
-
-    def task_states(self, job: str) -> dict[str, JobState] | None:
-        """None: the state of an array is queried as a whole."""
-        return None
-
-    def preempted(self, job: str) -> bool:
-        """Always False: a preempted job ends without a notice to it."""
-        return False
-
-    def requeue_argv(self, job: str) -> tuple[str, ...]:
-        """Empty: Flux has no command that restarts a job."""
-        return ()
 
     def cancel(self, job: str) -> None:
         """Cancel a job; not an error if it has already ended. Raises CommandError."""

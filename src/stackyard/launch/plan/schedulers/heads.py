@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence, Set
-from typing import Literal
 
 from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding
 from stackyard.launch.plan.model import BatchHead, BatchRequest, Reason
-
-SchedulerName = Literal["slurm", "lsf", "pbs", "flux"]
 
 FOR_JOBS = 0.85
 """The part of a node's memory that jobs can request. LUMI-C: 1750 MiB for each of 128 cores, of 256 GiB (page

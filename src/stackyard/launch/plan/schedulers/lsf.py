@@ -7,13 +7,16 @@ expert mode of CSM: the pages of -csm, -nnodes, -cn_cu and -alloc_flags there, a
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted
+from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
 from stackyard.launch.plan.schedulers import heads
 from stackyard.launch.plan.schedulers.asking import end
+from stackyard.launch.plan.schedulers.base import Batch
 from stackyard.launch.plan.schedulers.lsf_state import ask_state
 
 _COMPUTE = "select[((CN)&&(type==any))]order[r15s:pg]span[ptile={slots}]cu[type=rack:maxcus={racks}]"
@@ -40,7 +43,7 @@ def reservation(nodes: int, slots: int, rack_nodes: int) -> tuple[int, str]:
     return nodes * slots + 1, f"{_LAUNCH}+{compute}"
 
 
-class Lsf:
+class Lsf(Batch):
     """bsub scripts.
 
     Args:
@@ -48,11 +51,23 @@ class Lsf:
             bsub takes the file name, and redirection does not work on Summit (OLCF).
     """
 
-    name: heads.SchedulerName = "lsf"
-    arrays: bool = True
+    name = "lsf"
+    job_variable = "LSB_JOBID"
+    submit_program = "bsub"
+    index_variable, no_index = "LSB_JOBINDEX", "0"
+    inherited = r"(?!LSB_|LS_|JSM_|PMI|OMPI_COMM_).*|LSB_(DEFAULT\w*|CONFDIR|SHAREDIR)"
+    disk_on_request = True
 
     def __init__(self, submit_stdin: bool = True) -> None:
         self.submit_stdin = submit_stdin
+
+    def for_site(self, scheduler: Scheduler) -> Batch:
+        """With CSM, bsub takes a file."""
+        return Lsf(submit_stdin=False) if scheduler.csm else self
+
+    def default_launcher(self, scheduler: Scheduler) -> str:
+        """jsrun with CSM (Summit, Sierra), mpirun elsewhere."""
+        return "jsrun" if scheduler.csm else "mpirun"
 
     def head(self, request: BatchRequest) -> BatchHead:
         """The directives. Raises InputError for a quality of service, and for what easy mode cannot express."""
@@ -74,7 +89,7 @@ class Lsf:
 
     def submit_argv(self, script: str) -> tuple[str, ...]:
         """``bsub`` alone if the script is read from standard input."""
-        return ("bsub",) if self.submit_stdin else ("bsub", script)
+        return (self.submit_program,) if self.submit_stdin else super().submit_argv(script)
 
     def job_id(self, output: str) -> str:
         """The ID from ``Job <123> is submitted to queue <batch>.`` Raises StackyardError."""
@@ -87,17 +102,13 @@ class Lsf:
         """The ID of one task of an array."""
         return f"{job}[{index}]"
 
+    def own_id(self, job: str, index: str, environ: Mapping[str, str]) -> str:
+        """From the ID of the array, which its tasks have too."""
+        return self.task_id(job, index)
+
     def state(self, job: str) -> JobState:
         """Ask bjobs. Raises MissingError, CommandError."""
         return ask_state(job)
-
-    def task_states(self, job: str) -> dict[str, JobState] | None:
-        """None: the state of an array is queried as a whole."""
-        return None
-
-    def preempted(self, job: str) -> bool:
-        """Always False: a preempted job ends without a notice to it."""
-        return False
 
     def cancel(self, job: str) -> None:
         """Cancel a job; not an error if it has already ended. Raises CommandError."""

@@ -16,18 +16,22 @@ from stackyard.core.findings import counted
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
 from stackyard.launch.plan.schedulers import heads
 from stackyard.launch.plan.schedulers.asking import end
+from stackyard.launch.plan.schedulers.base import Batch
 from stackyard.launch.plan.schedulers.pbs_state import ask_state, ask_tasks
 
 NAME_LENGTH = 15
 _MAIL = {"begin": "b", "end": "e", "fail": "a"}
 
 
-class Pbs:
-    """qsub scripts."""
+class Pbs(Batch):
+    """qsub scripts. PBS leaves the start of ranks to the MPI."""
 
-    name: heads.SchedulerName = "pbs"
-    arrays: bool = True
-    submit_stdin: bool = False
+    name = "pbs"
+    job_variable = "PBS_JOBID"
+    submit_program = "qsub"
+    index_variable = "PBS_ARRAY_INDEX"
+    carries_environment = False
+    inherited = r"(?!PBS_|PMI|PALS_).*|PBS_(CONF_FILE|DEFAULT|SERVER|EXEC|HOME|DPREFIX|AUTH_METHOD|ENCRYPT_METHOD)"
 
     def head(self, request: BatchRequest) -> BatchHead:
         """The directives. Raises InputError for a quality of service, a signal, and racks without a resource."""
@@ -41,10 +45,6 @@ class Pbs:
     def head_text(self, head: BatchHead) -> str:
         """The directives as lines; qsub splits them, no shell reads them."""
         return heads.lines(head, [[heads.quoted_once(word) for word in directive] for directive in head.directives])
-
-    def submit_argv(self, script: str) -> tuple[str, ...]:
-        """The submission of a file."""
-        return ("qsub", script)
 
     def job_id(self, output: str) -> str:
         """The ID from ``1234.server``, or ``1234[].server`` for an array. Raises StackyardError."""
@@ -64,10 +64,6 @@ class Pbs:
     def task_states(self, job: str) -> dict[str, JobState] | None:
         """The states of the subjobs of an array, by index."""
         return ask_tasks(job)
-
-    def preempted(self, job: str) -> bool:
-        """Always False: a preempted job ends without a notice to it."""
-        return False
 
     def cancel(self, job: str) -> None:
         """Cancel a job; not an error if it has already ended. Raises CommandError."""

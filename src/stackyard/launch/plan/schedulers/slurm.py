@@ -6,26 +6,57 @@ Options: sbatch(1) of Slurm 20.11 to 25.05. States: squeue(1), JOB STATE CODES.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from pathlib import Path
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted
+from stackyard.host.run.command import run, which
+from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
-from stackyard.launch.plan.schedulers import heads
+from stackyard.launch.plan.schedulers import heads, slurm_nodes
 from stackyard.launch.plan.schedulers.asking import end
+from stackyard.launch.plan.schedulers.base import Batch
 from stackyard.launch.plan.schedulers.hostlist import expand
 from stackyard.launch.plan.schedulers.slurm_state import ask_state, ask_tasks, is_preempted
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~^*\[\]{}-]+")
 _MAIL = {"begin": "BEGIN", "end": "END", "fail": "FAIL"}
 _MEMORY = frozenset({"--mem", "--mem-per-cpu", "--mem-per-gpu"})
+_CONF = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 
 
-class Slurm:
+class Slurm(Batch):
     """sbatch scripts."""
 
-    name: heads.SchedulerName = "slurm"
-    arrays: bool = True
-    submit_stdin: bool = False
+    name = "slurm"
+    job_variable = "SLURM_JOB_ID"
+    submit_program = "sbatch"
+    index_variable = "SLURM_ARRAY_TASK_ID"
+    inherited = (
+        r"(?!S(LURM|RUN|LURMD|LURMSTEPD)_|PMI|PALS_).*|SLURM_(CONF|CLUSTERS|JWT|CONF_SERVER|TIME_FORMAT|EXIT_\w+)"
+    )
+    queue_option = "qos"  # sbatch -q
+    cpus_variable = "SLURM_CPUS_PER_TASK"
+    makes_allocation = True
+    reports = slurm_nodes
+
+    def default_launcher(self, scheduler: Scheduler) -> str:
+        """Its own."""
+        return "srun"
+
+    def is_here(self, environ: Mapping[str, str]) -> bool:
+        """Whether sbatch belongs to a cluster: many distributions package Slurm's clients.
+
+        Without a configuration or a controller that answers they cannot start jobs.
+        """
+        if not super().is_here(environ):
+            return False
+        if environ.get("SLURM_CONF") or any(Path(file).exists() for file in _CONF):
+            return True
+        if which("scontrol", environ) is None:
+            return True  # a site that wraps sbatch alone
+        return run(["scontrol", "ping"], env=dict(environ), check=False, timeout_s=20).returncode == 0
 
     def head(self, request: BatchRequest) -> BatchHead:
         """The directives.
@@ -63,6 +94,10 @@ class Slurm:
     def task_id(self, job: str, index: str) -> str:
         """The ID of one task of an array."""
         return f"{job}_{index}"
+
+    def own_id(self, job: str, index: str, environ: Mapping[str, str]) -> str:
+        """From the ID of the array, which is not that of a task."""
+        return self.task_id(environ.get("SLURM_ARRAY_JOB_ID", job), index)
 
     def state(self, job: str) -> JobState:
         """Query the controller, then the accounting. Raises MissingError, CommandError."""

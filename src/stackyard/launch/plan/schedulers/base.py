@@ -1,0 +1,153 @@
+"""`Batch`: one scheduler, as the rest of a launch asks it. `stackyard.launch.plan.schedulers` has the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from stackyard.core.errors import MissingError
+from stackyard.host.run.command import which
+from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
+
+if TYPE_CHECKING:
+    from stackyard.launch.plan.schedulers.slurm_nodes import Offer
+
+
+class NodeReports(Protocol):
+    """What a scheduler knows about its nodes, so that a site without a description of them gets the right layout."""
+
+    def of_partition(self, queue: str) -> Offer | None:
+        """The nodes of a queue, before anything is allocated; None where it does not answer."""
+        ...
+
+    def of_allocation(
+        self, allocation: Allocation, environ: Mapping[str, str], *, here: str, described: bool, gpus: bool
+    ) -> Offer:
+        """The nodes of an allocation."""
+        ...
+
+
+class Batch:
+    """One scheduler: the head of its scripts, its client programs, and what differs in a job of it.
+
+    A scheduler extends this class; a plug-in does the same, most easily by `directives.DirectiveScheduler`. What runs
+    on the nodes is Stackyard's alone, so what differs there is data.
+
+    Attributes:
+        job_variable: the variable that a process has in a job of it, and only there.
+        submit_program: the program that submits, by which the scheduler of a machine is detected.
+        arrays: it has job arrays.
+        index_variable: the variable with the index of a task of an array.
+        no_index: what that variable says in a job that is not an array's.
+        submit_stdin: the submit program reads the script from standard input.
+        carries_environment: a job gets the variables of the shell that submits it; else the script exports them.
+        inherited: the variables that a submission from within a job keeps, as a regular expression: those that are not
+            the job's own, and those that configure the client programs.
+        queue_option: the field of `BatchOptions` that ``-q`` sets.
+        disk_on_request: nodes have their local disk only in a job that requests it.
+        finds_nodes: launchers of MPI that find the nodes of its jobs by themselves, without a file of hosts.
+        cpus_variable: the variable with the CPUs of a task, which programs read.
+        makes_allocation: its launcher, outside of a job, makes one with the options of a batch script.
+        reports: what it knows about its nodes; None: the site describes them.
+    """
+
+    name: str
+    job_variable: str
+    submit_program: str
+    arrays: bool = True
+    index_variable: str = ""
+    no_index: str = ""
+    submit_stdin: bool = False
+    carries_environment: bool = True
+    inherited: str = ".*"
+    queue_option: str = "queue"
+    disk_on_request: bool = False
+    finds_nodes: tuple[str, ...] = ("mpirun", "mpich")
+    cpus_variable: str = ""
+    makes_allocation: bool = False
+    reports: NodeReports | None = None
+
+    def for_site(self, scheduler: Scheduler) -> Batch:
+        """The same with the site's settings, where they change its client programs."""
+        return self
+
+    def default_launcher(self, scheduler: Scheduler) -> str:
+        """What starts the ranks of its jobs; empty: the mpiexec on PATH decides."""
+        return ""
+
+    def is_here(self, environ: Mapping[str, str]) -> bool:
+        """Whether this machine submits to it: its submit program is on PATH."""
+        return which(self.submit_program, environ) is not None
+
+    def head(self, request: BatchRequest) -> BatchHead:
+        """The directives. Raises InputError where the scheduler cannot express a request."""
+        raise NotImplementedError
+
+    def head_text(self, head: BatchHead) -> str:
+        """The directives as lines of a script, each quoted as this scheduler reads it."""
+        raise NotImplementedError
+
+    def submit_argv(self, script: str) -> tuple[str, ...]:
+        """The command that submits a script file (bsub reads it from standard input: `submit_stdin`)."""
+        return (self.submit_program, script)
+
+    def job_id(self, output: str) -> str:
+        """The job's id from what the submit command printed. Raises StackyardError."""
+        raise NotImplementedError
+
+    def task_id(self, job: str, index: str) -> str:
+        """The id of one task of an array."""
+        raise NotImplementedError
+
+    def own_id(self, job: str, index: str, environ: Mapping[str, str]) -> str:
+        """The id of the task of an array that this process runs in; `job` is its allocation's.
+
+        LSF's variable holds the id of the whole array, and so does Slurm's in its last task; PBS has one per task.
+        """
+        return job
+
+    def state(self, job: str) -> JobState:
+        """Query the scheduler. Raises MissingError, CommandError."""
+        raise NotImplementedError
+
+    def task_states(self, job: str) -> dict[str, JobState] | None:
+        """The state of each task of an array, by its index; None where this scheduler reports the array only."""
+        return None
+
+    def preempted(self, job: str) -> bool:
+        """Whether a running job is in the grace time of a preemption; False where the scheduler does not tell."""
+        return False
+
+    def cancel(self, job: str) -> None:
+        """Cancel a job; not an error if it has already ended. Raises CommandError."""
+        raise NotImplementedError
+
+    def requeue_argv(self, job: str) -> tuple[str, ...]:
+        """The command that requeues a running job under the same id; empty where the scheduler has none."""
+        return ()
+
+    def allocation(self, environ: dict[str, str]) -> Allocation | None:
+        """The nodes of the allocation that `environ` describes, or None outside of one."""
+        raise NotImplementedError
+
+
+class NoScheduler(Batch):
+    """A machine without a scheduler: ranks start here."""
+
+    name = "none"
+    job_variable = submit_program = ""
+    arrays = False
+    finds_nodes = ()
+
+    def default_launcher(self, scheduler: Scheduler) -> str:
+        """This machine starts the processes."""
+        return "local"
+
+    def head(self, request: BatchRequest) -> BatchHead:
+        """Raises MissingError: nothing takes a batch script."""
+        raise MissingError(f"no scheduler found: cannot write a batch script for {request.name}")
+
+    def allocation(self, environ: dict[str, str]) -> Allocation | None:
+        """None."""
+        return None
