@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from lock.helpers_lock import wheel
 from stackyard.core import plugins
 from stackyard.core.errors import StackyardError
 from stackyard.lock.lockfile.export import GROUP
+from support.pluginvenv import venv_with_plugins
 
 ROOT = Path(__file__).parents[2]
 
@@ -93,17 +93,7 @@ STACK = (
 @pytest.fixture(scope="module")
 def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Stackyard in a virtual environment of its own, with the example's distribution."""
-    folder = tmp_path_factory.mktemp("plugins") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    packages = next(folder.glob("lib/python*/site-packages"))
-    inner = next(Path(path) for path in sys.path if path.endswith("site-packages"))
-    (packages / "stackyard-of-the-tests.pth").write_text(f"import site; site.addsitedir({str(inner)!r})\n")
-    copy = folder.parent / "plugins"  # the build writes beside its sources
-    shutil.copytree(ROOT / "examples/plugins", copy)
-    words = ["pip", "--python", folder / "bin/python", "install", "-q", "--no-deps", copy]
-    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return folder
+    return venv_with_plugins(tmp_path_factory.mktemp("plugins"))
 
 
 def lock(python: Path, folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Put the stand-ins for LSF, PBS or Flux on PATH, on a machine of one's choice.
+"""Put the stand-ins for LSF, PBS, Flux or Grid Engine on PATH, on a machine of one's choice.
 
 env = standins(tmp_path, "lsf", inside=True)
 run(["jsrun", "-r1", "-g6", "-a6", "-c42", "-bpacked:7", "hostname"], env=env)
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 FOLDER = Path(__file__).resolve().parent.parent / "standins"
-Family = Literal["lsf", "pbs", "flux"]
+Family = Literal["lsf", "pbs", "flux", "sge"]
 
 
 def _span(first: int, last: int) -> list[int]:
@@ -58,8 +58,14 @@ MACHINES: dict[str, dict[str, Any]] = {
         "all_cores": 96, "smt": 2, "numbering": "split", "vendor": "amd",
         "queues": ["pdebug", "pbatch"], "rack_nodes": 4,
     },
+    # as many cores as any machine has that runs the tests: for a real mpirun
+    "small": {
+        "hosts": [f"node{n:02d}" for n in range(1, 9)], "launch": "",
+        "domains": [{"socket": 0, "cores": [0, 1], "gpus": []}], "all_cores": 2, "smt": 1, "numbering": "split",
+        "vendor": "", "queues": ["all.q"], "rack_nodes": 4,
+    },
 }  # fmt: skip
-USUAL = {"lsf": "summit", "pbs": "polaris", "flux": "tuolumne"}
+USUAL = {"lsf": "summit", "pbs": "polaris", "flux": "tuolumne", "sge": "small"}
 
 
 def standins(
@@ -89,7 +95,7 @@ def standins(
     return env
 
 
-_PROGRAMS = {name: (FOLDER / name,) for name in ("lsf", "flux")} | {"pbs": (FOLDER / "pbs", FOLDER / "pals")}
+_PROGRAMS = {name: (FOLDER / name,) for name in ("lsf", "flux", "sge")} | {"pbs": (FOLDER / "pbs", FOLDER / "pals")}
 _FOREIGN = ("SLURM_", "LSB_", "LSF_", "LS_", "PBS_", "PALS_", "PMI_", "PMIX_", "OMPI_", "JSM_", "FLUX_", "STANDIN_")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from stackyard.host.run.command import which
 from stackyard.launch.node.machine import addresses, is_loopback
 from support.cli import STACKYARD, Done
-from support.standins import FOLDER, MACHINES, Family, placed, standins
+from support.standins import FOLDER, MACHINES, USUAL, Family, placed, standins
 
 _SUMMIT = """
 nodes:
@@ -60,7 +60,9 @@ SITES: dict[str, tuple[Family, str]] = {
     "flux": ("flux", _TUOLUMNE),
 }
 """CSM with jsrun, plain LSF with Open MPI, PBS with PALS, PBS with Open MPI, and Flux."""
-REAL_MPIRUN = ("lsf", "pbs-openmpi")
+WITH_PLUGIN: dict[str, tuple[Family, str]] = {"sge": ("sge", _TWO_CORES + "sge}\n")}
+"""Grid Engine with Open MPI."""
+REAL_MPIRUN = ("lsf", "pbs-openmpi", "sge")
 
 
 def missing(name: str) -> str:
@@ -86,12 +88,16 @@ class Cluster:
     name: str
     folder: Path
     env: dict[str, str]
+    stackyard: tuple[str, ...] = (str(STACKYARD),)
 
     @classmethod
-    def make(cls, name: str, folder: Path, *, inside: bool = False) -> Cluster:
-        """One of `SITES`, with the two nodes of a machine; `inside` an allocation of both."""
-        family, text = SITES[name]
-        machine = MACHINES[{"lsf": "summit", "pbs": "polaris", "flux": "tuolumne"}[family]]
+    def make(cls, name: str, folder: Path, *, inside: bool = False, python: Path | None = None) -> Cluster:
+        """One of `SITES`, with the two nodes of a machine; `inside` an allocation of both.
+
+        python: the one that has the plug-in for a site of `WITH_PLUGIN`.
+        """
+        family, text = {**SITES, **WITH_PLUGIN}[name]
+        machine = MACHINES[USUAL[family]]
         env = standins(folder, family, machine={**machine, "hosts": machine["hosts"][:2]}, inside=inside)
         if inside and name in REAL_MPIRUN:
             env |= dict(pair.split("=") for line in _REACHED for pair in line.split())
@@ -99,12 +105,12 @@ class Cluster:
         work.mkdir()
         (work / "site.yaml").write_text(f"name: {name}\n{text}", encoding="utf-8")
         env |= {"STACKYARD_HOME": str(folder / "yard"), "STACKYARD_TMP": str(folder), "LANG": "C.UTF-8"}
-        return cls(name, work, env)
+        return cls(name, work, env, (str(python), "-m", "stackyard") if python else (str(STACKYARD),))
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """``stackyard --site site.yaml WORDS...``, which goes on."""
         return subprocess.Popen(
-            [STACKYARD, "--site", "site.yaml", *words], cwd=self.folder, env=self.env, text=True,
+            [*self.stackyard, "--site", "site.yaml", *words], cwd=self.folder, env=self.env, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 

@@ -234,7 +234,7 @@ def _path(job: Job, text: str) -> Path:
     values = {
         "%J": str(job.array if job.array is not None else job.number), "%I": str(job.index or 0),
         "{{id}}": str(job.facts.get("id", job.number)), "{{jobid}}": str(job.facts.get("id", job.number)),
-        "^array_index^": str(job.index or 0),
+        "^array_index^": str(job.index or 0), "$TASK_ID": str(job.index or 0), "$JOB_ID": str(job.array or job.number),
     }  # fmt: skip
     for name, value in values.items():
         text = text.replace(name, value)

@@ -3,6 +3,7 @@
 LSF   https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=variables-environment-set-job-execution
 PBS   qsub(1B), ENVIRONMENT
 FLUX  flux-environment(7)
+SGE   submit(1), ENVIRONMENTAL VARIABLES; sge_pe(5), PE_HOSTFILE
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from .machine import Machine
 
 
 def of(job: Job, machine: Machine, folder: Path) -> dict[str, str]:
-    """The environment of a job that has its hosts. LSF and Flux hand on that of the submission, PBS does not."""
-    handed = _login(job) if job.family == "pbs" else dict(os.environ)
-    return {**handed, **{"lsf": _lsf, "pbs": _pbs, "flux": _flux}[job.family](job, machine, folder)}
+    """The environment of a job that has its hosts. LSF and Flux hand on that of the submission, the others do not."""
+    handed = _login(job) if job.family in ("pbs", "sge") else dict(os.environ)
+    return {**handed, **{"lsf": _lsf, "pbs": _pbs, "flux": _flux, "sge": _sge}[job.family](job, machine, folder)}
 
 
 def _login(job: Job) -> dict[str, str]:
     """What a login gives, and what -v and -V (qsub(1B)) hand on. The stand-ins' own variables are always there."""
     known = ("HOME", "LOGNAME", "USER", "SHELL", "TZ", "LANG")
     kept = {name: value for name, value in os.environ.items() if name in known or name.startswith("STANDIN_")}
-    path = f"{Path(__file__).resolve().parent.parent / 'pbs'}:/usr/local/bin:/usr/bin:/bin"
+    path = f"{Path(__file__).resolve().parent.parent / job.family}:/usr/local/bin:/usr/bin:/bin"
     return {**kept, "PATH": path, **job.facts.get("handed", {})}
 
 
@@ -69,6 +70,17 @@ def _pbs(job: Job, machine: Machine, folder: Path) -> dict[str, str]:
         "NCPUS": str(job.facts.get("ncpus", 1)),
         **index,
     }
+
+
+def _sge(job: Job, machine: Machine, folder: Path) -> dict[str, str]:
+    listed = folder / "pe_hostfile"
+    listed.write_text("".join(f"{host} {len(machine.cores)} {job.queue}@{host} <NULL>\n" for host in job.hosts))
+    return {
+        "JOB_ID": str(job.array or job.number), "JOB_NAME": job.name, "QUEUE": job.queue, "ENVIRONMENT": "BATCH",
+        "PE_HOSTFILE": str(listed), "PE": str(job.facts["pe"]), "NSLOTS": str(job.facts["slots"]),
+        "NHOSTS": str(len(job.hosts)), "SGE_TASK_ID": "undefined" if job.index is None else str(job.index),
+        "SGE_O_WORKDIR": job.cwd, "RESTARTED": str(int(job.starts > 1)),
+    }  # fmt: skip
 
 
 def _flux(job: Job, machine: Machine, folder: Path) -> dict[str, str]:

@@ -176,7 +176,7 @@ def watch_options(job: Job, stream: Stream) -> WatchOptions:
 
 def _running(before: RunStatus, context: PlanContext) -> RunStatus:
     """The status at the start; a task of an array gets its own job id, to be queried and cancelled alone."""
-    if not before.job and context.allocation is not None and array_index(context.environ):
+    if not before.job and context.allocation is not None and array_index(context):
         before = replace(before, job=job_id(context))
     return replace(
         before, state="running", phase="", code=None, started=time.time(), ended=0, pid=os.getpid(), host=hostname(),

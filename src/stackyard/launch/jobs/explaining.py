@@ -75,9 +75,8 @@ def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> Expla
     site = workspace.site
     stack = stack_in_use(workspace.yard, site, intent.stack)
     found = with_offer(replace(plan_context(site, workspace.environ, stack), allocation=None), intent, site)
-    kind: Any = found.scheduler
-    fixed = replace(found, allocation=Allocation(kind, "", stand_for(intent.nodes)))
-    own = _own(intent, site, fixed) if kind != "none" else intent.launcher or "local"
+    fixed = replace(found, allocation=Allocation(found.scheduler, "", stand_for(intent.nodes)))
+    own = _own(intent, site, fixed) if found.scheduler != "none" else intent.launcher or "local"
     plans = {name: _plan(name, own, intent, site, fixed) for name in sorted(names, key=lambda name: name != own)}
     plan = _first_plan(plans.values())
     layout = plan.layout if intent.roles else placing.plan_layout(intent, node_of(intent, site, fixed))

@@ -117,7 +117,7 @@ def recorded_job(workspace: Workspace, folder: Path) -> tuple[Job, RunPaths]:
     environ = {**workspace.environ, **read_private(paths)}
     launcher = intent.launcher if kept.how == "launch" else ""
     job = _job(workspace, intent, plan_context(workspace.site, environ, stack, launcher=launcher), None)
-    if index := array_index(workspace.environ):
+    if index := array_index(job.context):
         paths = begin_task(paths, kept, index)
     before = record.read_status(paths)
     if before.attempts:

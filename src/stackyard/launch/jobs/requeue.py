@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
 
 from stackyard.host.run.command import run
 from stackyard.launch.plan import schedulers
@@ -20,16 +19,16 @@ REQUEUE_S = 60.0
 """How long the scheduler may take to requeue a job."""
 
 
-def array_index(environ: Mapping[str, str]) -> str:
+def array_index(context: PlanContext) -> str:
     """The index of this task of a job array, or empty. PBS and Slurm set it only in an array; LSF sets 0 elsewhere."""
-    indices = ((environ.get(each.index_variable, ""), each.no_index) for each in schedulers.TABLE.values())
-    return next((index for index, none in indices if index not in ("", none)), "")
+    index = context.environ.get(context.batch.index_variable, "")
+    return "" if index == context.batch.no_index else index
 
 
 def job_id(context: PlanContext) -> str:
     """The id of the job that this process runs in; in an array that of this task alone."""
     assert context.allocation is not None
-    job, index = context.allocation.job, array_index(context.environ)
+    job, index = context.allocation.job, array_index(context)
     return context.batch.own_id(job, index, context.environ) if index else job
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard import __version__
+from stackyard.core import plugins
 from stackyard.core.pymodules import module_of, program_file
 from stackyard.host.run.command import run, which
 
@@ -41,5 +42,9 @@ def _git_state(cwd: Path) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """The versions that can make two runs differ, as far as they are known without starting a program."""
-    return {"stackyard": __version__, "python": platform.python_version(), "kernel": platform.release()}
+    """The versions that can make two runs differ, as far as they are known without starting a program.
+
+    Plug-ins that were used are among them: ``"schedulers sge": "stackyard_site 1.0"``.
+    """
+    own = {"stackyard": __version__, "python": platform.python_version(), "kernel": platform.release()}
+    return own | plugins.used()

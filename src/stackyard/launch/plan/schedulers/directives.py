@@ -1,0 +1,191 @@
+"""`DirectiveScheduler`: a scheduler whose head, states and variables are data.
+
+Slurm, LSF and PBS have settings of their machines in their heads, so each is a class. Others, as Grid Engine and OAR,
+differ only in words: a plug-in gives these, and what it does not give is refused by name, never dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.findings import counted
+from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobPhase, JobState
+from stackyard.launch.plan.schedulers import heads
+from stackyard.launch.plan.schedulers.asking import ask, end
+from stackyard.launch.plan.schedulers.base import Batch
+
+
+class DirectiveScheduler(Batch):
+    """A table of directives, and patterns for what the client programs print.
+
+    Attributes:
+        prefix: what a directive begins with: ``#$``.
+        options: the words of each request, by its name in `requests`; ``{value}`` and the `numbers` are filled in. An
+            empty text: nothing needs to be said. A request without an entry is refused.
+        fixed: the words of every head, each with its reason.
+        letters: the letter of each mail event; what is sent is all of them together.
+        index_in_output: what stands for the index of an array in the name of an output file.
+        job_id_pattern: its first group is the id, in what the submit program prints.
+        task_pattern: the id of one task of an array, of ``{job}`` and ``{index}``, where `job_variable` has that of the
+            array.
+        cancel_words: the program that cancels; the id follows.
+        cancelled_words: what it prints of a job that has already ended.
+        requeue_words: the program that requeues a running job; the id follows. Empty: none.
+        state_words: the program that tells the state; ``{job}`` is the id.
+        state_pattern: its group ``state`` is the word for the state, in a line of the job; ``{job}`` is the id.
+        states: the phase of each word.
+        end_words, end_pattern: the same for jobs that have ended; the group ``code`` is the exit status.
+        ends: the phases of jobs that were ended, by patterns of what `end_words` prints.
+        hosts_variable: the variable with the name of the file of hosts; the first word of a line is the host.
+    """
+
+    prefix: str
+    options: Mapping[str, str]
+    fixed: Mapping[str, str] = {}
+    letters: Mapping[str, str] = {}
+    index_in_output: str = ""
+    job_id_pattern: str
+    task_pattern: str = ""
+    cancel_words: tuple[str, ...]
+    cancelled_words: tuple[str, ...] = ()
+    requeue_words: tuple[str, ...] = ()
+    state_words: tuple[str, ...]
+    state_pattern: str
+    states: Mapping[str, JobPhase]
+    end_words: tuple[str, ...] = ()
+    end_pattern: str = ""
+    ends: Mapping[str, JobPhase] = {}
+    hosts_variable: str
+
+    def head(self, request: BatchRequest) -> BatchHead:
+        """The directives. Raises InputError for a request that the table has no words for."""
+        made, known = heads.Directives(), numbers(request)
+        for name, value, reason in requests(request, self.letters, self.index_in_output):
+            if name not in self.options:
+                raise heads.unsupported(self.name.upper(), f"option for {name}={value}", _HINTS.get(name, _HINT))
+            if words := self.options[name].split():
+                made.add(reason, *(word.format(value=value, **known) for word in words))
+        for text, reason in self.fixed.items():
+            made.add(reason, *text.split())
+        made.own(request)
+        return made.head(self.prefix)
+
+    def head_text(self, head: BatchHead) -> str:
+        """The directives as lines, in which both quotes enclose a word."""
+        return heads.lines(head, [[heads.quoted_once(word) for word in directive] for directive in head.directives])
+
+    def job_id(self, output: str) -> str:
+        """The id from what the submit program printed. Raises StackyardError."""
+        found = re.search(self.job_id_pattern, output)
+        if found is None:
+            raise StackyardError(f"{self.submit_program} printed no job ID", detail=output)
+        return found[1]
+
+    def task_id(self, job: str, index: str) -> str:
+        """The id of one task of an array."""
+        if not self.task_pattern:
+            raise InputError(f"{self.name.upper()} has no ids for the tasks of an array: task {index} of {job}")
+        return self.task_pattern.format(job=job, index=index)
+
+    def own_id(self, job: str, index: str, environ: Mapping[str, str]) -> str:
+        """The id of this task, where the variable has that of the array."""
+        return self.task_id(job, index) if self.task_pattern else job
+
+    def state(self, job: str) -> JobState:
+        """Query the program for jobs that wait or run, then the one for those that have ended.
+
+        Raises MissingError (no such program), CommandError (it timed out).
+        """
+        said = ask(_filled(self.state_words, job))
+        found = re.search(self.state_pattern.format(job=re.escape(job)), said.stdout, re.MULTILINE)
+        if found is not None:
+            word = found["state"]
+            return JobState(self.states.get(word, "unknown"), word)
+        if not self.end_words:
+            return JobState("unknown", f"{self.name.upper()} no longer lists this job")
+        said = ask(_filled(self.end_words, job))
+        ended = re.search(self.end_pattern, said.stdout, re.MULTILINE)
+        if ended is None:
+            return JobState("unknown", f"{self.name.upper()} has no record of this job")
+        code = int(ended["code"])
+        for pattern, phase in self.ends.items():
+            if match := re.search(pattern, said.stdout, re.MULTILINE):
+                return JobState(phase, match[0].strip(), code)
+        return JobState("failed" if code else "done", "", code)
+
+    def cancel(self, job: str) -> None:
+        """Cancel a job; not an error if it has already ended. Raises CommandError."""
+        end((*self.cancel_words, job), self.cancelled_words)
+
+    def requeue_argv(self, job: str) -> tuple[str, ...]:
+        """The command that restarts a running job under the same id."""
+        return (*self.requeue_words, job) if self.requeue_words else ()
+
+    def allocation(self, environ: dict[str, str]) -> Allocation | None:
+        """From the variable of a job, and the file of its hosts. Raises StackyardError where that cannot be read."""
+        job, name = environ.get(self.job_variable, ""), environ.get(self.hosts_variable, "")
+        if not job or not name:
+            return None
+        try:
+            lines = Path(name).read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise StackyardError(f"cannot read this job's host file: {error}") from error
+        return Allocation(self.name, job, tuple(dict.fromkeys(line.split()[0] for line in lines if line.strip())))
+
+
+_HINT = "leave it out, or give the scheduler's own option with --scheduler-arg"
+_HINTS = {
+    "exclusive": "use --shared, or set scheduler.exclusive: false in site.yaml",
+    "gpus": "use -g 0, or set scheduler.gpu_request: none in site.yaml",
+    "racks": "leave out --pack racks",
+}
+
+
+def _filled(words: tuple[str, ...], job: str) -> tuple[str, ...]:
+    return tuple(word.format(job=job) for word in words)
+
+
+def numbers(request: BatchRequest) -> dict[str, int | str]:
+    """What a directive may have besides its own value: sizes of the job, and its time in three forms."""
+    per_node, (mebibytes, _) = heads.cores(request), heads.memory(request)
+    return {
+        "nodes": request.nodes, "ranks_per_node": request.layout.ranks_per_node,
+        "ranks": request.nodes * request.layout.ranks_per_node, "cores": per_node, "slots": request.nodes * per_node,
+        "node_slots": request.nodes * request.layout.node.cores,
+        "gpus": heads.gpus(request), "memory_mib": mebibytes, "memory_mib_per_core": -(-mebibytes // max(1, per_node)),
+        "clock": heads.clock(request), "minutes": heads.minutes(request), "seconds": heads.minutes(request) * 60,
+    }  # fmt: skip
+
+
+def requests(request: BatchRequest, letters: Mapping[str, str], index: str) -> Iterator[tuple[str, str, str]]:
+    """What the job asks for: its name, its value, and the reason for the directive."""
+    options = request.options
+    per_node = heads.cores(request)
+    mebibytes, amount = heads.memory(request)
+    gpus = heads.gpus(request) if request.scheduler.gpu_request != "none" else 0
+    events = "".join(letters.get(event, "?") for event in options.mail_events)
+    every = (
+        ("job_name", heads.name(request), "job name"),
+        ("account", options.account, "project to charge"),
+        ("queue", heads.queue(request), "queue of the nodes"),
+        ("qos", options.qos, "quality of service"),
+        ("constraint", heads.constraint(request), "only nodes with this feature"),
+        ("reservation", options.reservation, "reservation"),
+        ("dependency", options.dependency, "starts after other jobs"),
+        ("time", heads.clock(request) if options.time_min else "", "wall time limit"),
+        ("nodes", str(request.nodes), f"{counted(request.nodes, 'node')}, each with {counted(per_node, 'core')}"),
+        ("gpus", str(gpus or ""), f"{counted(gpus, 'GPU')} per node"),
+        ("memory", str(mebibytes or ""), f"{amount} per node"),
+        ("exclusive", "yes" if heads.exclusive(request) else "", "exclusive nodes, not shared with other jobs"),
+        ("racks", str(heads.racks(request) or ""), f"nodes from at most {counted(heads.racks(request), 'rack')}"),
+        ("output", heads.output(request, index), "output file of the script"),
+        ("array", options.array, "one job per array index"),
+        ("requeue" if options.requeue else "no_requeue", "yes", "restarts" if options.requeue else "never restarts"),
+        ("signal", str(options.signal_s or ""), f"sends SIGUSR1 {options.signal_s} s before the end"),
+        ("mail_events", events, "events that send mail"),
+        ("mail", options.mail, "mail recipient"),
+    )
+    return (each for each in every if each[1])
