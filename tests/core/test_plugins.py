@@ -13,20 +13,9 @@ from lock.helpers_lock import wheel
 from stackyard.core import plugins
 from stackyard.core.errors import StackyardError
 from stackyard.lock.lockfile.export import GROUP
-from support.pluginvenv import venv_with_plugins
+from support.pluginvenv import install, venv_with_plugins
 
 ROOT = Path(__file__).parents[2]
-
-
-def install(
-    site: Path, name: str, entries: str, code: str = "STACKYARD_PROTOCOL = 1\ndef text(_): return 'x'\n"
-) -> None:
-    """A distribution of one module, as an installer leaves it."""
-    info = site / f"{name}-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(entries)
-    (site / f"{name}.py").write_text(code)
 
 
 @pytest.fixture

@@ -198,9 +198,29 @@ def test_stack_takes_its_interpreter_from_the_site(tmp_path: Path) -> None:
 
 
 def test_files_of_checks_and_causes_are_named_relative_to_the_site(tmp_path: Path) -> None:
-    site = load_site(write(tmp_path, "checks: [a.yaml, /b.yaml]\ncauses: [c.yaml, ../d.yaml]\n"))
-    assert site.checks == (f"{tmp_path}/a.yaml", "/b.yaml")
+    site = load_site(
+        write(tmp_path, "checks: [a.yaml, {plugin: quota}, {file: /b.yaml}]\ncauses: [c.yaml, ../d.yaml]\n")
+    )
+    assert [(each.file, each.plugin) for each in site.checks] == [
+        (f"{tmp_path}/a.yaml", ""), ("", "quota"), ("/b.yaml", ""),
+    ]  # fmt: skip
     assert site.causes == (f"{tmp_path}/c.yaml", f"{tmp_path}/../d.yaml")
+    assert Site.model_validate_json(site.model_dump_json(exclude_unset=True)).checks == site.checks
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("checks: [{}]", "write the path of a file of checks, or {plugin: NAME}"),
+        ("checks: [{file: a, plugin: b}]", "write the path of a file of checks, or {plugin: NAME}"),
+        ("checks: [{plug-in: b}]", "unknown key 'plug-in' in checks.0"),
+        ("checks: a.yaml", "checks: expected a list"),
+    ],
+)
+def test_wrong_entries_of_checks(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_site(write(tmp_path, f"{text}\n"))
+    assert message in str(caught.value) and f"{tmp_path}/site.yaml:1" in str(caught.value)
 
 
 def test_the_examples_of_the_page_are_read(tmp_path: Path) -> None:
@@ -211,6 +231,6 @@ def test_the_examples_of_the_page_are_read(tmp_path: Path) -> None:
     (tmp_path / "checks").mkdir()
     write(tmp_path / "checks", "true\n", "licence.sh")
     found = load_site(tmp_path / "site.yaml")
-    assert [check.name for check in load_checks(Path(found.checks[0]))][1:] == ["sees the GPU", "licence server"]
+    assert [check.name for check in load_checks(Path(found.checks[0].file))][1:] == ["sees the GPU", "licence server"]
     assert [rule.name for rule in site_rules(found.causes)] == ["licence-server", "container-across-racks"]
     assert [name for name in FACTS if f"`{name}`" not in page] == []

@@ -170,6 +170,10 @@ def test_a_launch_reports_the_cause_of_its_site(tmp_path: Path, is_right: bool) 
     (tmp_path / "site.yaml").write_text(SITE)
     own(tmp_path, OWN if is_right else OWN.replace("codes: [7]", "codes: [seven]"))
     words = ("--site", "site.yaml", "--yard", "yard", "launch", "sh", "-c", "echo MemoryError >&2; exit 1")
+    findings = stackyard(*words[:4], "explain", "--json", "true", cwd=tmp_path).value["findings"]
+    assert [each["where"]["line"] for each in findings if each["rule"] == "causes"] == ([] if is_right else [7])
+    shown = stackyard(*words[:4], "explain", "true", cwd=tmp_path).out
+    assert ("causes.yaml:7:11" in "".join(shown.split())) is not is_right  # however its lines are broken
     told = stackyard(*words, expect=1, cwd=tmp_path).err
     if is_right:
         assert "the licence server has no licence for" in told and "https://help.site.example/licences" in told

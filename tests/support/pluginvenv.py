@@ -24,3 +24,14 @@ def venv_with_plugins(folder: Path) -> Path:
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return made
+
+
+def install(
+    site: Path, name: str, entries: str, code: str = "STACKYARD_PROTOCOL = 1\ndef text(_): return 'x'\n"
+) -> None:
+    """A distribution of one module, as an installer leaves it."""
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(entries)
+    (site / f"{name}.py").write_text(code)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from verifykit import Stack
 
+import stackyard.verify
 from stackyard.core.change import EnvironmentChange, Set
 from stackyard.core.progress import Silent
 from stackyard.verify.checks.base import Check
@@ -95,3 +99,18 @@ def test_a_check_is_one_row_of_the_table(fine: Stack, monkeypatch: pytest.Monkey
 
 def test_every_kind_has_a_row_or_makes_the_environment() -> None:
     assert {kind for check in TABLE for kind in check.kinds} | {"load", "symmetry", "interpreter"} == set(KINDS)
+
+
+IMPORTED = re.compile(r"^from stackyard\.verify\.checks\.(\w+) import \(?([\w, ]+)", re.MULTILINE)
+
+
+def test_only_the_table_imports_a_row() -> None:
+    """So that one more check is one more module and one more row."""
+    sources = Path(stackyard.verify.__file__).parents[1]
+    table = sources / "verify" / "table.py"
+    rows = {(m[1], m[2]) for m in IMPORTED.finditer(table.read_text(encoding="utf-8"))} - {("base", "Check")}
+    names = {(module, name) for module, several in rows for name in several.split(", ")}
+    assert len(names) == len(TABLE)
+    for path in set(sources.rglob("*.py")) - {table}:
+        found = IMPORTED.finditer(path.read_text(encoding="utf-8"))
+        assert not names & {(m[1], name) for m in found for name in m[2].split(", ")}, path

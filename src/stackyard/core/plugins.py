@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError, Where
 from stackyard.core.hints import did_you_mean
 from stackyard.core.late import dataclass
 
@@ -105,35 +105,47 @@ _FOUND: dict[tuple[str, str], Plugin] = {}
 
 
 def find(group: str, name: str, known: Mapping[str, T], kind: Any, what: str, hint: str) -> T:
-    """The object of this name: a built-in one, else that of a plug-in, which is loaded once.
+    """The object of this name: a built-in one, else that of a plug-in.
 
     Args:
         known: the built-in ones.
         kind: the class, or the protocol, of which it has to be.
         what: what it is, for messages: ``launcher``.
-        hint: what to do; ``{}`` is the list of the known ones.
+        hint: what to do where there is none; ``{}`` is the list of the known ones.
 
     Raises:
         InputError: no object has this name.
         StackyardError: the plug-in cannot be used.
     """
-    if name in known:
-        return known[name]
-    plugin = _FOUND.get((group, name)) or load(group, name)
-    if plugin is None:
-        names = (*known, *installed(group))
-        hints = (did_you_mean(name, names), hint.format(", ".join(names)))
-        raise InputError(f"no such {what}: {name}", hint=" ".join(filter(None, hints)))
-    if not isinstance(plugin.object, kind) or plugin.object.name != name:
-        message = f"cannot use the plug-in {plugin.source}: {plugin.source.value} is not a {what} of this name"
-        raise StackyardError(message, hint="report it to its authors")
-    _FOUND[group, name] = plugin
-    found: T = plugin.object
+    found: T = known[name] if name in known else find_plugin(group, name, known, kind, what, hint).object
     return found
 
 
+def find_plugin(
+    group: str, name: str, known: Iterable[str], kind: Any, what: str, hint: str, where: Where | None = None
+) -> Plugin:
+    """The plug-in of this name, which is loaded once; as `find`, for a name that is not built in.
+
+    Args:
+        where: where the name is written.
+    """
+    plugin = _FOUND.get((group, name)) or load(group, name)
+    if plugin is None:
+        names = (*known, *installed(group))
+        hints = (
+            did_you_mean(name, names),
+            hint.format(", ".join(names)) if names else "install the plug-in that has it",
+        )
+        raise InputError(f"no such {what}: {name}", where=where, hint=" ".join(filter(None, hints)))
+    if not isinstance(plugin.object, kind) or getattr(plugin.object, "name", name) != name:
+        message = f"cannot use the plug-in {plugin.source}: {plugin.source.value} is not a {what} of this name"
+        raise StackyardError(message, hint="report it to its authors")
+    _FOUND[group, name] = plugin
+    return plugin
+
+
 def used() -> dict[str, str]:
-    """The plug-ins that `find` has loaded, each with its distribution and version, for the record of what used them."""
+    """The plug-ins that were found, each with its distribution and version, for the record of what used them."""
     return {f"{group.partition('.')[2]} {name}": each.source.distribution for (group, name), each in _FOUND.items()}
 
 

@@ -190,10 +190,9 @@ def _show_rank(found: Explained, width: int) -> None:
 
 def _show_head(found: Explained, width: int) -> None:
     prefix, reasons = found.head
-    if not reasons:
-        return
-    show_text(f"\n{click.style('batch script', bold=True)}: the directives that `submit` writes")
-    _show_reasons([(" ".join((prefix, *reason.words)), reason.reason) for reason in reasons], width)
+    if reasons:
+        show_text(f"\n{click.style('batch script', bold=True)}: the directives that `submit` writes")
+        _show_reasons([(" ".join((prefix, *reason.words)), reason.reason) for reason in reasons], width)
     _show_findings(found.findings, width)
 
 

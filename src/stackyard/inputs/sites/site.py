@@ -52,7 +52,7 @@ def load_site(file: Path) -> Site:
         "pip": _pip(site, file.parent),
         "launch": _launch(site, file.parent),
         "signatures": _signatures(site, file.parent),
-        "checks": tuple(_absolute(text, file.parent) for text in site.checks),
+        "checks": _checks(site, file.parent),
         "causes": tuple(_absolute(text, file.parent) for text in site.causes),
         "profiles": tuple(_absolute(text, file.parent) for text in site.profiles),
     }
@@ -70,6 +70,13 @@ def _launch(site: Site, folder: Path) -> Any:
     container = site.launch.container
     file = _absolute(container.bindings, folder) if container.bindings else ""
     return site.launch.model_copy(update={"container": container.model_copy(update={"bindings": file})})
+
+
+def _checks(site: Site, folder: Path) -> Any:
+    """The checks of every stack with the paths of their files made absolute."""
+    return tuple(
+        each.model_copy(update={"file": _absolute(each.file, folder)}) if each.file else each for each in site.checks
+    )
 
 
 def _absolute(text: str, folder: Path) -> str:

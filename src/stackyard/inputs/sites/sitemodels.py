@@ -5,9 +5,10 @@ The JSON Schema for editors (`stackyard schema site`) is made from `Site`.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from stackyard.host.machine.platforms import BuiltFor
+from stackyard.inputs.reading.acceptance import ShortForm
 from stackyard.inputs.reading.latemodel import Field, LateModel
 from stackyard.inputs.reading.words import (
     Alias,
@@ -359,6 +360,26 @@ class BaseImage(LateModel):
     successor: str = Field("", description="The base to use instead: this one is retired")
 
 
+class SiteCheck(LateModel):
+    """Checks that run for every stack of a site: those in a file, or one that a plug-in has."""
+
+    file: OptionalPath = Field("", description="A list of checks, as in a stack.yaml; its path relative to site.yaml")
+    plugin: str = Field("", description="The name of a check of an installed plug-in")
+
+    def checked(self) -> None:
+        """It has one of the two."""
+        if bool(self.file) == bool(self.plugin):
+            raise ValueError("write the path of a file of checks, or {plugin: NAME}")
+
+
+def _file(value: Any) -> Any:
+    """A path as a file of checks."""
+    return {"file": value} if isinstance(value, str) else value
+
+
+SiteCheckItem = Annotated[SiteCheck, ShortForm(_file, str | SiteCheck)]
+
+
 class Site(LateModel):
     """One cluster. Every field has a default, so a machine without a site.yaml is a site too."""
 
@@ -397,7 +418,9 @@ class Site(LateModel):
     run_variables: LoadedVariables = Field({}, description="Variables that every stack sets")
     scheduler: Scheduler = Scheduler()
     launch: LaunchPolicy = LaunchPolicy()
-    checks: tuple[OptionalPath, ...] = Field((), description="Files of checks of every stack, relative to site.yaml")
+    checks: tuple[SiteCheckItem, ...] = Field(
+        (), description="Checks of every stack: files, relative to site.yaml, and {plugin: NAME}"
+    )
     causes: tuple[OptionalPath, ...] = Field(
         (), description="Files of known causes of failures, relative to site.yaml, tried before the program's own"
     )

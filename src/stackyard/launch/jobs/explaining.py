@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from stackyard.launch.plan.make import make_plan, node_of
 from stackyard.launch.plan.model import Allocation, BatchHead, Plan, PlannedRole, Reason
 from stackyard.launch.records.naming import next_run
 from stackyard.launch.request.intent import Intent
+from stackyard.launch.run.causes import mistakes
 
 IDENTITY = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 ALONE = ("NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -84,9 +85,16 @@ def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> Expla
     return Explained(
         layout, own, {name: _line(made) for name, made in plans.items()},
         (head.prefix, _in_run(head.reasons, str(next_run(workspace.runs).root))),
-        (program_text(plan), (*_of_each_rank(plan), *plan.stage.reasons)), head.findings,
+        (program_text(plan), (*_of_each_rank(plan), *plan.stage.reasons)), (*head.findings, *_of_causes(site)),
         ALONE if plan.program.ranks_per_task > 1 else IDENTITY, _drawings(plan),
     )  # fmt: skip
+
+
+def _of_causes(site: Site) -> Iterator[Finding]:
+    """Mistakes in the site's causes of failures, which a launch would report only when it has failed."""
+    for each in mistakes(site.causes):
+        message = f"the site's causes of failures are not tried: {each.message}"
+        yield Finding("causes", "warning", message, remedy=each.hint or "", where=each.where)
 
 
 def _own(intent: Intent, site: Site, context: PlanContext) -> str:

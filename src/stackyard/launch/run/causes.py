@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from stackyard.core.errors import StackyardError
+from stackyard.core.errors import ManyErrors, StackyardError
 from stackyard.launch.records.outcome import Cause
 
 _KEYS = {"name", "patterns", "codes", "when", "cause", "remedy", "source"}
@@ -120,6 +120,17 @@ def site_rules(files: Iterable[str]) -> tuple[Rule, ...]:
         for file in files
         for row in load_causes(Path(file), FACTS)
     )
+
+
+def mistakes(files: Iterable[str]) -> tuple[StackyardError, ...]:
+    """What is wrong in the files of a site, each with its place; nothing where their rules can be tried."""
+    try:
+        site_rules(files)
+    except ManyErrors as error:
+        return tuple(error.problems)
+    except StackyardError as error:
+        return (error,)
+    return ()
 
 
 def _rule(row: Mapping[str, Any]) -> Rule:

@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stackyard.core.errors import ManyErrors, StackyardError
 from stackyard.host.run.process import Child
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.plan.schedulers.hostlist import short_host
 from stackyard.launch.records.outcome import Cause, Failure, Listener, Placement, StagedFiles, State, StepResult
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.run.causes import BY_SCHEDULER, Rule, explain, site_rules
+from stackyard.launch.run.causes import BY_SCHEDULER, Rule, explain, mistakes, site_rules
 from stackyard.launch.run.usage import oom_kills, ranks_usage, with_usage
 from stackyard.launch.run.verdict import Ended, describe, first_of, left_early
 from stackyard.yard.revision.payload import IMAGES
@@ -258,15 +257,10 @@ def _head(path: Path) -> str:
 
 def _site_rules(files: Sequence[str], listener: Listener) -> tuple[Rule, ...]:
     """The site's own rules. A mistake in their file is a notice: it must not hide how the step ended."""
-    try:
-        return site_rules(files)
-    except ManyErrors as error:
-        problems: Sequence[StackyardError] = error.problems
-    except StackyardError as error:
-        problems = (error,)
-    for each in problems:
+    wrong = mistakes(files)
+    for each in wrong:
         listener.notice(f"the site's causes of failures are not tried: {each}")
-    return ()
+    return () if wrong else site_rules(files)
 
 
 def _cause(first: Failure, output: str, facts: Mapping[str, object], rules: Sequence[Rule]) -> Cause | None:

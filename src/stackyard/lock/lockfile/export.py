@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from stackyard.core import plugins
 from stackyard.core.errors import InputError
-from stackyard.core.hints import did_you_mean
 from stackyard.core.names import canonical, conda_name, pip_name
 from stackyard.host.files.hashing import local_path
 from stackyard.host.files.scratch import scratch
@@ -299,11 +298,7 @@ def writer_of(name: str) -> Callable[[LockedVariant], str]:
     """
     if name in EXPORTS:
         return EXPORTS[name]
-    plugin = plugins.load(GROUP, name)
-    if plugin is None:
-        known = [*EXPORTS, *sorted(plugins.installed(GROUP))]
-        raise InputError(f"no such export format: {name}",
-                         hint=did_you_mean(name, known, f"known: {', '.join(known)}"))  # fmt: skip
+    plugin = plugins.find_plugin(GROUP, name, EXPORTS, Callable, "export format", "known: {}")
     return partial(_by_plugin, plugin)
 
 
