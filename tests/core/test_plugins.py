@@ -12,6 +12,14 @@ import pytest
 from lock.helpers_lock import wheel
 from stackyard.core import plugins
 from stackyard.core.errors import StackyardError
+from stackyard.inputs.sites.site import load_site
+from stackyard.launch.node.step import StepFile
+from stackyard.launch.plan import launchers
+from stackyard.launch.plan.context import PlanContext
+from stackyard.launch.plan.make import make_plan
+from stackyard.launch.records.paths import StepPaths
+from stackyard.launch.request.intent import Intent
+from stackyard.launch.shim.rank_sh import shim_text
 from stackyard.lock.lockfile.export import GROUP
 from support.pluginvenv import install, venv_with_plugins
 
@@ -24,6 +32,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "site-packages"
     folder.mkdir()
     monkeypatch.setattr(plugins, "directories", lambda: [folder])
+    monkeypatch.setattr(plugins, "_FOUND", {})
     monkeypatch.syspath_prepend(folder)
     return folder
 
@@ -118,3 +127,60 @@ def test_what_pythonpath_has_is_not_found(venv: Path, tmp_path: Path) -> None:
     (shadow / "__init__.py").write_text("raise SystemExit('this one is not to be imported')")
     done = lock(venv / "bin/python", tmp_path, "--export", "urls", PYTHONPATH=str(shadow.parent))
     assert done.returncode == 0 and "leaf-1.0" in done.stdout, done.stderr
+
+
+KINDS = """
+STACKYARD_PROTOCOL = 1
+from dataclasses import dataclass
+from stackyard.launch.plan.launchers.words import Words
+from stackyard.launch.plan.model import LaunchLine, RankNames, RankProgram, Wrapper
+from stackyard.launch.plan.profilers import Profiler
+from stackyard.launch.plan.runtimes.base import Runtime
+
+
+class Ibrun:
+    name = "ibrun"
+
+    def line(self, request):
+        words = Words("ibrun", reason="starts the ranks")
+        ranks = RankNames(("IB_RANK",), ("IB_SIZE",), ("IB_LOCAL",))
+        return LaunchLine(words.words, self.name, words.reasons, ranks=ranks)
+
+
+class Dask:
+    name = "dask"
+
+    def program(self, intent, layout, context):
+        return RankProgram(layout, ("dask-mpi", *intent.program))
+
+
+class Podman(Runtime):
+    name, program = "podman", "podman"
+
+    def wrapper(self, inside):
+        return Wrapper(("podman", "run", inside.image))
+
+
+ibrun, dask, podman = Ibrun(), Dask(), Podman()
+perf = Profiler("perf", "counters", "perf", ("perf", "stat"))
+misnamed = Ibrun()
+"""
+
+
+def test_a_launcher_a_backend_a_profiler_and_a_runtime(site: Path, tmp_path: Path) -> None:
+    groups = {"launchers": "ibrun", "backends": "dask", "profilers": "perf", "runtimes": "podman"}
+    text = "".join(f"[stackyard.{group}]\n{name} = kinds:{name}\n" for group, name in groups.items())
+    install(site, "kinds", text.replace("= kinds:ibrun\n", "= kinds:ibrun\nother = kinds:misnamed\n"), KINDS)
+    (tmp_path / "image.sif").touch()
+    (tmp_path / "site.yaml").write_text("launch: {container: {runtime: podman}}\n")
+    job = Intent(program=("work",), launcher="ibrun", backend="dask", profile=("perf",), container="image.sif",
+                 cwd=str(tmp_path))  # fmt: skip
+    plan = make_plan(job, load_site(tmp_path / "site.yaml"), PlanContext())
+    assert plan.line.words == ("ibrun",)
+    assert plan.program.argv == ("dask-mpi", "work")
+    assert [wrapper.argv[0] for wrapper in plan.wrappers] == ["podman", "perf"]
+    file = StepFile("r", "secret", "id", (), plan.line.family, 1, plan.layout.ranks)
+    assert "sy_task=${IB_RANK:-}" in shim_text(StepPaths(tmp_path), file, plan)
+    assert plugins.used().items() >= {f"{group} {name}": "kinds 1.0" for group, name in groups.items()}.items()
+    with pytest.raises(StackyardError, match=r"use the plug-in other \(kinds 1.0\): .* not a launcher of this name"):
+        launchers.get("other")

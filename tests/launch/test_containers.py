@@ -120,7 +120,7 @@ def test_the_runtime_found_reads_the_image(intent: Intent, tmp_path: Path) -> No
     (tmp_path / "singularity").unlink()
     with pytest.raises(MissingError):
         wrap(intent, site(), layout(), STACK, environ=found)
-    with pytest.raises(InputError, match="SIF file"):
+    with pytest.raises(InputError, match="of this site, charliecloud, does not read"):
         wrap(intent, site(runtime="charliecloud"), layout(), STACK)
 
 

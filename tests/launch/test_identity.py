@@ -94,7 +94,7 @@ def test_complete_set(family: str) -> None:
 @pytest.mark.parametrize("family", SETS)
 def test_shell_reads_the_same(family: str) -> None:
     environ, expected = SETS[family]
-    text = identity_text(expected.family) + 'echo "$task|$tasks|$local|$node"'
+    text = identity_text(FAMILIES[expected.family]) + 'echo "$task|$tasks|$local|$node"'
     bash = shutil.which("bash") or "/bin/bash"
     done = subprocess.run([bash, "-eu", "-c", text], env=environ, capture_output=True, text=True, check=True)
     node = "" if expected.node is None else str(expected.node)
@@ -103,7 +103,7 @@ def test_shell_reads_the_same(family: str) -> None:
 
 def test_shell_starts_no_process() -> None:
     for family in FAMILIES:
-        assert not set(identity_text(family)) & set("`|&;<>(")
+        assert not set(identity_text(FAMILIES[family])) & set("`|&;<>(")
 
 
 def test_half_a_set_names_what_is_missing() -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from stackyard.core.errors import InputError, MissingError
 from stackyard.host.run.command import which
 
-Runtime = Literal["apptainer", "singularity", "charliecloud"]
-PROGRAMS: Mapping[Runtime, str] = {"apptainer": "apptainer", "singularity": "singularity", "charliecloud": "ch-run"}
+PROGRAMS: Mapping[str, str] = {"apptainer": "apptainer", "singularity": "singularity", "charliecloud": "ch-run"}
 """Runtime: its program, searched in this order if the site names none."""
 
 
-def runtime_of(named: Runtime | Literal[""], image: str, environ: Mapping[str, str] | None = None) -> Runtime:
+def runtime_of(named: str, image: str, environ: Mapping[str, str] | None = None) -> str:
     """The runtime that a site names, else the first one on PATH that reads the image.
 
     Args:

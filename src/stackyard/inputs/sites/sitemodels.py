@@ -266,7 +266,7 @@ _CLEANING = ("--cleanenv", "-e", "--containall", "-C", "--unset-env=*")
 class ContainerPolicy(LateModel):
     """How programs run in an image."""
 
-    runtime: Literal["", "apptainer", "singularity", "charliecloud"] = Field("", description="Empty: detected")
+    runtime: Word = Field("", description="apptainer, singularity, charliecloud, or that of a plug-in; empty: detected")
     binds: tuple[str, ...] = Field((), description="Directories and files of the host: src[:dst[:opts]], for --bind")
     options: tuple[str, ...] = Field((), description="More options of its exec command")
     variables: Variables = Field({}, description="Variables set in the container, e.g. LD_LIBRARY_PATH, LD_PRELOAD")

@@ -15,8 +15,6 @@ from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.request.intent import BatchOptions
 
-Family = Literal["slurm", "openmpi", "jsrun", "pals", "cray", "hydra", "mvapich", "flux", "torchrun", "stackyard"]
-
 
 @dataclass(frozen=True)
 class Reason:
@@ -27,20 +25,42 @@ class Reason:
 
 
 @dataclass(frozen=True)
+class RankNames:
+    """The variables by which the processes of a launcher know their ranks.
+
+    Several names for one number are tried in order; empty: the launcher does not set it.
+
+    Attributes:
+        own: the rank's name belongs to this launcher alone, so that half a set of it is an error in any case.
+        spread: the variable that lists tasks per node, as Slurm writes it: ``2(x3),1``.
+    """
+
+    rank: tuple[str, ...]
+    size: tuple[str, ...]
+    local_rank: tuple[str, ...]
+    local_size: tuple[str, ...] = ()
+    node: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    spread: tuple[str, ...] = ()
+    own: bool = True
+
+
+@dataclass(frozen=True)
 class LaunchLine:
     """One launcher's rendering of a layout, without the program.
 
     `words` begin with the launcher's name. Files that the words refer to (rankfile, hostfile, ERF) are in `files`, by
     name; ``{step}`` in the words stands for the directory of the step. `variables` are set for the launcher itself.
-    `family` determines which variables identify a rank.
+    `family` says which variables identify a rank: those of `shim.identity.FAMILIES`, or of another launcher `ranks`.
     """
 
     words: tuple[str, ...]
-    family: Family
+    family: str
     reasons: tuple[Reason, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    ranks: RankNames | None = None
 
 
 @dataclass(frozen=True)

@@ -18,56 +18,36 @@ from collections.abc import Mapping
 
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
-from stackyard.launch.plan.model import Family
+from stackyard.launch.plan.model import RankNames
 
-
-@dataclass(frozen=True)
-class Names:
-    """One family's variables. Several names for one number are tried in order; empty: the launcher does not set it.
-
-    Attributes:
-        own: the rank's name belongs to this family alone, so that half a set of it is an error in any case.
-        spread: the variable that lists tasks per node, as Slurm writes it: ``2(x3),1``.
-    """
-
-    rank: tuple[str, ...]
-    size: tuple[str, ...]
-    local_rank: tuple[str, ...]
-    local_size: tuple[str, ...] = ()
-    node: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-    spread: tuple[str, ...] = ()
-    own: bool = True
-
-
-FAMILIES: dict[Family, Names] = {
-    "torchrun": Names(
+FAMILIES: dict[str, RankNames] = {
+    "torchrun": RankNames(
         ("RANK",), ("WORLD_SIZE",), ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",), ("GROUP_RANK",), ("GROUP_WORLD_SIZE",),
         own=False,
     ),
-    "jsrun": Names(
+    "jsrun": RankNames(
         ("JSM_NAMESPACE_RANK",), ("JSM_NAMESPACE_SIZE",), ("JSM_NAMESPACE_LOCAL_RANK",), ("JSM_NAMESPACE_LOCAL_SIZE",)
     ),
-    "openmpi": Names(
+    "openmpi": RankNames(
         ("OMPI_COMM_WORLD_RANK",), ("OMPI_COMM_WORLD_SIZE",), ("OMPI_COMM_WORLD_LOCAL_RANK",),
         ("OMPI_COMM_WORLD_LOCAL_SIZE",),
     ),
-    "flux": Names(("FLUX_TASK_RANK",), ("FLUX_JOB_SIZE",), ("FLUX_TASK_LOCAL_ID",), nodes=("FLUX_JOB_NNODES",)),
-    "pals": Names(
+    "flux": RankNames(("FLUX_TASK_RANK",), ("FLUX_JOB_SIZE",), ("FLUX_TASK_LOCAL_ID",), nodes=("FLUX_JOB_NNODES",)),
+    "pals": RankNames(
         ("PALS_RANKID",), ("PMI_SIZE",), ("PALS_LOCAL_RANKID",), ("PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"),
         ("PALS_NODEID",),
     ),
-    "mvapich": Names(
+    "mvapich": RankNames(
         ("MV2_COMM_WORLD_RANK",), ("MV2_COMM_WORLD_SIZE",), ("MV2_COMM_WORLD_LOCAL_RANK",),
         ("MV2_COMM_WORLD_LOCAL_SIZE",),
     ),
-    "hydra": Names(("PMI_RANK",), ("PMI_SIZE",), ("MPI_LOCALRANKID",), ("MPI_LOCALNRANKS",), own=False),
-    "cray": Names(("PMI_RANK",), ("PMI_SIZE",), ("PMI_LOCAL_RANK",), ("PMI_LOCAL_SIZE",), own=False),
-    "stackyard": Names(
+    "hydra": RankNames(("PMI_RANK",), ("PMI_SIZE",), ("MPI_LOCALRANKID",), ("MPI_LOCALNRANKS",), own=False),
+    "cray": RankNames(("PMI_RANK",), ("PMI_SIZE",), ("PMI_LOCAL_RANK",), ("PMI_LOCAL_SIZE",), own=False),
+    "stackyard": RankNames(
         ("STACKYARD_TASK",), ("STACKYARD_TASKS",), ("STACKYARD_LOCAL_TASK",), ("STACKYARD_LOCAL_TASKS",),
         ("STACKYARD_NODE",),
     ),
-    "slurm": Names(
+    "slurm": RankNames(
         ("SLURM_PROCID",), ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"), ("SLURM_LOCALID",),
         node=("SLURM_NODEID",), nodes=("SLURM_STEP_NUM_NODES", "SLURM_NNODES"),
         spread=("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"),
@@ -80,7 +60,7 @@ FAMILIES: dict[Family, Names] = {
 class Identity:
     """A rank's place. None: the launcher does not set it, and it does not follow from what it sets."""
 
-    family: Family
+    family: str
     rank: int
     size: int
     local_rank: int
@@ -111,7 +91,7 @@ def detect(environ: Mapping[str, str]) -> Identity:
     return whole[0]
 
 
-def _read(family: Family, environ: Mapping[str, str]) -> Identity | None:
+def _read(family: str, environ: Mapping[str, str]) -> Identity | None:
     """The identity by one family, or None where its set is not complete."""
     names = FAMILIES[family]
     rank, size, local = (_number(group, environ) for group in (names.rank, names.size, names.local_rank))
@@ -153,7 +133,7 @@ def _number(names: tuple[str, ...], environ: Mapping[str, str]) -> int | None:
     return int(environ[name])
 
 
-def _halves(environ: Mapping[str, str], whole: set[Family]) -> list[str]:
+def _halves(environ: Mapping[str, str], whole: set[str]) -> list[str]:
     """Families of which only a part is set. Shared names (RANK, PMI_RANK) count only where no family is complete."""
     found = []
     for family, names in FAMILIES.items():
@@ -186,20 +166,18 @@ def _agree(whole: list[Identity], environ: Mapping[str, str]) -> None:
             )
 
 
-def identity_text(family: Family, prefix: str = "") -> str:
-    """Shell text that reads one family into ``task``, ``tasks``, ``local`` and ``node`` (empty where it is not set).
+def identity_text(names: RankNames, prefix: str = "") -> str:
+    """Shell text that reads the variables of a rank into ``task``, ``tasks``, ``local`` and ``node``; empty: not set.
 
     Plain parameter expansion: no process is started. `prefix` is put before the four names, so that they do
     not collide with variables of the user.
     """
-    names = FAMILIES[family]
     fields = {"task": names.rank, "tasks": names.size, "local": names.local_rank, "node": names.node}
     return "\n".join(f"{prefix}{variable}={_expansion(group)}" for variable, group in fields.items()) + "\n"
 
 
-def names_of(family: Family) -> tuple[str, ...]:
-    """The variables that a family must set for a complete identity."""
-    names = FAMILIES[family]
+def names_of(names: RankNames) -> tuple[str, ...]:
+    """The variables that must be set for a complete identity."""
     return (names.rank[0], names.size[0], names.local_rank[0])
 
 

@@ -32,7 +32,7 @@ from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.shim import programs, roles, shell, staging
 from stackyard.launch.shim.gpus import gpu_text
-from stackyard.launch.shim.identity import identity_text, names_of
+from stackyard.launch.shim.identity import FAMILIES, identity_text, names_of
 
 
 def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str = "") -> str:
@@ -245,7 +245,8 @@ def _identity(file: StepFile, plan: Plan) -> str:
     """Read the identity of the task from the variables of the plan's launcher, and compare it with the plan."""
     family = plan.line.family
     starter = plan.line.words[0] if plan.line.words else family
-    names = " ".join(names_of(family))
+    of_rank = plan.line.ranks or FAMILIES[family]
+    names = " ".join(names_of(of_rank))
     own = "sy_rank=$sy_task sy_in=$sy_local sy_nth=$sy_node\n\n"
     if plan.roles:
         place, own = roles.place_text(file), roles.own_text(file)
@@ -254,7 +255,7 @@ def _identity(file: StepFile, plan: Plan) -> str:
     else:
         place = f"sy_at=$(( sy_task / {file.tasks_per_node} )) sy_slot=$(( sy_task % {file.tasks_per_node} ))"
     checks = _CHECKS.format(place=place, names=names, starter=shlex.quote(Path(starter).name))
-    return identity_text(family, "sy_") + checks + own
+    return identity_text(of_rank, "sy_") + checks + own
 
 
 _CHECKS = """sy_starter={starter}

@@ -1,0 +1,42 @@
+"""The container runtimes: one class each with the words before the ranks' program. `TABLE` names them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stackyard.core import plugins
+from stackyard.core.errors import InputError
+from stackyard.host.machine.runtimes import runtime_of
+from stackyard.launch.plan.runtimes.apptainer import Apptainer
+from stackyard.launch.plan.runtimes.base import Runtime
+from stackyard.launch.plan.runtimes.charliecloud import Charliecloud
+
+GROUP = "stackyard.runtimes"
+"""The entry points of plug-ins; each is a `Runtime`."""
+TABLE: dict[str, Runtime] = {
+    made.name: made for made in (Apptainer("apptainer"), Apptainer("singularity"), Charliecloud())
+}
+_HINT = "set launch.container.runtime in site.yaml to one of {}"
+
+
+def choose(named: str, image: str, environ: Mapping[str, str] | None = None) -> Runtime:
+    """The runtime that a site names, of a plug-in too, else the first one on PATH that reads the image.
+
+    Args:
+        environ: its PATH is searched; None: this process's.
+
+    Raises:
+        InputError: the site's runtime is unknown, or does not read such an image.
+        MissingError: the site names none, and none is found.
+    """
+    if not named:
+        return TABLE[runtime_of("", image, environ)]
+    found = plugins.find(
+        GROUP, named, TABLE, Runtime, "container runtime", "set launch.container.runtime in site.yaml to one of {}"
+    )
+    if not found.reads(image):
+        raise InputError(
+            f"the container runtime of this site, {found.name}, does not read {image}",
+            hint="use a directory or a SquashFS file, or name another one in launch.container.runtime",
+        )
+    return found

@@ -1,0 +1,77 @@
+"""`Runtime`: one program that runs images, as a launch asks it."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from stackyard.core.findings import Finding
+from stackyard.core.late import dataclass
+from stackyard.inputs.sites.library_directories import APPTAINER, Place
+from stackyard.inputs.sites.sitemodels import ContainerPolicy
+from stackyard.launch.plan.model import Wrapper
+
+WIRED = ("${STACKYARD_WIRED}",)
+WIRE_UP = ("${STACKYARD_STEP}", "${STACKYARD_WIRE_1}", "${STACKYARD_WIRE_2}")
+"""Directories that the shim knows at run time: the run directory and the directories of the launcher's PMIx or PALS
+server. Without them every rank inside is "rank 0 of 1" or hangs in MPI_Init. `WIRED` is all of them, each once, joined
+by commas: Apptainer takes that, and says something on each rank about a directory that is bound twice."""
+
+
+@dataclass(frozen=True)
+class Inside:
+    """The input of one runtime: the image, working directory, binds and variables."""
+
+    image: str
+    cwd: str
+    policy: ContainerPolicy
+    gpu: str = ""
+    binds: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+BOUND = "the site's directories, the working directory, the run directory, the launcher's PMI server"
+"""Why directories are bound."""
+
+
+class Runtime:
+    """A program that runs the ranks' program in an image. A runtime extends this class; a plug-in does the same.
+
+    Attributes:
+        name: as ``launch.container.runtime`` of site.yaml has it.
+        program: what must be on PATH on the nodes.
+        libraries: where it has the host's libraries in the image.
+    """
+
+    name: str
+    program: str
+    libraries: Place = APPTAINER
+
+    def reads(self, image: str) -> bool:
+        """Whether it runs such an image: a file or a directory, by its name."""
+        return True
+
+    def wires(self, mpi: bool) -> tuple[str, ...]:
+        """What of `WIRED` and `WIRE_UP` has to be bound."""
+        return WIRED
+
+    def check(self, inside: Inside) -> None:
+        """Raise InputError where the image lacks something that the runtime needs."""
+
+    def wrapper(self, inside: Inside) -> Wrapper:
+        """The words before the program, and the variables of the job."""
+        raise NotImplementedError
+
+
+def cleaned(inside: Inside) -> tuple[Finding, ...]:
+    """A warning if the site's options remove the ranks' variables."""
+    cleaning = inside.policy.cleaning
+    if not cleaning:
+        return ()
+    return (
+        Finding(
+            "container-cleanenv", "warning", f"{cleaning} removes the ranks' variables inside the container",
+            "RANK, WORLD_SIZE, MASTER_ADDR and the launcher's own PMI variables do not reach the program",
+            "remove it from `launch.container.options`",
+        ),
+    )  # fmt: skip
