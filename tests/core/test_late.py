@@ -54,6 +54,27 @@ def test_waits_until_it_is_used() -> None:
     assert fresh not in late._WAITING
 
 
+@pytest.mark.parametrize("base_first", [True, False])
+def test_what_extends_one_waits_by_itself(base_first: bool) -> None:
+    base = _fresh()
+
+    @dataclass(frozen=True)
+    class More(base):  # type: ignore[misc, valid-type]
+        """A class with a field more, which nothing has used."""
+
+        y: int = 2
+
+    if base_first:
+        assert repr(base(3)).endswith("Fresh(x=3)")
+        assert More in late._WAITING
+    assert (More(5).x, More(5).y) == (5, 2)
+    assert More not in late._WAITING
+    assert repr(More(5)).endswith("More(x=5, y=2)")
+    assert More(5) == More(5) != More(5, 3)
+    assert base not in late._WAITING
+    assert base(5) != More(5)
+
+
 @pytest.mark.parametrize(
     "use",
     [

@@ -14,8 +14,8 @@ import pytest
 
 from stackyard.yard.cache import notes
 from stackyard.yard.cache.audit import audit, unfinished
-from stackyard.yard.cache.caches import CONDA, KINDS, content_hash, own_part, searched
-from stackyard.yard.layout import Yard, is_yard
+from stackyard.yard.cache.caches import CONDA, KINDS, content_hash, searched
+from stackyard.yard.layout import Yard, is_yard, own_part
 from stackyard.yard.revision import contents
 from support.accounts import Account, Accounts
 
@@ -153,8 +153,8 @@ def test_each_account_but_the_caches_owner_has_a_part_of_its_own(accounts: Accou
     anna, bert = accounts.user("anna"), accounts.user("bert")
     yard = Yard(common / "yard")
     code = (
-        "import sys; from pathlib import Path; from stackyard.yard.cache.caches import own_part; "
-        "from stackyard.yard.layout import Yard; print(own_part(Yard(Path(sys.argv[1]))).conda)"
+        "import sys; from pathlib import Path; "
+        "from stackyard.yard.layout import Yard, own_part; print(own_part(Yard(Path(sys.argv[1]))).conda)"
     )
 
     def folder(account: Account) -> str:

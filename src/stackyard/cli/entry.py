@@ -34,17 +34,17 @@ def begin() -> None:
 
 
 def _begin_as_root(words: list[str]) -> None:
-    from stackyard.host.account import supervisor
-
     options, rest = _options(words)
+    if not rest or rest[0].startswith("-"):
+        return
+    from stackyard.host.account import supervisor  # late: `--version` needs none
+
     if rest[:1] == ["image"] and rest[1:2] and rest[1] in _OF_THE_MACHINE:
         supervisor.FOR_THE_MACHINE.append(True)
-    elif rest and not rest[0].startswith("-"):
-        yard = _named(options)
-        if yard is None:
-            _default(options.get("--site"))
-        else:
-            supervisor.supervise(yard, giving=rest[0] == "fsck" and "--repair" in rest)
+    elif (yard := _named(options)) is None:
+        _default(options.get("--site"))
+    else:
+        supervisor.supervise(yard, giving=rest[0] == "fsck" and "--repair" in rest)
 
 
 def _named(options: dict[str, str]) -> Path | None:

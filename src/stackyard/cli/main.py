@@ -16,7 +16,6 @@ import click
 from stackyard import __version__
 from stackyard.cli import entry
 from stackyard.cli.commandline import SuggestingGroup, as_error
-from stackyard.cli.context import Context
 from stackyard.core.errors import StackyardError, Stopped
 
 SECTIONS = {
@@ -116,6 +115,8 @@ class LazyGroup(SuggestingGroup):
 @click.pass_context
 def cli(ctx: click.Context, yard: Path | None, site: Path | None, debug: bool) -> None:
     """One declarative file becomes a software stack that a cluster can use."""
+    from stackyard.cli.context import Context  # late: `--version` and `--help` end before
+
     ctx.obj = Context(yard, site, debug)
 
 
@@ -134,7 +135,7 @@ def main() -> None:
         finally:
             _be_deaf()
     except SystemExit as leaving:
-        if "rattler" in sys.modules and isinstance(leaving.code, int):
+        if isinstance(leaving.code, int):
             _leave(leaving.code)
         raise
     except (KeyboardInterrupt, Stopped) as stopped:  # before or after the verb: there is nothing to put in order
@@ -159,8 +160,9 @@ def _be_deaf() -> None:
 def _leave(code: int) -> None:
     """Exit at once, after everything is done and printed.
 
-    The solver's threads may still be reading a channel that is no longer needed. One that calls back while the
-    interpreter shuts down would abort the process, and the exit status would be lost.
+    The interpreter takes a fifth of a short command to take its modules apart. And the solver's threads may still be
+    reading a channel that is no longer needed: one that calls back meanwhile would abort the process, and the exit
+    status would be lost.
     """
     with suppress(OSError, ValueError):  # the reader of the output has exited
         sys.stdout.flush()

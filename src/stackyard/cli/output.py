@@ -100,8 +100,7 @@ def _in_ascii(line: str) -> str:
 
 def show_table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> None:
     """Rows as columns of even width, headed by their names; on a terminal as wide as that."""
-    for line in table(rows, columns, terminal_width()):
-        click.echo(line)
+    click.echo("\n".join(table(rows, columns, terminal_width())))
 
 
 def human_bytes(size: float) -> str:

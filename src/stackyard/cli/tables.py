@@ -75,7 +75,7 @@ def show_line(text: str, margin: int = 0) -> None:
 
 
 def _width(text: str) -> int:
-    return len(click.unstyle(text))
+    return len(click.unstyle(text) if "\033" in text else text)
 
 
 def _longest(text: str) -> int:

@@ -12,7 +12,6 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ def _published(modules: Iterable[str], manifest: Manifest | None) -> str:
     So whatever another deploy, a rollback or a verification changed about them is a reason to look again.
     """
     stacks = {module.partition("/")[0] for module in modules}
-    found = [[asdict(e), _is_there(e)] for e in manifest.entries if e.stack in stacks] if manifest else []
+    found = [[vars(e), _is_there(e)] for e in manifest.entries if e.stack in stacks] if manifest else []
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 import threading
 import time
@@ -62,7 +61,9 @@ def link_or_copy(source: str | Path, target: str | Path, *, link: bool = True) -
                 raise
     if reflink(source, target):
         return REFLINK
-    shutil.copy2(source, target)
+    from shutil import copy2  # late, as below: it imports three compressors
+
+    copy2(source, target)
     return COPY
 
 
@@ -78,7 +79,9 @@ def reflink(source: str | Path, target: str | Path) -> bool:
     if not is_cloned:
         Path(target).unlink()
         return False
-    shutil.copystat(source, target)
+    from shutil import copystat
+
+    copystat(source, target)
     return True
 
 

@@ -53,7 +53,7 @@ class Yard:
 
     A `scratch` yard takes the place of its parent where nothing may be written to that one. `account` is the account to
     whose part of the cache this process writes; empty for who owns the cache itself. Nothing of another account is
-    linked, so each needs its own (`yard.cache.caches.own_part`). None: there was no cache yet, and of several processes
+    linked, so each needs its own (`own_part`). None: there was no cache yet, and of several processes
     that work at the same moment the first one makes it; so whose it is, is looked up whenever a path in it is named.
     """
 
@@ -365,6 +365,16 @@ class Yard:
 def _digest(path: Path) -> str:
     """A word for a path."""
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
+
+
+def own_part(yard: Yard) -> Yard:
+    """The yard with this account's part of its cache: the cache itself for who made it.
+
+    Another account that may write to the yard too (staff, beside what root or a colleague fetched) cannot link those
+    files. So it has a part of its own, into which it takes what it needs once; root too, whose files staff cannot link.
+    Without a cache that is decided once there is one (`yard.cache.caches.make`).
+    """
+    return replace(yard, account=account_beside(replace(yard, account="").cache))
 
 
 def account_beside(shared: Path) -> str | None:

@@ -27,27 +27,29 @@ def make(cls: Callable[..., Made], value: Mapping[str, Any]) -> Made:
     """
     if not isinstance(value, Mapping):
         raise ValueError(f"not an object with keys: {value!r:.60}")
-    checks, required = _fields(cls)
+    checks, kinds, required = _fields(cls)
     for key in value:
         if key not in checks:
             raise ValueError(f"unknown key {key!r:.60}")
     for name in required:
         value[name]
-    made: dict[str, Any] = {}
-    for key, item in value.items():
-        try:
-            made[key] = checks[key](item)
-        except ValueError as error:
-            raise ValueError(f"{key}: {error}") from error
+    made, key = dict(value), ""
+    try:
+        for key, item in value.items():
+            if type(item) is not kinds.get(key):
+                made[key] = checks[key](item)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from error
     return cls(**made)
 
 
 @lru_cache(maxsize=64)
-def _fields(cls: Any) -> tuple[Mapping[str, Check], tuple[str, ...]]:
-    """The check of every field of a dataclass, and the fields without a default."""
+def _fields(cls: Any) -> tuple[Mapping[str, Check], Mapping[str, type], tuple[str, ...]]:
+    """The check of every field of a dataclass, what needs none, and the fields without a default."""
     hints, members = get_type_hints(cls), fields(cls)
     required = tuple(f.name for f in members if f.default is MISSING and f.default_factory is MISSING)
-    return {f.name: _check(hints[f.name]) for f in members}, required
+    plain = {name: hint for name, hint in hints.items() if hint in _KINDS}
+    return {f.name: _check(hints[f.name]) for f in members}, plain, required
 
 
 def _check(hint: Any) -> Check:

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice, show_table, show_text
-from stackyard.yard.api import (
-    RevisionPaths,
-    Usage,
-    Yard,
-    listing,
-    read_usage,
-    signature_demand,
-    signatures_of,
-    size_of_row,
-)
+from stackyard.yard.api import RevisionPaths, Yard, listing, size_of_row
+
+if TYPE_CHECKING:
+    from stackyard.yard.api import Usage
 
 COLUMNS = ("module", "", "created", "short names", "state")
 SIZES = ("size", "files")
@@ -84,10 +78,11 @@ def command(context: Context, everything: bool, size: bool, with_usage: bool, si
 
 def _show_behind(yard: Yard, rows: Sequence[Mapping[str, Any]]) -> None:
     """A line for each extension of this yard whose base has a newer default, or was removed."""
+    if not yard.above():
+        return
     from stackyard.upkeep.api import extension_standing
 
-    mine = [row for row in rows if row["yard"] == str(yard.root) and row["published"] and row["default"]]
-    for row in mine if yard.above() else ():
+    for row in (r for r in rows if r["yard"] == str(yard.root) and r["published"] and r["default"]):
         found = extension_standing(RevisionPaths.of(row["path"]), yard)
         if found and found.newer:
             reason = found.problem or f"is behind its base: {found.newer.module}"
@@ -117,6 +112,8 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
 
 def _counts(yard: Yard) -> dict[str, Usage] | None:
     """The uses of a yard's revisions; None, with a notice, where only its owner may see them."""
+    from stackyard.yard.api import read_usage  # late: few lists show them
+
     try:
         return read_usage(yard)
     except PermissionError:
@@ -127,11 +124,13 @@ def _counts(yard: Yard) -> dict[str, Usage] | None:
 def _used(counts: Mapping[str, Usage] | None, module: str) -> dict[str, Any]:
     if counts is None:
         return {}
-    found = counts.get(module, Usage())
-    return {"usage": {"uses": found.total, "last": found.last}}
+    found = counts.get(module)
+    return {"usage": {"uses": found.total if found else 0, "last": found.last if found else ""}}
 
 
 def _signatures(row: Mapping[str, Any]) -> list[str]:
+    from stackyard.yard.api import signature_demand, signatures_of
+
     demand = signature_demand(Yard(Path(row["yard"])))
     return [str(each) for each in signatures_of(RevisionPaths.of(row["path"]), demand)]
 

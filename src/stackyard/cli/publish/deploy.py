@@ -14,7 +14,6 @@ from stackyard.cli.output import echo, human_bytes, show_error, show_json, show_
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.deploy.api import memo_digests, memo_path, recall_deploy, remember_deploy
-from stackyard.host.files.scratch import scratch
 from stackyard.yard.api import Yard, current_manifest
 
 EXAMPLES = (
@@ -154,6 +153,7 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
     from stackyard.cli.display import display
     from stackyard.cli.publish.stacks import tell
     from stackyard.deploy.api import lock_all, outlook, plan_deploy, require_deployable, solving
+    from stackyard.host.files.scratch import scratch
 
     request = _request(context, yard, files, options)
     require_deployable(request)

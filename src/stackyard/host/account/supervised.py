@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.host.account import asaccount, supervisor
-from stackyard.host.account.reading import Reading
 from stackyard.host.run.identity import account_name
-from stackyard.host.run.processes import Found, naming, of_yard
 
 if TYPE_CHECKING:
     import socket
+
+    from stackyard.host.account.reading import Reading
+    from stackyard.host.run.processes import Found
 
 _MOST = 1 << 28
 _MOST_DIGITS = 9  # of the number of an account
@@ -60,6 +61,8 @@ def require_rights(yard: Path) -> None:
 
     The command line never comes here so: it goes on as that account.
     """
+    if yard in supervisor.OWN:
+        return
     account = supervisor.owner(yard)
     if account not in (0, os.geteuid()) and not supervisor.FOR_THE_MACHINE:
         name = account_name(account)
@@ -88,6 +91,8 @@ def _by_sudo() -> str:
 
 def read(asked: Sequence[tuple[int, Path]]) -> list[Reading]:
     """What the yards of accounts hold, each read as its account. What cannot be read has a `problem`."""
+    from stackyard.host.account.reading import Reading  # late, as below: most commands ask nothing
+
     wanted = [(uid, str(root)) for uid, root in asked]
     if not wanted:
         return []
@@ -104,6 +109,8 @@ def processes(roots: Iterable[Path]) -> tuple[list[Found], int]:
     Args:
         roots: the paths by which the yard is named.
     """
+    from stackyard.host.run.processes import Found, naming, of_yard
+
     places = [os.fsencode(root) for root in roots]
     if _asking:
         try:

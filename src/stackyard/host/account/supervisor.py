@@ -43,6 +43,8 @@ VARIABLE = "STACKYARD_SUPERVISOR"
 """The number of the descriptor by which the worker asks."""
 FOR_THE_MACHINE: list[bool] = []
 """Not empty where root's command changes nothing in a yard, and is root's own, independent of the yard's owner."""
+OWN: list[Path] = []
+"""The yard of the command line, once it was found to be root's own."""
 LOOK_S = 10.0
 TAKE_S = 10.0
 """How long the worker may leave an answer before there is none any more."""
@@ -78,6 +80,7 @@ def supervise(yard: Path, *, giving: bool = False) -> None:
         os._exit(1)
     if account == 0:
         _require_alone(yard)
+        OWN.append(yard.absolute())
     else:
         if giving:
             _give(yard, account)

@@ -6,9 +6,9 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from stackyard.core.late import dataclass
 from stackyard.core.quoting import plain
 from stackyard.host.run.identity import account_name
 

@@ -2,7 +2,8 @@
 
 Values that are plainly right (`inputs.reading.acceptance`) are taken as they are. For everything else (a number as
 text, a wrong value and its message, a file of yours, a JSON Schema) the same class is made for pydantic, which is
-imported then, and makes instances of this one. To the type checker a late model is a `inputs.reading.base.Model`.
+imported then, and makes instances of this one. A site of defaults takes 0.15 billion instructions so (valgrind, with
+the start of Python), by pydantic 0.70. To the type checker a late model is a `inputs.reading.base.Model`.
 """
 
 from __future__ import annotations

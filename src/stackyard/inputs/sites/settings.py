@@ -24,8 +24,7 @@ from stackyard.host.files import at, home
 from stackyard.inputs.reading.paths import with_home
 from stackyard.inputs.sites import siteyard
 from stackyard.yard import disk
-from stackyard.yard.cache.caches import own_part
-from stackyard.yard.layout import Yard, default_yard_root
+from stackyard.yard.layout import Yard, default_yard_root, own_part
 from stackyard.yard.others import moved
 from stackyard.yard.write import atomic
 

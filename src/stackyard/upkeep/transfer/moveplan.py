@@ -16,9 +16,8 @@ from stackyard.inputs.sites.siteyard import site_root
 from stackyard.upkeep.extensions.drift import drifted
 from stackyard.upkeep.transfer.rebuilding import Kept, Ways
 from stackyard.yard import disk
-from stackyard.yard.cache.caches import own_part
 from stackyard.yard.generation import generations
-from stackyard.yard.layout import Yard
+from stackyard.yard.layout import Yard, own_part
 from stackyard.yard.others import children, moved
 from stackyard.yard.others.moved import Note
 from stackyard.yard.revision import revisions

@@ -22,7 +22,7 @@ from stackyard.core.late import dataclass
 from stackyard.host.files import at
 from stackyard.host.files.hashing import sha256_file
 from stackyard.yard import checksum, disk, formats
-from stackyard.yard.layout import ACCOUNTS, Yard, account_beside
+from stackyard.yard.layout import ACCOUNTS, Yard, own_part
 
 NOTE_REVISION = (1).to_bytes(8, "big")
 """What rattler's note beside an unpacked package begins with."""
@@ -92,16 +92,6 @@ def _hidden(pattern: str) -> str:
     """The same glob for temporary names: ``??/*`` becomes ``??/.*``."""
     above, slash, _ = pattern.rpartition("/")
     return f"{above}{slash}.*"
-
-
-def own_part(yard: Yard) -> Yard:
-    """The yard with this account's part of its cache: the cache itself for who made it.
-
-    Another account that may write to the yard too (staff, beside what root or a colleague fetched) cannot link those
-    files. So it has a part of its own, into which it takes what it needs once; root too, whose files staff cannot link.
-    Without a cache that is decided once there is one (`make`).
-    """
-    return replace(yard, account=account_beside(replace(yard, account="").cache))
 
 
 def trusted(yard: Yard) -> Path:

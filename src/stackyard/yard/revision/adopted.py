@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from stackyard.core.errors import MissingError
+from stackyard.core.late import dataclass
 from stackyard.yard.revision.payload import Prefix
 
 Kind = Literal["conda", "venv"]

@@ -12,7 +12,6 @@ import re
 import stat
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
@@ -173,6 +172,8 @@ def _item(status: os.stat_result, digest: str) -> Item:
 
 def _digests(root: Path, names: Iterable[str], digest: Digest) -> list[str]:
     """The digests of files, in their order. On all cores."""
+    from concurrent.futures import ThreadPoolExecutor  # late: most commands compare no file
+
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(lambda name: digest(root / name), names, chunksize=16))
 

@@ -79,9 +79,9 @@ def condition(paths: RevisionPaths) -> Condition:
     """
     try:
         with at.open_regular(paths.record) as stream:
-            first = stream.read(1)
-            stream.seek(-min(2, stream.seek(0, os.SEEK_END)), os.SEEK_END)
-            return "" if first == b"{" and stream.read().rstrip().endswith(b"}") else "damaged"
+            fd = stream.fileno()
+            first, last = os.pread(fd, 1, 0), os.pread(fd, 2, max(0, os.fstat(fd).st_size - 2))
+            return "" if first == b"{" and last.rstrip().endswith(b"}") else "damaged"
     except disk.ABSENT:
         return "missing"
 

@@ -24,7 +24,7 @@ from stackyard.yard import disk
 from stackyard.yard.cache import caches, notes
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import Origin
-from stackyard.yard.layout import Yard
+from stackyard.yard.layout import Yard, own_part
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.payload import STUB
@@ -107,7 +107,7 @@ def _discarded(faults: Iterable[Fault]) -> Iterator[str]:
         except OSError as error:
             yield f"not discarded: {path}: {error.strerror}; its owner can: `stackyard fsck --repair`"
             continue
-        yield f"discarded: {fault.line(caches.own_part(part).root)}"
+        yield f"discarded: {fault.line(own_part(part).root)}"
 
 
 def _rights(faults: Iterable[Fault], root: Path) -> Iterator[str]:
