@@ -61,9 +61,9 @@ def link_or_copy(source: str | Path, target: str | Path, *, link: bool = True) -
                 raise
     if reflink(source, target):
         return REFLINK
-    from shutil import copy2  # late, as below: it imports three compressors
+    import shutil  # late, as below: it imports three compressors
 
-    copy2(source, target)
+    shutil.copy2(source, target)
     return COPY
 
 
@@ -79,9 +79,9 @@ def reflink(source: str | Path, target: str | Path) -> bool:
     if not is_cloned:
         Path(target).unlink()
         return False
-    from shutil import copystat
+    import shutil
 
-    copystat(source, target)
+    shutil.copystat(source, target)
     return True
 
 
