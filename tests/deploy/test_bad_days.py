@@ -12,7 +12,7 @@ import pytest
 
 from stackyard.make import layer
 from stackyard.make.job import Job
-from stackyard.yard.revision.extension import BaseRevision
+from stackyard.yard.kinds.extension import BaseRevision
 from support.accounts import Accounts
 from support.channel import Package, make_channel
 from support.cli import STACKYARD, Done, inside

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.deploy.published.share import Group, shut_out
+from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.extension import BaseRevision
 from support import modules, programs, smallyard
 from support.accounts import Account, Accounts
 from support.cli import Done, inside

@@ -18,7 +18,7 @@ from test_image_deploy import Bed, end_servers
 from stackyard.core.errors import MissingError
 from stackyard.host.files import automount
 from stackyard.images.squashfs import mounts
-from stackyard.yard.revision.payload import Image
+from stackyard.yard.kinds.payload import Image
 from support import programs
 from support.cli import STACKYARD
 

@@ -16,7 +16,7 @@ from image_bed import Revision, confined, make
 
 from stackyard.core.errors import StackyardError
 from stackyard.images.squashfs.enter import run_module_within, run_within
-from stackyard.yard.revision.payload import Image
+from stackyard.yard.kinds.payload import Image
 from support import programs
 from support.processes import wait_for
 
@@ -176,7 +176,7 @@ def test_an_image_stays_mounted_while_a_program_of_ours_needs_it(demo: Revision)
     before the program has started: then there is nothing to hold, and it is started again."""
     code = (
         "import sys, time; from pathlib import Path; from stackyard.images.squashfs.enter import staying_mounted\n"
-        "from stackyard.yard.revision.payload import Image\n"
+        "from stackyard.yard.kinds.payload import Image\n"
         "image = Image(Path(sys.argv[1]))\n"
         "with staying_mounted(image):\n"
         "    if not image.is_visible: sys.exit(75)\n"

@@ -25,9 +25,9 @@ from stackyard.images.sif import file as sif
 from stackyard.images.sif import inside
 from stackyard.images.squashfs import file as squashfs
 from stackyard.inputs.models import Site
+from stackyard.yard.kinds.payload import Form
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.payload import Form
 from stackyard.yard.revision.record import BuildRecord
 from support import images, programs, stackrecords
 

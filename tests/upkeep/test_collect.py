@@ -19,10 +19,10 @@ from stackyard.yard.cache import notes
 from stackyard.yard.cache.audit import audit
 from stackyard.yard.cache.caches import CONDA
 from stackyard.yard.generation import generations
+from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import children
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.extension import BaseRevision
 from stackyard.yard.write import atomic, trash
 from support import smallyard
 from support.accounts import Accounts

@@ -19,7 +19,7 @@ from stackyard.host.run.command import which
 from stackyard.make import layer
 from stackyard.make.job import Job
 from stackyard.yard import disk
-from stackyard.yard.revision.extension import BaseRevision
+from stackyard.yard.kinds.extension import BaseRevision
 from support import modules, programs, testbed
 from support.accounts import Account, Accounts, common_folder
 from support.bindfs import UNCACHED, bindfs

@@ -11,8 +11,8 @@ from stackyard.make.layer import pth_of_drift
 from stackyard.upkeep.extensions import drift
 from stackyard.upkeep.extensions import file as extending
 from stackyard.upkeep.extensions.file import Asked, Files
+from stackyard.yard.kinds.extension import BaseRevision, Layer
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.extension import BaseRevision, Layer
 from stackyard.yard.write import atomic
 from support import stackrecords
 

@@ -23,10 +23,10 @@ from stackyard.upkeep.health.fsck.image import launcher_fault
 from stackyard.upkeep.health.fsck.owners import Owners
 from stackyard.upkeep.health.fsck.reading import Reader
 from stackyard.upkeep.health.originals import first_difference
+from stackyard.yard.kinds.payload import Form
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.contents import Item
 from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.payload import Form
 from stackyard.yard.write import trash
 from support import smallyard, stackrecords
 from support.accounts import Accounts

@@ -15,11 +15,11 @@ from stackyard.images.oci.layout import Reference
 from stackyard.make.seal import PARTS
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
+from stackyard.yard.kinds.adopted import Adopted
+from stackyard.yard.kinds.payload import Form
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents, revisions
-from stackyard.yard.revision.adopted import Adopted
 from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.payload import Form
 from stackyard.yard.revision.record import BuildRecord, read_record
 from support import smallyard
 from support.cli import Done, inside

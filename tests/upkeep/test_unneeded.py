@@ -15,10 +15,10 @@ from stackyard.lock.lockfile.model import LockedInterpreter
 from stackyard.upkeep.gc import collect
 from stackyard.upkeep.gc.inuse import Watch
 from stackyard.yard.generation.origin import origin
+from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import children
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.extension import BaseRevision
 from stackyard.yard.write import lease
 from support import smallyard
 from support.cli import inside

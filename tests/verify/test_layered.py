@@ -11,7 +11,7 @@ from typing import Any
 
 from stackyard.host.run import command
 from stackyard.verify.checks.layered import Finding, find
-from stackyard.yard.revision.payload import Prefix
+from stackyard.yard.kinds.payload import Prefix
 
 
 def installed(folder: Path, name: str, version: str, *needs: str) -> None:

@@ -19,10 +19,10 @@ from stackyard.verify import expectations
 from stackyard.verify.checks import revisionfiles as beside
 from stackyard.verify.expectations import Expectations
 from stackyard.yard.generation import generations
+from stackyard.yard.kinds.payload import Form
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.payload import Form
 from stackyard.yard.revision.record import BuildRecord
 from support import smallyard
 from support.cli import inside

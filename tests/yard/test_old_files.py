@@ -27,13 +27,13 @@ from stackyard.verify.report import REPORT, Report, read_report
 from stackyard.yard import formats
 from stackyard.yard.formats import Kind
 from stackyard.yard.generation.origin import Origin
+from stackyard.yard.kinds.adopted import Adopted, AdoptedPrefix
+from stackyard.yard.kinds.extension import BaseRevision, Layer
+from stackyard.yard.kinds.payload import Form
 from stackyard.yard.others import basesinuse, childnotes
 from stackyard.yard.others.moved import NOTE
 from stackyard.yard.revision import signatures
-from stackyard.yard.revision.adopted import Adopted, AdoptedPrefix
 from stackyard.yard.revision.collision import Collision
-from stackyard.yard.revision.extension import BaseRevision, Layer
-from stackyard.yard.revision.payload import Form
 from stackyard.yard.revision.record import MANIFEST, RECORD, BuildRecord, Manifest, read_manifest, read_record
 from stackyard.yard.write import atomic, trash
 

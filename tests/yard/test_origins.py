@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
+from stackyard.yard.kinds.adopted import Adopted
+from stackyard.yard.kinds.origins import Built, Wrapped, origin_of
+from stackyard.yard.kinds.payload import Form
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.adopted import Adopted
-from stackyard.yard.revision.origins import Built, Wrapped, origin_of
-from stackyard.yard.revision.payload import Form
 from stackyard.yard.revision.record import BuildRecord
 from support import stackrecords
 

@@ -9,7 +9,7 @@ import pytest
 
 import stackyard
 from stackyard.core.errors import MissingError
-from stackyard.yard.revision.payload import STUB, Form, Image, Prefix, payload_of
+from stackyard.yard.kinds.payload import STUB, Form, Image, Prefix, payload_of
 
 SPELLED = re.compile(r"""prefix\}?/bin|prefix(\}|"?\))? / "bin"|"bin" /|/ "bin" """)
 

@@ -44,10 +44,10 @@ from stackyard.yard.cache import caches
 from stackyard.yard.cache.audit import unfinished
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import Origin, UsedFile, origin
+from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import childnotes
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.extension import BaseRevision
 from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry, Manifest, read_record
 from stackyard.yard.write import atomic, reserve

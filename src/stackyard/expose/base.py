@@ -28,9 +28,9 @@ from stackyard.core.names import brings_conda
 from stackyard.expose.asking import asked_of_users, asking_change
 from stackyard.expose.commands import commands_change, runs_beside
 from stackyard.expose.conda import conda_operations
-from stackyard.yard.revision.extension import Layer
+from stackyard.yard.kinds.extension import Layer
+from stackyard.yard.kinds.payload import IMAGES
 from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.payload import IMAGES
 from stackyard.yard.revision.record import BuildRecord
 
 if TYPE_CHECKING:

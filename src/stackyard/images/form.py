@@ -19,10 +19,10 @@ from stackyard.images.squashfs import file as squashfs
 from stackyard.images.squashfs.enter import run_module_within
 from stackyard.make.seal import PARTS
 from stackyard.yard import disk, formats
+from stackyard.yard.kinds.payload import IMAGES, Form
 from stackyard.yard.revision import contents
 from stackyard.yard.revision.contents import Contents
 from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.payload import IMAGES, Form
 from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import within
 from stackyard.yard.write.atomic import write_text

@@ -43,9 +43,9 @@ from stackyard.inputs.sites.sitemodels import (
     Site,
     UserPaths,
 )
-from stackyard.yard.revision.adopted import Adopted
-from stackyard.yard.revision.extension import BaseRevision
-from stackyard.yard.revision.payload import Packing
+from stackyard.yard.kinds.adopted import Adopted
+from stackyard.yard.kinds.extension import BaseRevision
+from stackyard.yard.kinds.payload import Packing
 
 __all__ = [
     "BuildSpec",

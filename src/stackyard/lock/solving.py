@@ -29,8 +29,8 @@ from stackyard.lock.lockfile.fingerprint import (
 )
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.renewal import Preferred, Update
+from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.extension import BaseRevision
 
 if TYPE_CHECKING:
     from stackyard.lock.base.distributions import Unread

@@ -11,10 +11,10 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.make.job import Job
 from stackyard.yard import disk
 from stackyard.yard.disk import DiskUse
+from stackyard.yard.kinds.adopted import FOR_ADOPTED, Adopted
+from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.revision import adoptedfiles
-from stackyard.yard.revision.adopted import FOR_ADOPTED, Adopted
 from stackyard.yard.revision.contents import Tree
-from stackyard.yard.revision.payload import Prefix
 from stackyard.yard.write.atomic import write_text
 
 

@@ -18,7 +18,7 @@ from stackyard.lock.base import interpreter as asking
 from stackyard.make import layer
 from stackyard.make.collisions.claims import Claim, Owner
 from stackyard.make.job import Job
-from stackyard.yard.revision.extension import BaseRevision
+from stackyard.yard.kinds.extension import BaseRevision
 
 _QUESTION = r"""
 import csv, json, os, sys

@@ -24,8 +24,8 @@ from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.make.inputs import BUILD_FORMAT, input_hash, is_build_of
 from stackyard.make.job import Job
 from stackyard.yard import disk, formats
+from stackyard.yard.kinds.adopted import Adopted
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.adopted import Adopted
 from stackyard.yard.revision.collision import Collision, sentences
 from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.record import Activation, BuildRecord, PackageRecord, now, read_record

@@ -15,9 +15,9 @@ from stackyard.host.run.view import View, view_of
 from stackyard.inputs.sites.siteyard import policy
 from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.make.entries import Entries
+from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.payload import Prefix
 from stackyard.yard.write.permissions import Policy
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from stackyard.lock.base import extension as onbase
 from stackyard.lock.base import interpreter as asking
 from stackyard.lock.lockfile.model import LockedInterpreter
 from stackyard.make.job import Job
-from stackyard.yard.revision.extension import BaseRevision, Drift
-from stackyard.yard.revision.payload import Prefix
+from stackyard.yard.kinds.extension import BaseRevision, Drift
+from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.write.atomic import write_text
 from stackyard.yard.write.permissions import program_mode
 

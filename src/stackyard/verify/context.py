@@ -15,8 +15,8 @@ from stackyard.host.run.command import Result, run
 from stackyard.host.run.view import PLAIN, View
 from stackyard.verify.report import Kind
 from stackyard.yard import formats
+from stackyard.yard.kinds.payload import Payload
 from stackyard.yard.revision.contents import Tree
-from stackyard.yard.revision.payload import Payload
 from stackyard.yard.revision.record import BuildRecord
 
 if TYPE_CHECKING:

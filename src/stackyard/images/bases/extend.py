@@ -29,8 +29,8 @@ from stackyard.images.bases.store import Kept, Wanted
 from stackyard.images.oci.settings import PATH
 from stackyard.inputs.models import Check
 from stackyard.make.programs import telling
+from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.payload import Prefix
 
 
 @dataclass(frozen=True)

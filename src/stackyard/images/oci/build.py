@@ -39,8 +39,8 @@ from stackyard.images.oci.writer import Writer, writer
 from stackyard.images.squashfs.enter import run_module_within
 from stackyard.make.job import cores
 from stackyard.yard import disk
+from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.payload import Prefix
 from stackyard.yard.revision.record import BuildRecord
 
 ROOT = "/opt/stackyard"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from stackyard.make.seal import PARTS
 from stackyard.yard import formats
+from stackyard.yard.kinds.payload import STUB
 from stackyard.yard.revision import contents
 from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.payload import STUB
 
 
 def differences(root: Path) -> list[str]:

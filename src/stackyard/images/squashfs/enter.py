@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host.run.command import Result, run
-from stackyard.yard.revision.payload import Payload
+from stackyard.yard.kinds.payload import Payload
 
 CANNOT_MOUNT = 4
 """The exit status of the launcher where the image cannot be mounted on this machine."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stackyard.core.change import EnvironmentChange
 from stackyard.make import onhost
-from stackyard.yard.revision.payload import STUB, Prefix
+from stackyard.yard.kinds.payload import STUB, Prefix
 
 LARGEST_COPY = 4 << 20
 """Bytes of a file that a variable names, up to which it is copied beside the stubs."""

@@ -22,10 +22,10 @@ from stackyard.images.wrap.inventory import Inventory
 from stackyard.images.wrap.origin import Taken, take
 from stackyard.make.seal import PARTS
 from stackyard.yard import disk
+from stackyard.yard.kinds.payload import STUB, Container, Form
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents
 from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.payload import STUB, Container, Form
 from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write.atomic import write_text
 from stackyard.yard.write.permissions import file_mode

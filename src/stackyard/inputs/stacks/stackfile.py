@@ -29,7 +29,7 @@ from stackyard.inputs.models import (
 from stackyard.inputs.reading.acceptance import ShortForm, ShownAs
 from stackyard.inputs.reading.latemodel import Field, LateModel
 from stackyard.inputs.reading.words import CollisionPath, CollisionWinner, LoadedVariables, Text
-from stackyard.yard.revision.payload import Packing
+from stackyard.yard.kinds.payload import Packing
 
 
 def _as_list(value: Any) -> Any:

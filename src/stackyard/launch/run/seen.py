@@ -17,7 +17,7 @@ from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.causes import BY_SCHEDULER, Rule, explain, mistakes, site_rules
 from stackyard.launch.run.usage import oom_kills, ranks_usage, with_usage
 from stackyard.launch.run.verdict import Ended, describe, first_of, left_early
-from stackyard.yard.revision.payload import IMAGES
+from stackyard.yard.kinds.payload import IMAGES
 
 RANK_ZERO = re.compile(r"\b(?:rank|process|processor|task)\s*[:#=]?\s*0\s*(?:of|/|out of)\s*1\b", re.IGNORECASE)
 """How programs print a world size of 1: what every task of an MPI program does after a PMI mismatch."""

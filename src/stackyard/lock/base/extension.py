@@ -23,9 +23,9 @@ from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, Locke
 from stackyard.lock.lockfile.text import read
 from stackyard.lock.pip.provided import Given
 from stackyard.yard import catalogue, disk
+from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import signatures
-from stackyard.yard.revision.extension import BaseRevision
 from stackyard.yard.revision.record import BuildRecord, read_record
 
 if TYPE_CHECKING:

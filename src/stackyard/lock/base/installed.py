@@ -24,8 +24,8 @@ from stackyard.core.secrets import address
 from stackyard.lock.lockfile import grammar
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, PipPackage
 from stackyard.yard import disk, formats
-from stackyard.yard.revision.adopted import Kind
-from stackyard.yard.revision.payload import Prefix
+from stackyard.yard.kinds.adopted import Kind
+from stackyard.yard.kinds.payload import Prefix
 
 RECORD_KEY = "installed RECORD"
 """The build input that identifies a pip package whose archive has no known hash."""

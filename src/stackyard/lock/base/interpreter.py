@@ -13,7 +13,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.run.command import clean_environment, run
 from stackyard.host.run.question import about_distributions
-from stackyard.yard.revision.extension import BaseRevision
+from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.revision.record import read_record
 
 ANSWER_S = 120

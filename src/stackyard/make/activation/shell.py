@@ -13,7 +13,7 @@ from stackyard.host.machine import shell_state
 from stackyard.host.machine.shell_state import ShellState
 from stackyard.host.run import command
 from stackyard.host.run.view import PLAIN, View
-from stackyard.yard.revision.payload import Prefix
+from stackyard.yard.kinds.payload import Prefix
 
 
 @dataclass(frozen=True)

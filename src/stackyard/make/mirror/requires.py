@@ -20,7 +20,7 @@ from stackyard.host.run.command import CommandError, run
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
 from stackyard.yard import disk
-from stackyard.yard.revision.payload import Prefix
+from stackyard.yard.kinds.payload import Prefix
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -42,8 +42,8 @@ from stackyard.make.wheels.buildsystem import add_requires
 from stackyard.make.wheels.toolchain import Toolchain
 from stackyard.yard import checksum, disk, formats
 from stackyard.yard.cache.caches import may_look_into, searched
+from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.payload import Prefix
 from stackyard.yard.write import atomic, lease
 from stackyard.yard.write.atomic import fault_point, write_json
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
+from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
 from stackyard.yard.others.same import is_same
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.extension import BaseRevision
 from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.record import Entry
 

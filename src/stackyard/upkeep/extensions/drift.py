@@ -10,7 +10,7 @@ from pathlib import Path
 from stackyard.core.names import canonical
 from stackyard.host.files import at
 from stackyard.yard import disk
-from stackyard.yard.revision.extension import Layer
+from stackyard.yard.kinds.extension import Layer
 from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import atomic

@@ -33,10 +33,10 @@ from stackyard.make import adopted as foreign
 from stackyard.verify.expectations import in_force
 from stackyard.yard import disk
 from stackyard.yard.generation.origin import origin
+from stackyard.yard.kinds.adopted import Adopted, Kind
+from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import adoptedfiles, revisions
-from stackyard.yard.revision.adopted import Adopted, Kind
-from stackyard.yard.revision.payload import Prefix
 from stackyard.yard.revision.record import BuildRecord
 
 OLDEST = (2, 7), (3, 5)

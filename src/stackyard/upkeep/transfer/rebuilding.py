@@ -26,8 +26,8 @@ from stackyard.make.inputs import input_hash, is_build_of
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import UsedFile
+from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.extension import BaseRevision
 from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry, read_record
 from stackyard.yard.write import within

@@ -13,7 +13,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.host.run.command import which
 from stackyard.verify.context import Context, Python
 from stackyard.verify.report import CheckResult
-from stackyard.yard.revision.extension import BaseRevision, Layer
+from stackyard.yard.kinds.extension import BaseRevision, Layer
 from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, read_record
 

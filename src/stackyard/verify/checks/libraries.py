@@ -27,7 +27,7 @@ from stackyard.host.run.command import clean_environment, run
 from stackyard.verify.checks.base import Check, looked_into
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.report import CheckResult
-from stackyard.yard.revision.extension import BaseRevision
+from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.revision.record import read_record
 
 _DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")

@@ -21,11 +21,11 @@ from stackyard.yard import formats, members
 from stackyard.yard.disk import DiskUse
 from stackyard.yard.generation import manifestfile
 from stackyard.yard.generation.origin import Origin, UsedFile
-from stackyard.yard.revision.adopted import Adopted, AdoptedPrefix
+from stackyard.yard.kinds.adopted import Adopted, AdoptedPrefix
+from stackyard.yard.kinds.extension import BaseRevision, payload_on
+from stackyard.yard.kinds.origins import Built, origin_of
+from stackyard.yard.kinds.payload import Form, Payload, check_container, payload_of
 from stackyard.yard.revision.collision import Collision
-from stackyard.yard.revision.extension import BaseRevision, payload_on
-from stackyard.yard.revision.origins import Built, origin_of
-from stackyard.yard.revision.payload import Form, Payload, check_container, payload_of
 
 RECORD_FORMAT = 9
 MANIFEST_FORMAT = 4

@@ -27,10 +27,10 @@ from stackyard.upkeep.health.fsck.reading import Reader
 from stackyard.upkeep.health.fsck.trees import differences
 from stackyard.verify.checks.content import noted_contents
 from stackyard.yard import disk
+from stackyard.yard.kinds.payload import IMAGES, STUB, Prefix
 from stackyard.yard.revision import contents
 from stackyard.yard.revision.contents import Contents, Item, Tree
 from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.payload import IMAGES, STUB, Prefix
 from stackyard.yard.revision.record import BuildRecord, read_record
 
 _MOST_LINKS = 40

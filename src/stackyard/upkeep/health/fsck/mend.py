@@ -24,10 +24,10 @@ from stackyard.yard import disk
 from stackyard.yard.cache import caches, notes
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import Origin
+from stackyard.yard.kinds.payload import STUB
 from stackyard.yard.layout import Yard, own_part
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.payload import STUB
 from stackyard.yard.revision.record import BuildRecord, Entry
 from stackyard.yard.write import atomic, trash, within
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from stackyard.core.errors import MissingError
 from stackyard.core.late import dataclass
+from stackyard.yard.kinds.payload import Form, FormKind, Image, Prefix, payload_of
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.payload import Form, FormKind, Image, Prefix, payload_of
 
 
 @dataclass(frozen=True)

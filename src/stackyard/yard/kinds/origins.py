@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.late import dataclass
-from stackyard.yard.revision import adopted
+from stackyard.yard.kinds import adopted
 
 if TYPE_CHECKING:
     from stackyard.yard.revision.record import BuildRecord

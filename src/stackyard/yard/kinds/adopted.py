@@ -8,7 +8,7 @@ from typing import Literal
 
 from stackyard.core.errors import MissingError
 from stackyard.core.late import dataclass
-from stackyard.yard.revision.payload import Prefix
+from stackyard.yard.kinds.payload import Prefix
 
 Kind = Literal["conda", "venv"]
 
