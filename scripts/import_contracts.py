@@ -142,13 +142,13 @@ class DoorsOnly(Contract):
 
     type_name = "doors_only"
     package = fields.StringField()
-    importers = fields.StringField()
+    importers = fields.ListField(subfield=fields.StringField())
     rooms = fields.ListField(subfield=fields.StringField())
     exceptions = fields.ListField(subfield=fields.StringField(), required=False, default=[])
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         """Read each import statement."""
-        inside = sorted(name for name in graph.modules if f"{name}.".startswith(f"{self.importers}."))
+        inside = sorted(name for root in self.importers for name in (root, *graph.find_descendants(root)))
         found = {f"{name} -> {each}" for name in inside for each in _statements(name) if self._is_inner(each)}
         doors = [name for room in self.rooms if (name := f"{self.package}.{room}.api") in graph.modules]
         strange = [

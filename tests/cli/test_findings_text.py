@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.cli.findings import show_checks, show_finding
-from stackyard.cli.shells import module_notes
 from stackyard.core.errors import InputError, Where
 from stackyard.core.findings import Finding, refuse
+from stackyard.expose.notes import module_notes
 from stackyard.verify.report import CheckResult, Report
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.record import Activation

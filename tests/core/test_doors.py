@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -38,6 +39,18 @@ def test_a_door_names_what_is_there(room: str) -> None:
             assert found.__doc__, name
         if inspect.isfunction(found):
             assert "return" in found.__annotations__, name
+
+
+def test_a_door_names_only_what_cli_and_the_python_api_use() -> None:
+    used: set[str] = set()
+    for file in [ROOT / "calls.py", *(ROOT / "cli").rglob("*.py")]:
+        text = file.read_text(encoding="utf-8")
+        doors = {alias: room for room, alias in re.findall(r"from stackyard\.(\w+) import api as (\w+)", text)}
+        used |= {f"{doors[alias]}.{name}" for alias, name in re.findall(r"\b(\w+)\.(\w+)", text) if alias in doors}
+        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.module]
+        used |= {f"{node.module.split('.')[1]}.{a.name}" for node in nodes if ".api" in node.module for a in node.names}
+    named = {f"{room}.{name}" for room in DOORS for name in names_of(ROOT / room / "api.py")}
+    assert named - used == {"lint.LintReport", "lint.Script", "lint.lint_text", "lint.parse_script"}, "used by tests"
 
 
 def test_a_name_is_imported_when_it_is_asked_for() -> None:

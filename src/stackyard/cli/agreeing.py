@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,15 +11,14 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.output import show_text
-from stackyard.core.errors import MissingError, StackyardError
+from stackyard.core.errors import MissingError
 from stackyard.core.quoting import harmless
 from stackyard.yard.api import RevisionPaths
 
 if TYPE_CHECKING:
     from stackyard.deploy.api import NeededLicence
-    from stackyard.inputs.api import Site
     from stackyard.launch.api.jobs import Job
-    from stackyard.yard.api import BuildRecord, Yard
+    from stackyard.yard.api import BuildRecord
 
 
 def agreed(context: Context, record: BuildRecord) -> dict[str, str]:
@@ -72,36 +70,10 @@ def ask(needed: NeededLicence, record: BuildRecord) -> None:
     Raises:
         MissingError: it is not accepted.
     """
-    from stackyard.deploy.api import account_here
+    from stackyard.deploy.api import account_here, licence_text
 
-    if not confirmed(needed.name, record.module, text_of(record, needed.sha256)):
+    if not confirmed(needed.name, record.module, licence_text(record, needed.sha256)):
         raise MissingError(
             f"licence not accepted by {account_here()}: {needed.name}, of {record.module}",
             hint=f"read and accept it: stackyard licences accept {needed.name} --of {record.module}",
         )
-
-
-def unaccepted(yard: Yard, site: Site, record: BuildRecord) -> MissingError | None:
-    """Which licences you have not accepted without which the commands of a revision do not run; nothing is asked."""
-    from stackyard.deploy.api import account_here, needed_licences
-
-    missing = [needed.name for needed in needed_licences(yard, site, record, os.environ)]
-    if not missing:
-        return None
-    lines = (f"stackyard licences accept {shlex.quote(name)} --of {record.module}" for name in missing)
-    return MissingError(
-        f"licence not accepted by {account_here()}: {', '.join(missing)}; without it nothing of the revision is run",
-        hint=f"read and accept it: {' && '.join(lines)}",
-    )
-
-
-def text_of(record: BuildRecord, sha256: str) -> str:
-    """The text of a licence, as the revision keeps it; empty where its file names none."""
-    from stackyard.host.files.hashing import sha256_file
-
-    try:
-        kept = sorted(RevisionPaths.of(record.path).recipe.iterdir())
-        found = next((path for path in kept if path.is_file() and sha256_file(path) == sha256), None)
-        return found.read_text(encoding="utf-8", errors="replace") if found else ""
-    except (OSError, StackyardError):
-        return ""

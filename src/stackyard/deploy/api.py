@@ -9,15 +9,8 @@ if TYPE_CHECKING:
     from stackyard.deploy.deploy import Outcome as Outcome
     from stackyard.deploy.deploy import Request as Request
     from stackyard.deploy.deploy import Result as Result
-    from stackyard.deploy.deploy import deploy as deploy
     from stackyard.deploy.deploy import lock_all as lock_all
-    from stackyard.deploy.deploy import plan as plan_deploy
-    from stackyard.deploy.deploy import require as require_deployable
-    from stackyard.deploy.deploy import write_report as write_report
     from stackyard.deploy.generation import Step as Step
-    from stackyard.deploy.inputs import as_read as hashes_as_read
-    from stackyard.deploy.inputs import memo_inputs as memo_inputs
-    from stackyard.deploy.inputs import still_as_read as still_as_read
     from stackyard.deploy.licence_policy import of_revision as licences_of_revision
     from stackyard.deploy.licence_policy import of_variant as licences_of_variant
     from stackyard.deploy.licences import Needed as NeededLicence
@@ -27,14 +20,14 @@ if TYPE_CHECKING:
     from stackyard.deploy.licences import mine as my_acceptances
     from stackyard.deploy.licences import needed as needed_licences
     from stackyard.deploy.licences import require as require_licences
+    from stackyard.deploy.licences import text_of as licence_text
     from stackyard.deploy.licences import variables as licence_variables
     from stackyard.deploy.locking import write_lock as write_lock
-    from stackyard.deploy.memo import digests as memo_digests
     from stackyard.deploy.memo import memo_path as memo_path
     from stackyard.deploy.memo import recall as recall_deploy
-    from stackyard.deploy.memo import remember as remember_deploy
-    from stackyard.deploy.preview import outlook as outlook
-    from stackyard.deploy.published.rollback import mark as mark_states
+    from stackyard.deploy.plan import Task as Task
+    from stackyard.deploy.preview import Outlook as Outlook
+    from stackyard.deploy.published.describe import revision_json as revision_json
     from stackyard.deploy.published.rollback import only_from as only_from
     from stackyard.deploy.published.rollback import publish as publish_step
     from stackyard.deploy.published.rollback import step_to as step_to
@@ -53,6 +46,10 @@ if TYPE_CHECKING:
     from stackyard.deploy.published.states import default as make_default
     from stackyard.deploy.published.states import retire as retire
     from stackyard.deploy.published.states import withdraw as withdraw
+    from stackyard.deploy.requests import deploy_request as deploy_request
+    from stackyard.deploy.requests import deploy_stacks as deploy_stacks
+    from stackyard.deploy.requests import lock_files as lock_files
+    from stackyard.deploy.requests import preview_deploy as preview_deploy
     from stackyard.deploy.signing import NAME_ONE as NAME_A_KEY
     from stackyard.deploy.signing import key_of as signing_key
     from stackyard.deploy.signing import republish as republish_signed

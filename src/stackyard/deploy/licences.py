@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from stackyard.core.errors import InputError, MissingError
+from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.expose.asking import asked_of_users, mark_name
 from stackyard.host.files import at
@@ -26,6 +27,7 @@ from stackyard.inputs.sites.siteyard import in_sites_yard, is_sites
 from stackyard.lock.base import extension as onbase
 from stackyard.yard import disk, formats, members
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, now
 from stackyard.yard.write import atomic
 from stackyard.yard.write.lease import lease
@@ -112,6 +114,28 @@ def needed(yard: Yard, site: Site, record: BuildRecord, environ: Mapping[str, st
         and not environ.get(each.variable)
         and _holding(yard, site, each.name, each.sha256) is None
     ]
+
+
+def unaccepted(yard: Yard, site: Site, record: BuildRecord, environ: Mapping[str, str]) -> MissingError | None:
+    """Which licences this account has not accepted without which the commands of a revision do not run."""
+    missing = [each.name for each in needed(yard, site, record, environ)]
+    if not missing:
+        return None
+    lines = (f"stackyard licences accept {shlex.quote(name)} --of {record.module}" for name in missing)
+    return MissingError(
+        f"licence not accepted by {me()}: {', '.join(missing)}; without it nothing of the revision is run",
+        hint=f"read and accept it: {' && '.join(lines)}",
+    )
+
+
+def text_of(record: BuildRecord, sha256: str) -> str:
+    """The text of a licence, as the revision keeps it; empty where its file names none."""
+    try:
+        kept = (at.read_regular(path) for path in disk.entries(RevisionPaths.of(record.path).recipe) if path.is_file())
+        found = next((text for text in kept if hashlib.sha256(text).hexdigest() == sha256), b"")
+    except (OSError, StackyardError):
+        return ""
+    return found.decode("utf-8", "replace")
 
 
 def accept(yard: Yard, licence: Needed) -> Acceptance:

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from stackyard.expose.kernel import require_ipykernel as require_ipykernel
     from stackyard.expose.kernel import specification as kernel_specification
     from stackyard.expose.kernel import user_folder as kernel_user_folder
-    from stackyard.expose.limits import Format as ModuleFormat
-    from stackyard.expose.limits import notable as notable_limits
     from stackyard.expose.lua import render_page as render_lua_page
+    from stackyard.expose.notes import module_notes as module_notes
     from stackyard.expose.page import Page as Page
     from stackyard.expose.published import change_of as change_of
     from stackyard.expose.root import users_path as users_path

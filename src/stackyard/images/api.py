@@ -85,7 +85,6 @@ if TYPE_CHECKING:
     from stackyard.images.squashfs.mounts import mount as mount_image
     from stackyard.images.squashfs.mounts import mounted as mounted_image
     from stackyard.images.squashfs.mounts import require_readable as require_readable_image
-    from stackyard.images.squashfs.mounts import told as mount_state
     from stackyard.images.squashfs.mounts import unmount as unmount_image
     from stackyard.images.squashfs.mounts import unusable as why_unusable
     from stackyard.images.squashfs.mounts import ways as mount_ways

@@ -11,21 +11,6 @@ The package can be called: ``stackyard.launch("train.py")`` is `api.calls.launch
 too: it runs on Python 3.6.
 """
 
-import sys
+from stackyard import callable_room
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-
-class _Callable(type(sys)):  # type: ignore[misc]
-    """The type of this module: the import system sets it where the Python API has a function of this name."""
-
-    def __call__(self, *program: "Any", **options: "Any") -> "Any":
-        """See `stackyard.launch.api.calls.launch`."""
-        from stackyard.launch.api.calls import launch
-
-        return launch(*program, **options)
-
-
-sys.modules[__name__].__class__ = _Callable
+callable_room(__name__)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from stackyard.core.doors import door
 
 if TYPE_CHECKING:
-    from stackyard.lock.base.extension import looked_up as with_bases
     from stackyard.lock.base.extension import whole as with_base
     from stackyard.lock.explain.changes import moves as package_moves
     from stackyard.lock.explain.diff import compare as compare_packages
@@ -19,5 +18,7 @@ if TYPE_CHECKING:
     from stackyard.lock.lockfile.text import read as read_lock
     from stackyard.lock.renewal import Update as Update
     from stackyard.lock.renewal import former as former_variant
+    from stackyard.lock.stackfiles import load_stacks as load_stacks
+    from stackyard.lock.stackfiles import tell_notices as tell_notices
 else:
     __getattr__, __dir__ = door(__file__, __name__)

@@ -7,18 +7,18 @@ from stackyard.core.doors import door
 if TYPE_CHECKING:
     from stackyard.upkeep.extensions.base_status import of_extension as extension_standing
     from stackyard.upkeep.extensions.base_status import standing as base_standing
+    from stackyard.upkeep.extensions.deploying import Change as ExtensionChange
+    from stackyard.upkeep.extensions.deploying import deploy_changed as deploy_changed
+    from stackyard.upkeep.extensions.deploying import extended as extended
+    from stackyard.upkeep.extensions.deploying import preview_changed as preview_changed
     from stackyard.upkeep.extensions.drift import drifted as drifted
     from stackyard.upkeep.extensions.drift import reset as reset_to_record
-    from stackyard.upkeep.extensions.extend_full import full_files as full_extension
     from stackyard.upkeep.extensions.file import Asked as AskedPackages
     from stackyard.upkeep.extensions.file import Files as ExtensionFiles
-    from stackyard.upkeep.extensions.file import base_of as base_to_extend
-    from stackyard.upkeep.extensions.file import changed as changed_extension
     from stackyard.upkeep.extensions.file import checked as checked_packages
     from stackyard.upkeep.extensions.file import checked_name as new_extension_name
     from stackyard.upkeep.extensions.file import chosen as chosen_extension
     from stackyard.upkeep.extensions.file import loaded as loaded_revisions
-    from stackyard.upkeep.extensions.file import made as new_extension
     from stackyard.upkeep.extensions.file import names as extension_names
     from stackyard.upkeep.extensions.file import on_base as on_base
     from stackyard.upkeep.extensions.file import used as used_extension
@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from stackyard.upkeep.gc.full_disk import despite_full as despite_full
     from stackyard.upkeep.gc.inuse import Watch as Watch
     from stackyard.upkeep.gc.remove import Outcome as RemovalOutcome
-    from stackyard.upkeep.gc.remove import Removal as Removal
-    from stackyard.upkeep.gc.remove import bring_back as bring_back
     from stackyard.upkeep.gc.remove import removed as removed_revision
     from stackyard.upkeep.gc.remove import size_of as removal_size
-    from stackyard.upkeep.gc.unseen import LET_ROOT_LOOK as LET_ROOT_LOOK
+    from stackyard.upkeep.gc.removing import bring_back as bring_back
+    from stackyard.upkeep.gc.removing import kept_error as kept_error
+    from stackyard.upkeep.gc.removing import own_revision as own_revision
+    from stackyard.upkeep.gc.removing import remove_unused as remove_unused
+    from stackyard.upkeep.gc.removing import watch as watch_yard
     from stackyard.upkeep.gc.unused import unused_for as why_unused
     from stackyard.upkeep.health.fsck.check import check as check_files
     from stackyard.upkeep.health.fsck.fault import Report as FaultReport
@@ -43,14 +45,12 @@ if TYPE_CHECKING:
     from stackyard.upkeep.health.fsck.mend import note_lost_images as note_lost_images
     from stackyard.upkeep.health.fsck.mend import require_owner as require_repairable
     from stackyard.upkeep.health.fsck.mend import rest as repair_rest
-    from stackyard.upkeep.health.repair import file_of as file_of_revision
-    from stackyard.upkeep.health.repair import files_read as files_read
-    from stackyard.upkeep.health.repair import repair as repair_revision
     from stackyard.upkeep.health.repair import repair_yard as repair_yard
-    from stackyard.upkeep.health.repair import require_in_place as require_in_place
-    from stackyard.upkeep.health.restore_record import restore_operations as restore_operations
-    from stackyard.upkeep.health.restore_record import restore_record as restore_record
-    from stackyard.upkeep.health.restore_record import restore_rest as restore_rest
+    from stackyard.upkeep.health.restoring import restore_revisions as restore_revisions
+    from stackyard.upkeep.health.verifying import modules_to_verify as modules_to_verify
+    from stackyard.upkeep.health.verifying import publish_results as publish_results
+    from stackyard.upkeep.health.verifying import revisions_to_verify as revisions_to_verify
+    from stackyard.upkeep.health.verifying import verify_again as verify_again
     from stackyard.upkeep.sign import sign_again as sign_again
     from stackyard.upkeep.transfer.adopt import Wanted as WantedAdoption
     from stackyard.upkeep.transfer.adopt import adopt as adopt

@@ -9,13 +9,7 @@ if TYPE_CHECKING:
     from stackyard.verify.checks.own import judged as judged_check
     from stackyard.verify.checks.own import unmet_need as unmet_need
     from stackyard.verify.checks.yardfiles import check_yard as check_yard
-    from stackyard.verify.report import RUNS_NOTHING as RUNS_NOTHING
     from stackyard.verify.report import Report as Report
-    from stackyard.verify.report import lacking_licences as report_lacking_licences
-    from stackyard.verify.report import read_report as read_report
-    from stackyard.verify.report import stopped as stopped_report
-    from stackyard.verify.report import without_record as report_without_record
     from stackyard.verify.sitechecks import site_checks as site_checks
-    from stackyard.verify.verify import verify as verify_revision
 else:
     __getattr__, __dir__ = door(__file__, __name__)

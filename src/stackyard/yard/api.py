@@ -5,15 +5,12 @@ from typing import TYPE_CHECKING
 from stackyard.core.doors import door
 
 if TYPE_CHECKING:
-    from stackyard.yard.catalogue import is_listed as is_listed
     from stackyard.yard.catalogue import listing as listing
     from stackyard.yard.catalogue import record_of as record_of
     from stackyard.yard.catalogue import resolve as find_revision
-    from stackyard.yard.catalogue import row as catalogue_row
     from stackyard.yard.catalogue import size as revision_size
     from stackyard.yard.catalogue import size_of as size_of_row
     from stackyard.yard.disk import is_folder as is_folder
-    from stackyard.yard.disk import is_there as is_there
     from stackyard.yard.generation.changes import Changes as Changes
     from stackyard.yard.generation.changes import compare as compare_generations
     from stackyard.yard.generation.generations import Base as StepBase
@@ -34,10 +31,7 @@ if TYPE_CHECKING:
     from stackyard.yard.revision.record import BuildRecord as BuildRecord
     from stackyard.yard.revision.record import Entry as Entry
     from stackyard.yard.revision.record import Manifest as Manifest
-    from stackyard.yard.revision.record import PackageRecord as PackageRecord
-    from stackyard.yard.revision.record import State as State
     from stackyard.yard.revision.record import read_record as read_record
-    from stackyard.yard.revision.revisions import is_in as is_in_yard
     from stackyard.yard.revision.revisions import readable as readable_record
     from stackyard.yard.revision.signatures import Signature as Signature
     from stackyard.yard.revision.signatures import demand_of as signature_demand

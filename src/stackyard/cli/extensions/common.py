@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.cli.context import Context
-from stackyard.cli.output import echo, show_json, show_notice
+from stackyard.cli.output import echo, show_json
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host.files.scratch import scratch
-from stackyard.upkeep.api import ExtensionFiles, changed_extension
 from stackyard.yard.api import BuildRecord, Yard, record_of
 
 if TYPE_CHECKING:
-    from stackyard.deploy.api import Request
-
-Change = Callable[[ExtensionFiles], ExtensionFiles]
+    from stackyard.upkeep.api import ExtensionChange
 
 
 @dataclass(frozen=True)
@@ -31,40 +24,29 @@ class Wanted:
     renew: bool = False
 
 
-class _NotPublished(Exception):
-    """The deploy reported what failed; the file goes back to what it was."""
-
-
-def carry_out(context: Context, name: str, change: Change, wanted: Wanted) -> None:
+def carry_out(context: Context, name: str, change: ExtensionChange, wanted: Wanted) -> None:
     """Change the files of an extension and deploy it; they stay as they were where that fails.
 
     Raises:
         StackyardError: it cannot be solved or built.
         click.exceptions.Exit: it was built and not published; what failed has been shown.
     """
-    yard = context.yard()
     if wanted.dry_run:
-        _dry_run(context, yard, name, change, wanted)
+        _dry_run(context, name, change, wanted)
         return
     from stackyard.cli.display import display
     from stackyard.cli.publish.deploy import report
-    from stackyard.deploy.api import building, deploy
+    from stackyard.upkeep.api import deploy_changed
 
+    yard, site = context.yard(), context.site()
     before = recorded(yard, name)
-    site = context.site()
-    with ExitStack() as open_until_shown:
-        held = open_until_shown.enter_context(building(yard, site, [name], show_notice))
-        try:
-            with changed_extension(yard.extension(name), change) as file, display() as progress:
-                request = _request(context, yard, file, wanted)
-                result = deploy(request, progress, held)
-                if not result.ok:
-                    raise _NotPublished
-        except _NotPublished:
-            pass
+    with display() as progress:
+        result = deploy_changed(
+            yard, site, name, change, progress, accept=wanted.accept, renew=wanted.renew, command=context.command
+        )
     if result.ok and not wanted.as_json:
         show_difference(before, recorded(yard, name))
-    report(context, result, request, progress.notices, wanted.as_json)
+    report(context, result, site, yard, progress.notices, wanted.as_json)
 
 
 def recorded(yard: Yard, name: str) -> BuildRecord | None:
@@ -86,34 +68,15 @@ def show_difference(before: BuildRecord | None, after: BuildRecord | None) -> No
         echo(f"    {line}")
 
 
-def _request(context: Context, yard: Yard, file: Path, wanted: Wanted) -> Request:
-    from stackyard.cli.publish.stacks import load_stacks
-    from stackyard.deploy.api import Request, hashes_as_read
-    from stackyard.lock.api import Update
-
-    site = context.site()
-    stacks = load_stacks([file], site, yard, None, None)
-    return Request(
-        stacks, site, yard, accept=wanted.accept, update=Update(wanted.renew), command=context.command,
-        read=hashes_as_read(stacks, site),
-    )  # fmt: skip
-
-
-def _dry_run(context: Context, yard: Yard, name: str, change: Change, wanted: Wanted) -> None:
-    from dataclasses import replace
-
+def _dry_run(context: Context, name: str, change: ExtensionChange, wanted: Wanted) -> None:
     from stackyard.cli.display import display
     from stackyard.cli.publish.deploy import plan_line, plan_row
-    from stackyard.deploy.api import lock_all, plan_deploy, require_deployable, solving
+    from stackyard.upkeep.api import preview_changed
 
-    site = context.site()
+    yard, site = context.yard(), context.site()
     before = recorded(yard, name)
-    with scratch("dry-run") as folder:
-        change(ExtensionFiles.read(yard.extension(name))).write(folder / name)
-        request = _request(context, yard, folder / name / "stack.yaml", wanted)
-        require_deployable(request)
-        with solving(yard, site, lambda: folder / "yard", dry_run=True) as apart, display() as progress:
-            tasks = plan_deploy(request, lock_all(replace(request, yard=apart), progress))
+    with display() as progress:
+        tasks = preview_changed(yard, site, name, change, progress, accept=wanted.accept, renew=wanted.renew).tasks
     rows = [plan_row(task, task.action, yard, site) for task in tasks]
     added = [[f"{p.name} {p.version}" for p in task.locked.packages] for task in tasks]
     if wanted.as_json:

@@ -40,32 +40,9 @@ def command(context: Context, /, name: str | None, base: str | None, full: bool,
     the module of the base does.
     """
     from stackyard.cli.extensions.common import Wanted, carry_out
-    from stackyard.upkeep.api import (
-        AskedPackages,
-        ExtensionFiles,
-        base_to_extend,
-        checked_packages,
-        chosen_extension,
-        extension_names,
-        new_extension,
-        new_extension_name,
-        on_base,
-        with_more_packages,
-    )
+    from stackyard.upkeep.api import AskedPackages, checked_packages, chosen_extension, extended, new_extension_name
 
     yard = context.yard()
     asked = checked_packages(AskedPackages(options.pop("pip"), options.pop("conda"), options.pop("files")))
     name = new_extension_name(name, yard) if name is not None else chosen_extension(yard, None)
-    exists = name in extension_names(yard)
-
-    def change(files: ExtensionFiles) -> ExtensionFiles:
-        if full:
-            from stackyard.upkeep.api import full_extension
-
-            return full_extension(name, base_to_extend(yard, base or ""), asked, yard)
-        if not exists:
-            return new_extension(name, base_to_extend(yard, base or ""), asked)
-        moved = on_base(files, base_to_extend(yard, base)) if base else files
-        return with_more_packages(moved, asked)
-
-    carry_out(context, name, change, Wanted(**options))
+    carry_out(context, name, extended(yard, name, base, asked, full=full), Wanted(**options))

@@ -63,8 +63,7 @@ def list_(context: Context, as_json: bool) -> None:
 @click.pass_obj
 def accept(context: Context, /, name: str, rev: str, dry_run: bool, as_json: bool) -> None:
     """Print the text of licence NAME, and record that you accept it: you, now, this text. Then REV can be used."""
-    from stackyard.cli.agreeing import text_of
-    from stackyard.deploy.api import NeededLicence, accept_licence, writing
+    from stackyard.deploy.api import NeededLicence, accept_licence, licence_text, writing
 
     yard, site = context.yard(), context.site()
     record = record_of(yard, rev)
@@ -72,7 +71,7 @@ def accept(context: Context, /, name: str, rev: str, dry_run: bool, as_json: boo
     if entry is None:
         names = ", ".join(str(each["name"]) for each in record.licences) or "none"
         raise InputError(f"{record.module} has no licence {name!r}", hint=f"its licences: {names}")
-    text = text_of(record, entry["sha256"])
+    text = licence_text(record, entry["sha256"])
     show_text(text or f"{record.module} has no text of the licence {name}", err=True)
     if dry_run:
         return
@@ -121,11 +120,11 @@ def _of_revision(context: Context, name: str) -> dict[str, list[Stated]]:
 
 def _of_file(context: Context, file: Path) -> dict[str, list[Stated]]:
     from stackyard.cli.display import display
-    from stackyard.cli.publish.stacks import load_stacks
     from stackyard.deploy.api import Request, licences_of_variant, lock_all
+    from stackyard.lock.api import load_stacks
 
     site, yard = context.site(), context.yard()
-    stacks = load_stacks([file], site, yard, None, None)
+    stacks = load_stacks([file], site, yard)
     plain: Any = site.model_copy(update={"licences": site.licences.model_copy(update={"deny": ()})})
     with display() as progress:
         locks = lock_all(Request(stacks, plain, yard, only_locked=True), progress)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +10,19 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_table
-from stackyard.cli.shells import module_notes
 from stackyard.cli.tables import show_line
 from stackyard.core.errors import InputError
 from stackyard.core.findings import some
 from stackyard.core.quoting import cut
+from stackyard.deploy.api import revision_json
 from stackyard.yard.api import (
     BuildRecord,
-    Entry,
-    PackageRecord,
     RevisionPaths,
     Signature,
-    Yard,
-    catalogue_row,
     collision_sentences,
     find_revision,
-    is_listed,
     read_record,
     revision_size,
-    signature_demand,
-    signatures_of,
 )
 
 EXAMPLES = (
@@ -59,76 +51,6 @@ def command(context: Context, rev: str | None, parsed: Path | None, as_json: boo
         show_json(value)
     else:
         _show(value, record)
-
-
-def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, Any]:
-    """Everything known about a revision as one object."""
-    paths = RevisionPaths.of(entry.folder)
-    holder = next((each for each in yard.lineage() if each.stacks in paths.root.parents), yard)
-    return {
-        **catalogue_row(entry, holder, published=is_listed(holder, entry)),
-        "summary": record.summary,
-        "prefix": record.prefix,
-        "base": record.base.to_json() if record.base else None,
-        "platform": record.platform,
-        "input_hash": record.input_hash,
-        "interpreter": dict(record.interpreter),
-        "tools": {k: dict(v) for k, v in record.tools.items()},
-        "disk": asdict(record.disk),
-        "size": revision_size(record),
-        "mounted": _mounted(record),
-        "container": dict(record.container),
-        "timings_s": dict(record.timings_s),
-        "notices": list(record.notices),
-        "collisions": [asdict(each) for each in record.collisions],
-        "limits": module_notes(record),
-        "environment": record.to_json()["activation"],
-        "packages": [_package_json(package) for package in record.packages],
-        "modulefile": _modulefiles(yard, record.module),
-        "lock": str(paths.lock),
-        "signatures": [asdict(each) for each in signatures_of(paths, signature_demand(Yard(paths.yard)))],
-        "report": _report(paths),
-    }
-
-
-def _mounted(record: BuildRecord) -> str:
-    """How its image is mounted here; empty where it has none."""
-    if record.form.kind != "squashfs":
-        return ""
-    from stackyard.images.api import mount_state
-
-    return mount_state(record)
-
-
-def _package_json(package: PackageRecord) -> dict[str, Any]:
-    return {
-        "name": package.name,
-        "version": package.version,
-        "build": package.build,
-        "channel" if package.kind == "conda" else "index": package.source,
-        "url": package.url,
-        "sha256": package.sha256,
-        "size": package.size,
-        "kind": package.kind,
-        "of_base": package.of_base,
-    }
-
-
-def _modulefiles(yard: Yard, module: str) -> str | None:
-    """The path of the revision's modulefile in the current generation, Lua before Tcl; None without one."""
-    for each in yard.lineage():
-        for name in (f"{module}.lua", module):
-            if (each.modules / name).exists():
-                return str(each.modules / name)
-    return None
-
-
-def _report(paths: RevisionPaths) -> dict[str, Any] | None:
-    from stackyard.verify.api import read_report
-
-    if not paths.report.exists():
-        return None
-    return {"path": str(paths.report), **read_report(paths.report).to_json()}
 
 
 def _show(value: dict[str, Any], record: BuildRecord) -> None:

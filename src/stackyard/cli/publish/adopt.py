@@ -55,7 +55,7 @@ def command(context: Context, /, prefix: Path, dry_run: bool, as_json: bool, **o
     names = [stack.name for stack in request.stacks]
     with building(yard, site, names, show_notice) as held, display() as progress:
         result = adopt(found, request, progress, held)
-    report(context, result, request, progress.notices, as_json)
+    report(context, result, site, yard, progress.notices, as_json)
 
 
 def _exceptions(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

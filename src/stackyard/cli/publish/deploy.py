@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.jobs.intents import Duration
-from stackyard.cli.output import echo, human_bytes, show_error, show_json, show_notice
-from stackyard.core.errors import InputError
+from stackyard.cli.output import echo, human_bytes, show_error, show_json
 from stackyard.core.findings import counted
-from stackyard.deploy.api import memo_digests, memo_path, recall_deploy, remember_deploy
+from stackyard.deploy.api import memo_path, recall_deploy
 from stackyard.yard.api import Yard, current_manifest
+
+if TYPE_CHECKING:
+    from stackyard.deploy.api import Outlook, Request, Result, Task
+    from stackyard.inputs.api import Site
 
 EXAMPLES = (
     ("build and publish a stack", "stackyard deploy stack.yaml"),
@@ -87,95 +90,43 @@ def _deploy(
     context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any], said: dict[str, Any], as_json: bool
 ) -> None:
     from stackyard.cli.display import display
-    from stackyard.deploy.api import building, deploy
+    from stackyard.deploy.api import deploy_stacks
 
     request = _request(context, yard, files, options)
-    with (
-        building(yard, request.site, [stack.name for stack in request.stacks], show_notice) as held,
-        display() as progress,
-    ):
-        result = deploy(request, progress, held)
-        _remember(memo_path(yard, said), request, result)
-    report(context, result, request, progress.notices, as_json)
+    with display() as progress:
+        result = deploy_stacks(request, progress, remembered=memo_path(yard, said))
+    report(context, result, request.site, request.yard, progress.notices, as_json)
 
 
-def _remember(path: Path, request: Any, result: Any) -> None:
-    """Note that this deploy would do nothing now, unless a file has changed since it was read."""
-    from stackyard.deploy.api import memo_inputs, still_as_read
+def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any]) -> Request:
+    from stackyard.deploy.api import deploy_request
 
-    files = memo_inputs(request.stacks, request.site, request.yard) if result.is_final else None
-    now = memo_digests(files or ())
-    if files is not None and still_as_read(request.read, now):
-        remember_deploy(path, now, [outcome.module for outcome in result.outcomes], result.manifest)
-
-
-def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any]) -> Any:
-    from stackyard.cli.publish.stacks import load_stacks
-    from stackyard.deploy.api import Request, hashes_as_read
-
-    if len(files) > 1 and (options["name"] or options["version"]):
-        raise InputError("--name and --version require exactly one FILE", hint="deploy the files one by one")
-    site = _with_mirror(context.site(), options["mirror"])
-    stacks = load_stacks(files, site, yard, options["name"], options["version"], options["variants"])
-    if options["image"]:
-        stacks = tuple(_in_form(stack, options["image"]) for stack in stacks)
-    return Request(
-        stacks,
-        site,
-        yard,
-        only_locked=options["locked"],
-        allow_unverified=options["allow_unverified"],
-        accept=options["accept"],
-        rebuild=options["rebuild"],
-        command=context.command,
-        read=hashes_as_read(stacks, site),
-    )
-
-
-def _in_form(stack: Any, form: str) -> Any:
-    """The stack with its files kept in this form."""
-    if form != "prefix" and any(variant.on for variant in stack.variants):
-        hint = "leave out --image; its base may be an image"
-        raise InputError(f"{stack.file}: a stack with a `base:` has files of its own, not an image", hint=hint)
-    return stack.in_form(form)
-
-
-def _with_mirror(site: Any, place: str | None) -> Any:
-    """The site with the mirror of the command line instead of its own."""
-    if not place:
-        return site
-    return site.model_copy(update={"mirror": place if "://" in place else str(Path(place).absolute())})
+    named = {**options, "only_locked": options["locked"], "command": context.command}
+    return deploy_request(files, context.site(), yard, **{k: v for k, v in named.items() if k != "locked"})
 
 
 def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any], as_json: bool) -> None:
-    from dataclasses import asdict, replace
+    from dataclasses import asdict
 
     from stackyard.cli.display import display
-    from stackyard.cli.publish.stacks import tell
-    from stackyard.deploy.api import lock_all, outlook, plan_deploy, require_deployable, solving
-    from stackyard.host.files.scratch import scratch
+    from stackyard.deploy.api import preview_deploy
+    from stackyard.lock.api import tell_notices
 
     request = _request(context, yard, files, options)
-    require_deployable(request)
-    with (
-        scratch("dry-run") as folder,
-        solving(yard, request.site, lambda: folder, dry_run=True) as apart,
-        display() as progress,
-    ):
-        tell(request.stacks, progress)
-        locks = lock_all(replace(request, yard=apart), progress)
-        tasks = plan_deploy(request, locks)
-        expected = outlook(request, tasks)
-    rows = [plan_row(task, expected.status.get(task.module, task.action), yard, request.site) for task in tasks]
-    changed = [{"lock": str(locked.path), "because": list(locked.changed)} for locked in locks if locked.changed]
+    with display() as progress:
+        tell_notices(request.stacks, progress)
+        found = preview_deploy(request, progress)
+    status = found.outlook.status
+    rows = [plan_row(task, status.get(task.module, task.action), yard, request.site) for task in found.tasks]
+    changed = [{"lock": str(locked.path), "because": list(locked.changed)} for locked in found.locks if locked.changed]
     if as_json:
-        published = {"status": expected.status, "changes": asdict(expected.changes), "policy": expected.policy}
+        published = {"status": status, "changes": asdict(found.outlook.changes), "policy": found.outlook.policy}
         show_json({"dry_run": True, "locks": changed, "revisions": rows, **published})
     else:
-        _show_dry_run(changed, rows, expected)
+        _show_dry_run(changed, rows, found.outlook)
 
 
-def plan_row(task: Any, action: str, yard: Yard, site: Any) -> dict[str, Any]:
+def plan_row(task: Task, action: str, yard: Yard, site: Site) -> dict[str, Any]:
     """What would be done about one revision, as a plain object."""
     from stackyard.deploy.api import accepted_licence
 
@@ -185,12 +136,12 @@ def plan_row(task: Any, action: str, yard: Yard, site: Any) -> dict[str, Any]:
         "path": str(task.paths.root),
         "conda": len(task.locked.conda),
         "pip": len(task.locked.pip),
-        "download_bytes": sum(package.size for package in (*task.locked.conda, *task.locked.pip)),
+        "download_bytes": sum(each.size for each in task.locked.conda) + sum(each.size for each in task.locked.pip),
         "licences": [x.name for x in task.variant.licences if accepted_licence(yard, site, x) is None],
     }
 
 
-def _show_dry_run(changed: list[dict[str, Any]], rows: list[dict[str, Any]], outlook: Any) -> None:
+def _show_dry_run(changed: list[dict[str, Any]], rows: list[dict[str, Any]], outlook: Outlook) -> None:
     from stackyard.cli.yard.changes import show_changes
 
     for entry in changed:
@@ -233,7 +184,7 @@ def _report_nothing(modules: list[str], as_json: bool) -> None:
         echo(f"nothing changed: {', '.join(modules)} {'is' if len(modules) == 1 else 'are'} published")
 
 
-def report(context: Context, result: Any, request: Any, said: list[str], as_json: bool) -> None:
+def report(context: Context, result: Result, site: Site, yard: Yard, said: list[str], as_json: bool) -> None:
     """Print what a deploy did; raises Exit where a variant is not usable."""
     from stackyard.cli.publish.summary import deploy_json, show_deploy
     from stackyard.expose.api import users_path
@@ -241,8 +192,8 @@ def report(context: Context, result: Any, request: Any, said: list[str], as_json
     if as_json:
         show_json(deploy_json(result))
     else:
-        yards = [each for each in request.yard.lineage() if each.modules.is_dir()]
-        show_deploy(result, [users_path(each, request.site) for each in yards], context.program, said)
+        yards = [each for each in yard.lineage() if each.modules.is_dir()]
+        show_deploy(result, [users_path(each, site) for each in yards], context.program, said)
     errors = [outcome.error for outcome in result.outcomes if outcome.error is not None]
     for error in {(str(e.where), e.message, e.detail, e.hint): e for e in errors}.values():
         show_error(error)  # once, where several variants stop at the same thing

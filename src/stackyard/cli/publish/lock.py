@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,6 @@ from stackyard.cli.output import echo, emit, show_json
 from stackyard.cli.typed import as_typed
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
-from stackyard.inputs.api import scratch_yard
-from stackyard.yard.api import Yard
 
 EXAMPLES = (
     ("solve for every platform of the site; writes stack.yaml.lock", "stackyard lock stack.yaml"),
@@ -51,9 +47,8 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
     .txt, contains a slash, or exists; other words after --update are packages.
     """
     from stackyard.cli.display import display
-    from stackyard.cli.publish.stacks import load_stacks, tell
-    from stackyard.deploy.api import Request, lock_all, write_lock
-    from stackyard.lock.api import Update, writer_of
+    from stackyard.deploy.api import Request, lock_files
+    from stackyard.lock.api import Update, load_stacks, tell_notices, writer_of
 
     files, packages = _sorted(words, options["update"])
     if len(files) > 1 and (options["name"] or options["version"] or options["fmt"]):
@@ -66,18 +61,16 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
     update = Update(options["update"] and not packages, packages)
     request = Request(stacks, site, context.yard(), only_locked=options["locked"], update=update)
     with display() as progress:
-        tell(stacks, progress)
-        with _place(request, dry_run) as yard:
-            locks = lock_all(replace(request, yard=yard), progress)
-            written = [None if dry_run else write_lock(locked, yard, progress) for locked in locks]
+        tell_notices(stacks, progress)
+        locks = lock_files(request, progress, dry_run=dry_run)
     if export is not None:
-        emit(export(_exported(locks[0], options)))
+        emit(export(_exported(locks[0][0], options)))
     elif as_json:
-        show_json([_as_json(locked) for locked in locks])
+        show_json([_as_json(locked) for locked, _ in locks])
     else:
-        for locked, place in zip(locks, written, strict=True):
+        for locked, place in locks:
             _show(locked, place)
-    if options["check"] and any(locked.changed for locked in locks):
+    if options["check"] and any(locked.changed for locked, _ in locks):
         raise click.exceptions.Exit(1)
 
 
@@ -91,15 +84,6 @@ def _sorted(words: tuple[str, ...], update: bool) -> tuple[list[Path], tuple[str
     if not files:
         raise InputError("missing argument FILE", hint=f"stackyard lock FILE --update {' '.join(packages)}")
     return [Path(word) for word in files], packages
-
-
-def _place(request: Any, dry_run: bool) -> AbstractContextManager[Yard]:
-    """The yard that the solve writes to; with --locked nothing is solved and nothing written."""
-    from stackyard.deploy.api import solving
-
-    if request.only_locked:
-        return nullcontext(request.yard)
-    return solving(request.yard, request.site, scratch_yard, dry_run=dry_run)
 
 
 def _show(locked: Any, place: Path | None) -> None:

@@ -68,14 +68,14 @@ def command(
 
 def _wanted(context: Context, files: tuple[Path, ...], named: dict[str, Any], dry_run: bool, progress: Any) -> Any:
     """The locked variants of the files' locks, which are made where there are none."""
-    from stackyard.cli.publish.stacks import load_stacks, tell
     from stackyard.deploy.api import Request, lock_all, solving, write_lock
     from stackyard.inputs.api import pip_settings, scratch_yard
+    from stackyard.lock.api import load_stacks, tell_notices
     from stackyard.make.api import MirrorContents
 
     site = context.site()
     stacks = load_stacks(files, site, context.yard(), named["name"], named["version"])
-    tell(stacks, progress)
+    tell_notices(stacks, progress)
     with solving(context.yard(), site, scratch_yard, dry_run=dry_run) as yard:
         locks = lock_all(Request(stacks, site, yard), progress)
         if not dry_run:

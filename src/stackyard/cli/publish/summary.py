@@ -12,10 +12,9 @@ import click
 
 from stackyard.cli.findings import show_checks, show_finding
 from stackyard.cli.output import echo, human_bytes, show_text
-from stackyard.cli.shells import module_notes
 from stackyard.core.findings import counted
 from stackyard.deploy.api import USABLE, Outcome, Result
-from stackyard.expose.api import example_command
+from stackyard.expose.api import example_command, module_notes
 from stackyard.yard.api import RevisionPaths, collision_sentences
 
 if TYPE_CHECKING:

@@ -80,14 +80,13 @@ def _checked(
 def _repaired(context: Context, yard: Yard, site: Site, report: FaultReport) -> list[str]:
     """Repair what was found; what was done, a sentence each."""
     from stackyard.cli.display import display
-    from stackyard.cli.yard.repairs import repair
     from stackyard.deploy.api import writing
-    from stackyard.upkeep.api import note_lost_images, repair_rest
+    from stackyard.upkeep.api import note_lost_images, repair_rest, restore_revisions
     from stackyard.yard.api import origin
 
     entries = _damaged(yard, report)
     with display() as progress:
-        repair(yard, site, entries, progress, lambda: repair_rest(report, site, origin(context.command)))
+        restore_revisions(yard, site, entries, progress, lambda: repair_rest(report, site, origin(context.command)))
         with writing(yard, site):
             for line in note_lost_images(report):
                 progress.notice(line)

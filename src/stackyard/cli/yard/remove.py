@@ -9,8 +9,8 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
-from stackyard.core.errors import InputError, StackyardError
-from stackyard.yard.api import Entry, RevisionPaths, find_revision, is_in_yard, is_there, readable_record
+from stackyard.core.errors import InputError
+from stackyard.yard.api import Entry, RevisionPaths, readable_record
 
 EXAMPLES = (
     ("what would go, and how much room that frees", "stackyard remove --dry-run pytorch/2.11-py310-1"),
@@ -41,43 +41,25 @@ def command(
     looked into, since it may have one. A shell that has loaded it unloads it cleanly for as long.
     """
     from stackyard.cli.yard import removing
-    from stackyard.host.account import supervised
-    from stackyard.upkeep.api import LET_ROOT_LOOK
+    from stackyard.upkeep.api import kept_error, own_revision, remove_unused
 
     if undo and despite:
         raise InputError("--despite and --undo exclude each other", hint="bring it back with --undo alone")
     if undo:
         removing.undo(context, revs, dry_run=dry_run, as_json=as_json)
         return
-    entries = [_own(context, rev) for rev in revs]
+    entries = [own_revision(context.yard(), rev) for rev in revs]
     if dry_run:
         _show_plan(context, entries, despite, as_json)
         return
-    reason = ", ".join([f"remove {', '.join(e.module for e in entries)}", *(f"despite {name}" for name in despite)])
-    outcome = removing.remove(context, entries, reason, despite)
+    looker = removing.watch(context, tidy=True, despite=despite)
+    outcome = remove_unused(looker, entries, show_notice, despite=despite, command=context.command)
     if as_json:
         show_json(removing.to_json(outcome))
     else:
         removing.show(outcome)
-    if outcome.kept:
-        hint = "try again once it is no longer used; see above"
-        if outcome.blind:
-            despite_it = f"stackyard remove {' '.join(revs)} --despite ACCOUNT"
-            hint = despite_it if supervised.is_active() else f"{LET_ROOT_LOOK}; or, as root: {despite_it}"
-        raise StackyardError(f"not removed: {', '.join(outcome.kept)}", hint=hint)
-
-
-def _own(context: Context, rev: str) -> Entry:
-    """The revision of a name, which must be of this yard and have its files."""
-    yard = context.yard()
-    entry = find_revision(yard, rev)
-    if not is_in_yard(yard, entry.folder):
-        raise InputError(
-            f"cannot remove {entry.module}: it is in another yard, {entry.folder}", hint="its owner can, with --yard"
-        )
-    if not is_there(RevisionPaths.of(entry.folder).record):
-        raise InputError(f"{entry.module} is removed already", hint=f"bring it back: stackyard remove {rev} --undo")
-    return entry
+    if error := kept_error(outcome, revs):
+        raise error
 
 
 def _show_plan(context: Context, entries: list[Entry], despite: tuple[str, ...], as_json: bool) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.cli.context import Context
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
-from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
 from stackyard.core.quoting import LONG, plain
-from stackyard.host.account import supervised
-from stackyard.yard.api import IDLE_LEASE_DAYS, Entry
+from stackyard.yard.api import IDLE_LEASE_DAYS
 
 if TYPE_CHECKING:
     from stackyard.upkeep.api import RemovalOutcome, Watch
@@ -26,46 +23,15 @@ _MOST_DIGITS = 10  # of the number of an account
 
 
 def watch(context: Context, *, tidy: bool = False, despite: Collection[str] = ()) -> Watch:
-    """What looks for users of this yard's revisions; it asks the schedulers about jobs. It makes no cache.
+    """What looks for users of this yard's revisions; it asks the schedulers about jobs.
 
     Args:
         despite: names of accounts whose notes and yards hold nothing back.
-
-    Raises:
-        InputError: only root may leave out an account, or no account has this name.
     """
     from stackyard.launch.api.asking import is_over
-    from stackyard.upkeep.api import Watch
+    from stackyard.upkeep.api import watch_yard
 
-    found = context.yard()
-    yard = replace(found, account=found.account or "")
-    return Watch(yard, context.site(), is_over, tidy, frozenset(map(_account, despite)))
-
-
-def _account(name: str) -> int:
-    if not supervised.is_active():
-        hint = "ask root to type it; or move your extensions to another base: `stackyard rebase NAME --on REV`"
-        raise InputError(f"--despite {name}: only root removes what another account may be using", hint=hint)
-    try:
-        return int(name) if name.isdecimal() and len(name) <= _MOST_DIGITS else pwd.getpwnam(name).pw_uid
-    except KeyError:
-        raise InputError(f"--despite: no such account: {name}", hint="name an account, or its number") from None
-
-
-def remove(context: Context, entries: Sequence[Entry], reason: str, despite: Collection[str] = ()) -> RemovalOutcome:
-    """Remove those of these revisions that are unused, apart from some accounts."""
-    from stackyard.deploy.api import building
-    from stackyard.upkeep.api import Removal, despite_full
-    from stackyard.yard.api import origin
-
-    looker = watch(context, tidy=True, despite=despite)
-    stacks = {entry.stack for entry in entries}
-
-    def act() -> RemovalOutcome:
-        with building(looker.yard, looker.site, stacks, on_wait=show_notice):
-            return Removal(looker, origin(context.command), os.urandom(6).hex(), reason).revisions(entries)
-
-    return despite_full(looker.yard, act, show_notice)
+    return watch_yard(context.yard(), context.site(), is_over, tidy=tidy, despite=despite)
 
 
 def undo(context: Context, modules: Sequence[str], *, dry_run: bool, as_json: bool) -> None:
@@ -83,15 +49,12 @@ def bring_back(context: Context, looker: Watch, items: Sequence[TrashItem], *, d
     Raises:
         StackyardError: something cannot be moved back.
     """
-    from stackyard.deploy.api import building
-    from stackyard.upkeep.api import RemovalOutcome, bring_back
-    from stackyard.yard.api import origin
+    from stackyard.upkeep.api import RemovalOutcome
+    from stackyard.upkeep.api import bring_back as back
 
     outcome = RemovalOutcome(items=list(items))
     if not dry_run:
-        stacks = {item.what.module.partition("/")[0] for item in items if item.what.module}
-        with building(looker.yard, looker.site, stacks, on_wait=show_notice):
-            outcome = bring_back(looker, items, origin(context.command))
+        outcome = back(looker, items, show_notice, command=context.command)
     if as_json:
         show_json({"dry_run": dry_run, **to_json(outcome)})
     else:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stackyard.core.findings import some
-from stackyard.yard.api import BuildRecord, RevisionPaths, Yard
+from stackyard.yard.layout import Yard
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord
 
 if TYPE_CHECKING:
-    from stackyard.inputs.api import Site
+    from stackyard.inputs.sites.sitemodels import Site
 
 _NAMED = 5
 
@@ -28,16 +30,17 @@ def _build_only(record: BuildRecord) -> list[str]:
 
 def shell_notes(record: BuildRecord) -> list[str]:
     """One sentence per limit, for the formats in which the revision's module is published."""
-    from stackyard.expose.api import ModuleFormat, change_of, notable_limits
+    from stackyard.expose.limits import Format, notable
+    from stackyard.expose.published import change_of
 
     modules = Yard(RevisionPaths.of(record.path).yard).modules
-    files: dict[ModuleFormat, str] = {"lua": f"{record.module}.lua", "tcl": record.module}
+    files: dict[Format, str] = {"lua": f"{record.module}.lua", "tcl": record.module}
     formats = [name for name, file in files.items() if (modules / file).is_file()]
-    return notable_limits(change_of(record, _defaults), formats) if formats else []
+    return notable(change_of(record, _defaults), formats) if formats else []
 
 
 def _defaults() -> Site:
     """The built-in site, for a revision whose operations are not frozen; imported late, so that `show` starts fast."""
-    from stackyard.inputs.api import Site
+    from stackyard.inputs.sites.sitemodels import Site
 
     return Site()

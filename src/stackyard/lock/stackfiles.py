@@ -1,43 +1,46 @@
-"""The stacks that a command line names, read together: every problem of every file at once."""
+"""The stacks that a command names, read together: every problem of every file at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stackyard.core.errors import InputError, ManyErrors, StackyardError
-
-if TYPE_CHECKING:
-    from stackyard.core.progress import Progress
-    from stackyard.inputs.api import Site, Stack
-    from stackyard.yard.api import Yard
+from stackyard.core.progress import Progress
+from stackyard.inputs.load import load_stack
+from stackyard.inputs.models import Site, Stack
+from stackyard.inputs.stacks.naming import given
+from stackyard.inputs.stacks.selection import choose
+from stackyard.lock.base.extension import looked_up
+from stackyard.yard.layout import Yard
 
 
 def load_stacks(
-    files: Sequence[Path], site: Site, yard: Yard, name: str | None, version: str | None, variants: Sequence[str] = ()
+    files: Sequence[Path],
+    site: Site,
+    yard: Yard,
+    name: str | None = None,
+    version: str | None = None,
+    variants: Sequence[str] = (),
 ) -> tuple[Stack, ...]:
     """The stacks of all files, with the bases that they name; a file named twice counts once.
 
     Args:
-        name, version: as the command line gives them.
+        name, version: what the file is called instead of what it says.
         variants: the names of those that are asked for, which every file has; empty: all.
 
     Raises:
         InputError: no module can have this name or version; a file is invalid or lacks a variant, or two files define
             the same version of the same stack; `ManyErrors` for several problems.
     """
-    from stackyard.inputs.api import choose_variants, given_name, load_stack
-    from stackyard.lock.api import with_bases
-
     for option, text in (("--name", name), ("--version", version)):
         if text is not None:
-            given_name(option, text)
+            given(option, text)
     problems: list[StackyardError] = []
     stacks = []
     for file in dict.fromkeys(files):
         try:
-            stacks.append(choose_variants(with_bases(load_stack(file, site, name, version), yard), variants))
+            stacks.append(choose(looked_up(load_stack(file, site, name, version), yard), variants))
         except ManyErrors as error:
             problems += error.problems
         except InputError as error:
@@ -64,7 +67,7 @@ def _check_distinct(stacks: Sequence[Stack]) -> None:
                 )
 
 
-def tell(stacks: Sequence[Stack], progress: Progress) -> None:
+def tell_notices(stacks: Sequence[Stack], progress: Progress) -> None:
     """Report each notice from reading the files once."""
     notices = [text for stack in stacks for variant in stack.wanted for text in variant.notices]
     for text in dict.fromkeys(notices):

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import some
 from stackyard.core.progress import Progress
-from stackyard.yard.api import Entry, RevisionPaths, Yard, read_record
-
-if TYPE_CHECKING:
-    from stackyard.inputs.api import Site
+from stackyard.deploy.writing import building
+from stackyard.inputs.sites.sitemodels import Site
+from stackyard.upkeep.health.repair import file_of, files_read, repair, require_in_place
+from stackyard.upkeep.health.restore_record import restore_operations, restore_record, restore_rest
+from stackyard.yard.layout import Yard
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import Entry, read_record
 
 _SHOWN = 5
 
 
-def repair(
+def restore_revisions(
     yard: Yard, site: Site, entries: Sequence[Entry], progress: Progress, rest: Callable[[], Iterable[str]] = tuple
 ) -> None:
     """Restore the damaged files of this yard's own revisions; a notice says which.
@@ -31,8 +33,6 @@ def repair(
     Raises:
         StackyardError: the yard is not writable for you.
     """
-    from stackyard.deploy.api import building
-
     own = [entry for entry in entries if Path(entry.folder).is_relative_to(yard.root)]
     for entry in (each for each in entries if each not in own):
         place = RevisionPaths.of(entry.folder).yard
@@ -60,26 +60,20 @@ def _each(entries: Iterable[Entry], progress: Progress, step: Callable[[Entry], 
 
 
 def _record(entry: Entry) -> Iterable[str]:
-    from stackyard.upkeep.api import require_in_place, restore_record
-
     require_in_place(RevisionPaths.of(entry.folder))
     return restore_record(RevisionPaths.of(entry.folder))
 
 
 def _operations(entry: Entry, yard: Yard, site: Site) -> Iterable[str]:
-    from stackyard.upkeep.api import restore_operations
-
     return restore_operations(read_record(RevisionPaths.of(entry.folder).record), yard, site)
 
 
 def _files(entry: Entry, yard: Yard, site: Site, progress: Progress) -> Iterable[str]:
-    from stackyard.upkeep.api import file_of_revision, files_read, repair_revision, restore_rest
-
     record = read_record(RevisionPaths.of(entry.folder).record)
-    outcome = repair_revision(record, yard, site, progress, files_read(yard))
+    outcome = repair(record, yard, site, progress, files_read(yard))
     if outcome.lost:
         progress.notice(
             f"{entry.module}: cannot make again as it was: {some(outcome.lost, _SHOWN)}; "
-            f"`stackyard deploy {file_of_revision(entry, yard)}` builds the next revision"
+            f"`stackyard deploy {file_of(entry, yard)}` builds the next revision"
         )
     return (*outcome.restored, *restore_rest(record, site))

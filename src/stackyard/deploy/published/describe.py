@@ -1,0 +1,83 @@
+"""Everything that is known about a revision, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from stackyard.expose.notes import module_notes
+from stackyard.yard import catalogue
+from stackyard.yard.layout import Yard
+from stackyard.yard.revision import signatures
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import BuildRecord, Entry, PackageRecord
+
+
+def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, Any]:
+    """Everything known about a revision as one object."""
+    paths = RevisionPaths.of(entry.folder)
+    holder = next((each for each in yard.lineage() if each.stacks in paths.root.parents), yard)
+    return {
+        **catalogue.row(entry, holder, published=catalogue.is_listed(holder, entry)),
+        "summary": record.summary,
+        "prefix": record.prefix,
+        "base": record.base.to_json() if record.base else None,
+        "platform": record.platform,
+        "input_hash": record.input_hash,
+        "interpreter": dict(record.interpreter),
+        "tools": {k: dict(v) for k, v in record.tools.items()},
+        "disk": asdict(record.disk),
+        "size": catalogue.size(record),
+        "mounted": _mounted(record),
+        "container": dict(record.container),
+        "timings_s": dict(record.timings_s),
+        "notices": list(record.notices),
+        "collisions": [asdict(each) for each in record.collisions],
+        "limits": module_notes(record),
+        "environment": record.to_json()["activation"],
+        "packages": [_package_json(package) for package in record.packages],
+        "modulefile": _modulefiles(yard, record.module),
+        "lock": str(paths.lock),
+        "signatures": [asdict(each) for each in signatures.signatures(paths, signatures.demand_of(Yard(paths.yard)))],
+        "report": _report(paths),
+    }
+
+
+def _mounted(record: BuildRecord) -> str:
+    """How its image is mounted here; empty where it has none."""
+    if record.form.kind != "squashfs":
+        return ""
+    from stackyard.images.squashfs import mounts
+
+    return mounts.told(record)
+
+
+def _package_json(package: PackageRecord) -> dict[str, Any]:
+    return {
+        "name": package.name,
+        "version": package.version,
+        "build": package.build,
+        "channel" if package.kind == "conda" else "index": package.source,
+        "url": package.url,
+        "sha256": package.sha256,
+        "size": package.size,
+        "kind": package.kind,
+        "of_base": package.of_base,
+    }
+
+
+def _modulefiles(yard: Yard, module: str) -> str | None:
+    """The path of the revision's modulefile in the current generation, Lua before Tcl; None without one."""
+    for each in yard.lineage():
+        for name in (f"{module}.lua", module):
+            if (each.modules / name).exists():
+                return str(each.modules / name)
+    return None
+
+
+def _report(paths: RevisionPaths) -> dict[str, Any] | None:
+    from stackyard.verify.report import read_report
+
+    if not paths.report.exists():
+        return None
+    return {"path": str(paths.report), **read_report(paths.report).to_json()}

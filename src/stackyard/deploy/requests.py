@@ -1,0 +1,131 @@
+"""A deploy or a lock from the files that are named to what was done: the steps that commands and Python share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from stackyard.core.errors import InputError
+from stackyard.core.late import dataclass
+from stackyard.core.progress import Progress
+from stackyard.deploy import memo
+from stackyard.deploy.deploy import Request, Result, deploy, lock_all, plan, require
+from stackyard.deploy.inputs import as_read, memo_inputs, still_as_read
+from stackyard.deploy.locking import Locked, write_lock
+from stackyard.deploy.plan import Task
+from stackyard.deploy.preview import Outlook, outlook
+from stackyard.deploy.writing import building, solving
+from stackyard.host.files.scratch import scratch
+from stackyard.inputs.models import Site, Stack
+from stackyard.inputs.sites.settings import scratch_yard
+from stackyard.lock.stackfiles import load_stacks
+from stackyard.yard.layout import Yard
+
+
+def deploy_request(
+    files: Sequence[Path],
+    site: Site,
+    yard: Yard,
+    *,
+    name: str | None = None,
+    version: str | None = None,
+    variants: Sequence[str] = (),
+    image: Literal["prefix", "squashfs"] | None = None,
+    mirror: str | None = None,
+    **options: Any,
+) -> Request:
+    """What is asked for by the names of files.
+
+    Args:
+        name, version, variants: as `lock.stackfiles.load_stacks` has them.
+        image: how the files of the revisions are kept, whatever the stacks say: ``prefix`` or ``squashfs``.
+        mirror: a directory or a URL that takes the place of the site's mirror.
+        options: further fields of `Request`.
+
+    Raises:
+        InputError: a file is invalid, or these options do not go with it.
+    """
+    if len(files) > 1 and (name or version):
+        raise InputError("--name and --version require exactly one FILE", hint="deploy the files one by one")
+    if mirror:
+        site = site.model_copy(update={"mirror": mirror if "://" in mirror else str(Path(mirror).absolute())})
+    stacks = load_stacks(files, site, yard, name, version, variants)
+    if image:
+        stacks = tuple(_in_form(stack, image) for stack in stacks)
+    return Request(stacks, site, yard, read=as_read(stacks, site), **options)
+
+
+def _in_form(stack: Stack, form: Literal["prefix", "squashfs"]) -> Stack:
+    """The stack with its files kept in this form."""
+    if form != "prefix" and any(variant.on for variant in stack.variants):
+        hint = "leave out --image; its base may be an image"
+        raise InputError(f"{stack.file}: a stack with a `base:` has files of its own, not an image", hint=hint)
+    return stack.in_form(form)
+
+
+def deploy_stacks(request: Request, progress: Progress, *, remembered: Path | None = None) -> Result:
+    """`deploy.deploy` with the right to build these stacks, which it may have to wait for.
+
+    Args:
+        remembered: where it is noted that the same request would do nothing now (`memo`); None: nowhere.
+
+    Raises:
+        StackyardError: as `deploy`; or the yard cannot be written to, or another process builds for too long.
+    """
+    with building(request.yard, request.site, [stack.name for stack in request.stacks], progress.notice) as held:
+        result = deploy(request, progress, held)
+        if remembered:
+            _remember(remembered, request, result)
+    return result
+
+
+def _remember(path: Path, request: Request, result: Result) -> None:
+    """Note that this deploy would do nothing now, unless a file has changed since it was read."""
+    files = memo_inputs(request.stacks, request.site, request.yard) if result.is_final else None
+    now = memo.digests(files or ())
+    if files is not None and still_as_read(request.read, now):
+        memo.remember(path, now, [outcome.module for outcome in result.outcomes], result.manifest)
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a deploy would do: the locks as they would be, the task of each variant, and what users would see."""
+
+    locks: tuple[Locked, ...]
+    tasks: tuple[Task, ...]
+    outlook: Outlook
+
+
+def preview_deploy(request: Request, progress: Progress) -> Preview:
+    """What a deploy would do. What is solved is kept in a directory of its own, which is removed.
+
+    Raises:
+        StackyardError: as `deploy`, before anything is built.
+    """
+    require(request)
+    with scratch("dry-run") as folder, solving(request.yard, request.site, lambda: folder, dry_run=True) as apart:
+        locks = lock_all(replace(request, yard=apart), progress)
+        tasks = plan(request, locks)
+        return Preview(tuple(locks), tuple(tasks), outlook(request, tasks))
+
+
+def lock_files(request: Request, progress: Progress, *, dry_run: bool = False) -> list[tuple[Locked, Path | None]]:
+    """The fresh locks of all stacks, each with where it was written; None where it was fresh, and in a dry run.
+
+    For who cannot write to the yard what is solved is kept in the account's own; where only locks count that are
+    there, nothing is solved.
+
+    Raises:
+        InputError, StackyardError: as `lock_all`.
+    """
+    if request.only_locked:
+        return _locked(request, request.yard, progress, dry_run)
+    with solving(request.yard, request.site, scratch_yard, dry_run=dry_run) as yard:
+        return _locked(request, yard, progress, dry_run)
+
+
+def _locked(request: Request, yard: Yard, progress: Progress, dry_run: bool) -> list[tuple[Locked, Path | None]]:
+    locks = lock_all(replace(request, yard=yard), progress)
+    return [(locked, None if dry_run else write_lock(locked, yard, progress)) for locked in locks]

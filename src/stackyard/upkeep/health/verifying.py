@@ -1,0 +1,133 @@
+"""The checks of published revisions run again, and what they find published."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.late import dataclass
+from stackyard.core.progress import Progress
+from stackyard.deploy import licences
+from stackyard.deploy.deploy import write_report
+from stackyard.deploy.published.rollback import mark
+from stackyard.deploy.writing import writing
+from stackyard.inputs.sites.sitemodels import Site
+from stackyard.verify.report import RUNS_NOTHING, Report, lacking_licences, stopped, without_record
+from stackyard.verify.verify import verify
+from stackyard.yard import catalogue
+from stackyard.yard.generation import generations
+from stackyard.yard.generation.origin import origin
+from stackyard.yard.layout import Yard
+from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.record import Entry, State, read_record
+
+
+@dataclass
+class Verification:
+    """The reports of revisions, by module, and which of them were verified: of others something was lacking."""
+
+    reports: dict[str, Report] = field(default_factory=dict)
+    verified: list[Entry] = field(default_factory=list)
+
+
+def revisions_to_verify(yard: Yard, rev: str | None) -> list[Entry]:
+    """The named revision, or every one that users see.
+
+    Raises:
+        InputError: no such revision, or nothing is published.
+    """
+    if rev:
+        return [catalogue.resolve(yard, rev)]
+    entries = [entry for entry in generations.entries(yard) if entry.is_visible]
+    if not entries:
+        raise InputError(
+            f"nothing is published in {yard.root}", hint="publish a revision first: `stackyard deploy FILE`"
+        )
+    return entries
+
+
+def modules_to_verify(yard: Yard, entries: Sequence[Entry]) -> dict[str, Path]:
+    """By revision, the modulefile tree of the yard that publishes it.
+
+    Raises:
+        InputError: one is not published.
+    """
+    published: dict[str, Path] = {}
+    for each in yard.lineage():
+        if any(entry.module not in published for entry in entries):
+            published = {e.module: each.modules for e in generations.entries(each)} | published
+    for entry in entries:
+        if entry.module not in published:
+            raise InputError(
+                f"cannot verify {entry.module}: it is built but not published, so it has no modulefile",
+                hint="deploy its file again: the built revision is verified and published, not rebuilt",
+            )
+    return published
+
+
+def verify_again(
+    yard: Yard, site: Site, modules: Mapping[str, Path], entries: Sequence[Entry], progress: Progress, *, deep: bool
+) -> Verification:
+    """Run the checks of revisions on this machine; writes nothing.
+
+    A revision of which this account has not accepted a licence is not run: what needs that is skipped.
+
+    Args:
+        modules: as `modules_to_verify` has them.
+        deep: read every byte of every file.
+    """
+    found = Verification()
+    for entry in entries:
+        report, is_verified = _verified(entry, modules[entry.module], yard, site, progress, deep)
+        progress.phase(entry.module, report.state, report.tally())
+        found.reports[entry.module] = report
+        found.verified += [entry] if is_verified else []
+    return found
+
+
+def _verified(
+    entry: Entry, modules: Path, yard: Yard, site: Site, progress: Progress, deep: bool
+) -> tuple[Report, bool]:
+    """The report of one revision, and whether it was verified; if not, the others are nevertheless."""
+    try:
+        record = read_record(RevisionPaths.of(entry.folder).record)
+    except StackyardError as error:
+        return without_record(entry, error), False
+    try:
+        lacking = licences.unaccepted(yard, site, record, os.environ)
+        agreed = licences.variables(yard, site, record, os.environ)
+        yards = yard.lineage()
+        done = verify(record, modules, site, variables=agreed, progress=progress, deep=deep, yards=yards,
+                      only=RUNS_NOTHING if lacking else None)  # fmt: skip
+        if lacking is None:
+            return done, True
+        done = lacking_licences(done, lacking)
+        return done, done.state == "failed"
+    except (StackyardError, OSError) as error:
+        return stopped(entry, error), False
+
+
+def publish_results(yard: Yard, site: Site, found: Verification, command: Sequence[str] = ()) -> list[str]:
+    """Write the reports of this yard's own revisions and publish the results; returns the modules whose state changed.
+
+    Nothing is written if the yard is not writable.
+    """
+    own = [e for e in found.verified if Path(e.folder).is_relative_to(yard.root)]
+    if not own or not os.access(yard.root, os.W_OK):
+        return []
+    states: dict[str, State] = {}
+    with writing(yard, site):
+        for entry in own:
+            write_report(RevisionPaths.of(entry.folder), found.reports[entry.module])
+            states |= _state(entry.module, found.reports[entry.module])
+        return mark(yard, site, states, origin(command))
+
+
+def _state(module: str, report: Report) -> dict[str, State]:
+    """What a verification says about a revision: that of one with skipped checks says nothing."""
+    if report.state == "passed":
+        return {module: "published"}
+    return {module: "failed"} if report.state == "failed" else {}
