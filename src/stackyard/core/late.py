@@ -17,7 +17,10 @@ __all__ = ["dataclass"]
 _LOCK = threading.RLock()
 _WAITING: dict[type, tuple[dict[str, Any], dict[str, Any]]] = {}
 """The classes that are not made yet: the options of the decorator, and the body of the class."""
-_METHODS = ("__init__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__")
+_BARE: dict[type, bool] = {}
+"""The classes that have no `_SHOWING` yet, and whether they are frozen: few are ever compared or shown."""
+_SHOWING = ("__repr__", "__eq__", "__hash__")
+_METHODS = ("__init__", "__setattr__", "__delattr__", *_SHOWING)
 
 
 class _Made:
@@ -32,6 +35,9 @@ class _Made:
                 if each in _WAITING:
                     _make(each, *_WAITING[each])
                     _WAITING.pop(each, None)  # last: an interrupt leaves it to the next use
+                if each in _BARE and self._name in _SHOWING:
+                    _complete(each, frozen=_BARE[each])
+                    _BARE.pop(each, None)
         found = (vars(each)[self._name] for each in cls.__mro__ if self._name in vars(each))
         for value in found:
             if not isinstance(value, _Made):
@@ -64,18 +70,33 @@ def _late(cls: type, options: dict[str, Any]) -> type:
 
 
 def _make(cls: type, options: dict[str, Any], body: dict[str, Any]) -> None:
-    """Make all; after an interrupt nothing, so that the next use begins anew whatever it is."""
+    """Make what an instance needs; after an interrupt nothing, so that the next use begins anew whatever it is."""
+    is_bare = options.keys() <= {"frozen", "kw_only"} and not any(name in body for name in _SHOWING)
     try:
-        dataclasses.dataclass(**options)(cls)
+        dataclasses.dataclass(**options, **({"repr": False, "eq": False} if is_bare else {}))(cls)
+        if is_bare:
+            _BARE[cls] = options.get("frozen", False)
     except BaseException:
         _take_back(cls, body)
         raise
+
+
+def _complete(cls: type, *, frozen: bool) -> None:
+    """Give a class the methods by which it is compared and shown: those of one with the same fields."""
+    same = {"repr", "hash", "compare"}
+    shape = [
+        (f.name, Any, dataclasses.field(**{name: getattr(f, name) for name in same})) for f in dataclasses.fields(cls)
+    ]
+    made = dataclasses.make_dataclass(cls.__name__, shape, init=False, unsafe_hash=frozen)
+    for name in _SHOWING:
+        setattr(cls, name, vars(made)[name])
 
 
 def _take_back(cls: type, body: dict[str, Any]) -> None:
     for name in _METHODS:
         if name in vars(cls) and name not in body:
             delattr(cls, name)
+    _BARE.pop(cls, None)
     for name, value in body.items():
         if isinstance(value, dataclasses.Field):
             setattr(cls, name, value)

@@ -37,12 +37,10 @@ from stackyard.yard import disk
 from stackyard.yard.generation import manifestfile
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import moved
-from stackyard.yard.revision import contents
 from stackyard.yard.revision.folders import GenerationPaths
 from stackyard.yard.revision.record import Entry, Manifest, read_manifest
 from stackyard.yard.write import atomic, within
 from stackyard.yard.write.claim import claim
-from stackyard.yard.write.lease import is_abandoned
 
 _REMEDIES = {
     errno.EACCES: "its directory or one above it may not be entered; its owner can allow that: `chmod go+x DIRECTORY`",
@@ -186,6 +184,8 @@ def base(yard: Yard) -> Base:
 
 def begin(yard: Yard) -> GenerationPaths:
     """An empty directory for a draft. What dead processes left is removed."""
+    from stackyard.yard.write.lease import is_abandoned  # late, as below: no command that only reads needs it
+
     current(yard)  # a yard whose history cannot be read gets no further generation
     for left in yard.generations.glob(yard.draft("*").root.name):
         if is_abandoned(GenerationPaths(left).owner, left):
@@ -261,6 +261,8 @@ def _sign(yard: Yard, mark: Path) -> Path:
 
 def _forget(yard: Yard, mine: Iterable[Path], others: Iterable[Path]) -> None:
     """Remove these marks, and of the others those whose process is dead: it moves no link any more."""
+    from stackyard.yard.write.lease import is_abandoned
+
     for mark in mine:
         within.unlink(yard.root, mark)
     for mark in others:
@@ -271,6 +273,8 @@ def _forget(yard: Yard, mine: Iterable[Path], others: Iterable[Path]) -> None:
 
 def _hashes(folder: Path) -> dict[str, str]:
     """sha256 of every file below a directory, by its path there."""
+    from stackyard.yard.revision import contents
+
     tree = contents.scan(folder)
     return {name: sha256_file(folder / name) for name in sorted(tree) if stat.S_ISREG(tree[name].st_mode)}
 
