@@ -8,67 +8,49 @@ from __future__ import annotations
 
 import shlex
 
-from stackyard.core.change import (
-    Alias,
-    Append,
-    Default,
-    EnvironmentChange,
-    Flags,
-    Function,
-    Join,
-    Notice,
-    OnUnload,
-    Prepend,
-    Rules,
-    SaveValue,
-    Set,
-    SetRestorable,
-    UserPath,
-    left_out,
-    rendered,
-)
+from stackyard.core import change as ops
 
 
-def change_text(change: EnvironmentChange) -> str:
+def change_text(change: ops.EnvironmentChange) -> str:
     """Shell lines after which a child process has the environment of `EnvironmentChange.apply`."""
-    return "".join(f"{line}\n" for line in rendered(change, RULES))
+    return "".join(f"{line}\n" for line in ops.rendered(change, RULES))
 
 
-def _prepend(operation: Prepend) -> list[str]:
+def _prepend(operation: ops.Prepend) -> list[str]:
     variable = operation.variable
     rest = f'":${{{variable}-}}"' if operation.keep_system else f'"${{{variable}:+:${variable}}}"'
     return [f"export {variable}={shlex.quote(operation.directory)}{rest}"]
 
 
-def _append(operation: Append) -> list[str]:
+def _append(operation: ops.Append) -> list[str]:
     variable = operation.variable
     return [f'export {variable}="${{{variable}:+${variable}:}}"{shlex.quote(operation.directory)}']
 
 
-def _set(operation: Set) -> list[str]:
+def _set(operation: ops.Set) -> list[str]:
     return [export(operation.variable, operation.value)]
 
 
-def _set_restorable(operation: SetRestorable) -> list[str]:
+def _set_restorable(operation: ops.SetRestorable) -> list[str]:
     if operation.value is None:
         return [f"unset {operation.variable}"]
     return [export(operation.variable, operation.value)]
 
 
-def _default(operation: Default) -> list[str]:
+def _default(operation: ops.Default) -> list[str]:
     return [f'[ -n "${{{operation.variable}+set}}" ] || {export(operation.variable, operation.value)}']
 
 
-def _save_value(operation: SaveValue) -> list[str]:
+def _save_value(operation: ops.SaveValue) -> list[str]:
     return [f'export {operation.variable}="${{{operation.source}-}}"']
 
 
-def _flags(operation: Flags) -> list[str]:
+def _flags(operation: ops.Flags) -> list[str]:
     variable = operation.variable
     return [f'export {variable}="${{{variable}:+${variable} }}"{shlex.quote(operation.text)}']
 
 
-def _join(operation: Join) -> list[str]:
+def _join(operation: ops.Join) -> list[str]:
     """The user's text with a separator on each side that has a neighbour; the separators need no quoting in quotes."""
     name, between = operation.variable, operation.separator
     lines = [f'[ -n "${{{name}-}}" ] || {name}={shlex.quote(operation.otherwise)}'] if operation.otherwise else []
@@ -80,7 +62,7 @@ def _join(operation: Join) -> list[str]:
     return [*lines, f"export {name}={value}"]
 
 
-def _user_path(path: UserPath) -> list[str]:
+def _user_path(path: ops.UserPath) -> list[str]:
     """The first base that is set and not empty, else the directory below HOME; a value of the user's own is kept."""
     lines = [f'if [ -z "${{{path.variable}+set}}" ]; then', f"  {path.variable}="]
     for base in path.bases:
@@ -90,17 +72,17 @@ def _user_path(path: UserPath) -> list[str]:
     return [*lines, f'  export {path.variable}="${path.variable}"{shlex.quote(path.rest)}', "fi"]
 
 
-RULES: Rules = {
-    Prepend: _prepend,
-    Append: _append,
-    Set: _set,
-    SetRestorable: _set_restorable,
-    Default: _default,
-    SaveValue: _save_value,
-    Flags: _flags,
-    Join: _join,
-    UserPath: _user_path,
-    **dict.fromkeys((Function, Alias, OnUnload, Notice), left_out),
+RULES: ops.Rules = {
+    ops.Prepend: _prepend,
+    ops.Append: _append,
+    ops.Set: _set,
+    ops.SetRestorable: _set_restorable,
+    ops.Default: _default,
+    ops.SaveValue: _save_value,
+    ops.Flags: _flags,
+    ops.Join: _join,
+    ops.UserPath: _user_path,
+    **dict.fromkeys((ops.Function, ops.Alias, ops.OnUnload, ops.Notice), ops.left_out),
 }
 """Operation to POSIX sh. A child process has no functions, aliases or notices, and nothing is unloaded from it."""
 

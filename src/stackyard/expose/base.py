@@ -10,20 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stackyard.core.change import (
-    Append,
-    Default,
-    EnvironmentChange,
-    Flags,
-    Join,
-    Notice,
-    Operation,
-    Prepend,
-    SaveValue,
-    Set,
-    SetRestorable,
-    UserPath,
-)
+from stackyard.core import change as ops
 from stackyard.core.names import brings_conda
 from stackyard.expose.asking import asked_of_users, asking_change
 from stackyard.expose.commands import commands_change, runs_beside
@@ -37,12 +24,15 @@ if TYPE_CHECKING:
     from stackyard.inputs.models import Site
 
 
+_OF_A_VARIABLE = (ops.Set, ops.SetRestorable, ops.Default, ops.UserPath, ops.Flags, ops.Join, ops.SaveValue)
+
+
 def holds_conda(record: BuildRecord) -> bool:
     """Whether the stack brings conda or mamba itself, so that users activate environments on top of it."""
     return brings_conda(record.settings.get("conda_base"), (p.name for p in record.packages if p.kind == "conda"))
 
 
-def base_change(record: BuildRecord, site: Site) -> EnvironmentChange:
+def base_change(record: BuildRecord, site: Site) -> ops.EnvironmentChange:
     """The part common to all stacks: programs, man pages, an isolated Python, and the user's directories.
 
     A stack that brings conda sets neither CONDA_PREFIX nor CONDA_SHLVL: unloading would remove them from an environment
@@ -50,25 +40,25 @@ def base_change(record: BuildRecord, site: Site) -> EnvironmentChange:
     """
     prefix, payload = record.prefix, record.payload
     if record.form.kind == "container":  # the rest of its environment is set in the container
-        return EnvironmentChange(tuple(Prepend("PATH", str(folder)) for folder in payload.program_folders))
-    operations: list[Operation] = [
-        *(Prepend("PATH", str(folder)) for folder in reversed(payload.program_folders)),
-        *(Prepend(IMAGES, str(revision)) for revision in payload.listed),
-        Prepend("MANPATH", str(payload.manuals), keep_system=True),
-        SetRestorable("PYTHONNOUSERSITE", "1"),
-        SetRestorable("PYTHONHOME", None),
-        SetRestorable("PYTHONPATH", None),
+        return ops.EnvironmentChange(tuple(ops.Prepend("PATH", str(folder)) for folder in payload.program_folders))
+    operations: list[ops.Operation] = [
+        *(ops.Prepend("PATH", str(folder)) for folder in reversed(payload.program_folders)),
+        *(ops.Prepend(IMAGES, str(revision)) for revision in payload.listed),
+        ops.Prepend("MANPATH", str(payload.manuals), keep_system=True),
+        ops.SetRestorable("PYTHONNOUSERSITE", "1"),
+        ops.SetRestorable("PYTHONHOME", None),
+        ops.SetRestorable("PYTHONPATH", None),
     ]
     if holds_conda(record):
         operations += conda_operations(record)
     else:
-        operations += [SetRestorable("CONDA_PREFIX", prefix), SetRestorable("CONDA_DEFAULT_ENV", prefix)]
+        operations += [ops.SetRestorable("CONDA_PREFIX", prefix), ops.SetRestorable("CONDA_DEFAULT_ENV", prefix)]
     operations += _user_paths(record, site)
-    operations.append(Default("CONDARC", str(RevisionPaths.of(record.path).condarc)))
-    return EnvironmentChange(tuple(operations))
+    operations.append(ops.Default("CONDARC", str(RevisionPaths.of(record.path).condarc)))
+    return ops.EnvironmentChange(tuple(operations))
 
 
-def layer_change(record: BuildRecord, of_base: EnvironmentChange) -> EnvironmentChange:
+def layer_change(record: BuildRecord, of_base: ops.EnvironmentChange) -> ops.EnvironmentChange:
     """What makes an extension usable: everything that its base does, then its own programs and its activation.
 
     One module does both, so that loading it needs no second one.
@@ -79,13 +69,13 @@ def layer_change(record: BuildRecord, of_base: EnvironmentChange) -> Environment
     payload = record.payload
     assert isinstance(payload, Layer)
     own = (
-        *(Prepend("PATH", str(folder)) for folder in (*reversed(payload.program_folders), payload.drift.bin)),
-        Prepend("MANPATH", str(payload.manuals), keep_system=True),
+        *(ops.Prepend("PATH", str(folder)) for folder in (*reversed(payload.program_folders), payload.drift.bin)),
+        ops.Prepend("MANPATH", str(payload.manuals), keep_system=True),
     )
-    return merged(of_base + EnvironmentChange(own) + record.activation.change)
+    return merged(of_base + ops.EnvironmentChange(own) + record.activation.change)
 
 
-def full_change(record: BuildRecord, site: Site, of_base: EnvironmentChange | None = None) -> EnvironmentChange:
+def full_change(record: BuildRecord, site: Site, of_base: ops.EnvironmentChange | None = None) -> ops.EnvironmentChange:
     """Everything that loading a revision does: `stack_change`, or its commands alone; its variables, its notice.
 
     Args:
@@ -99,51 +89,51 @@ def full_change(record: BuildRecord, site: Site, of_base: EnvironmentChange | No
     return merged(change + _notice(record, change))
 
 
-def stack_change(record: BuildRecord, site: Site) -> EnvironmentChange:
+def stack_change(record: BuildRecord, site: Site) -> ops.EnvironmentChange:
     """What makes the whole stack usable: `base_change` and its captured activation."""
     return merged(base_change(record, site) + record.activation.change)
 
 
-def merged(change: EnvironmentChange) -> EnvironmentChange:
+def merged(change: ops.EnvironmentChange) -> ops.EnvironmentChange:
     """The same change with one operation per variable, or per directory of a list: the last wins, flags are joined.
 
     A module that set a variable twice would restore its own first value instead of the user's.
     """
-    found: dict[tuple[str, str], Operation] = {}
+    found: dict[tuple[str, str], ops.Operation] = {}
     for number, operation in enumerate(change):
-        if isinstance(operation, Prepend | Append):
+        if isinstance(operation, ops.Prepend | ops.Append):
             key = (operation.op, f"{operation.variable}={operation.directory}")
             found.pop(key, None)  # the later one decides the place in the list
             found[key] = operation
-        elif isinstance(operation, Set | SetRestorable | Default | UserPath | Flags | Join | SaveValue):
+        elif isinstance(operation, _OF_A_VARIABLE):
             key = ("variable", operation.variable)
             found[key] = _joined(found.get(key), operation)
         else:
             found[(operation.op, f"{number:06d}")] = operation
-    return EnvironmentChange(tuple(found.values()))
+    return ops.EnvironmentChange(tuple(found.values()))
 
 
-def _joined(old: Operation | None, new: Operation) -> Operation:
-    if not isinstance(new, Flags | Join) or old is None:
+def _joined(old: ops.Operation | None, new: ops.Operation) -> ops.Operation:
+    if not isinstance(new, ops.Flags | ops.Join) or old is None:
         return new
-    if isinstance(old, Flags) and isinstance(new, Flags):
-        return Flags(new.variable, f"{old.text} {new.text}")
-    after = Join(new.variable, "", new.text, " ") if isinstance(new, Flags) else new
-    if isinstance(old, Flags | Join):
-        before = Join(old.variable, "", old.text, " ") if isinstance(old, Flags) else old
+    if isinstance(old, ops.Flags) and isinstance(new, ops.Flags):
+        return ops.Flags(new.variable, f"{old.text} {new.text}")
+    after = ops.Join(new.variable, "", new.text, " ") if isinstance(new, ops.Flags) else new
+    if isinstance(old, ops.Flags | ops.Join):
+        before = ops.Join(old.variable, "", old.text, " ") if isinstance(old, ops.Flags) else old
         bare = replace(after, otherwise="")  # the first one gives it a text
         front, back = replace(bare, back="").joined(before.front), replace(bare, front="").joined(before.back)
         return replace(before, front=front, back=back)
-    return SetRestorable(new.variable, after.joined(getattr(old, "value", None) or ""))
+    return ops.SetRestorable(new.variable, after.joined(getattr(old, "value", None) or ""))
 
 
-def _user_paths(record: BuildRecord, site: Site) -> list[Operation]:
+def _user_paths(record: BuildRecord, site: Site) -> list[ops.Operation]:
     paths = site.user_paths
     shared = holds_conda(record)
 
-    def place(variable: str, inner: str, home: str, tail: str = "", separator: str = ":") -> UserPath:
+    def place(variable: str, inner: str, home: str, tail: str = "", separator: str = ":") -> ops.UserPath:
         rest = (f"{record.prefix}/{tail}",) if shared and tail else ()
-        return UserPath(variable, tuple(paths.bases), f"{paths.suffix}/{inner}", home, rest, separator)
+        return ops.UserPath(variable, tuple(paths.bases), f"{paths.suffix}/{inner}", home, rest, separator)
 
     return [
         place("CONDA_ENVS_PATH", paths.envs, f"{paths.fallback}/{paths.envs}", "envs"),
@@ -153,7 +143,7 @@ def _user_paths(record: BuildRecord, site: Site) -> list[Operation]:
     ]
 
 
-def _variables(record: BuildRecord, site: Site) -> EnvironmentChange:
+def _variables(record: BuildRecord, site: Site) -> ops.EnvironmentChange:
     """The module's own variables, and those by which loading it accepts licences.
 
     The run-time variables of the site and of the stack are in the captured activation already.
@@ -162,10 +152,10 @@ def _variables(record: BuildRecord, site: Site) -> EnvironmentChange:
     who load a module of the site's yard, the site says so in its file, or they do it themselves.
     """
     values: Mapping[str, str] = record.settings.get("variables") or {}
-    own = [SetRestorable(name, str(text).replace("{prefix}", record.prefix)) for name, text in values.items()]
+    own = [ops.SetRestorable(name, str(text).replace("{prefix}", record.prefix)) for name, text in values.items()]
     asked = {entry["name"] for entry in asked_of_users(record, site)}
-    accepted = [SetRestorable(variable, "yes") for name, variable in _licences(record) if name not in asked]
-    return EnvironmentChange((*own, *accepted))
+    accepted = [ops.SetRestorable(variable, "yes") for name, variable in _licences(record) if name not in asked]
+    return ops.EnvironmentChange((*own, *accepted))
 
 
 def _licences(record: BuildRecord) -> list[tuple[str, str]]:
@@ -173,16 +163,16 @@ def _licences(record: BuildRecord) -> list[tuple[str, str]]:
     return [(entry["name"], str(entry["variable"])) for entry in record.licences if entry.get("variable")]
 
 
-def _notice(record: BuildRecord, change: EnvironmentChange) -> EnvironmentChange:
+def _notice(record: BuildRecord, change: ops.EnvironmentChange) -> ops.EnvironmentChange:
     lines = [str(record.settings.get("notice") or "").strip(), *licence_lines(record, change)]
     text = "\n".join(line for line in lines if line)
-    return EnvironmentChange((Notice(text),) if text else ())
+    return ops.EnvironmentChange((ops.Notice(text),) if text else ())
 
 
-def licence_lines(record: BuildRecord, change: EnvironmentChange) -> list[str]:
+def licence_lines(record: BuildRecord, change: ops.EnvironmentChange) -> list[str]:
     """How a user accepts each licence that loading the module (`change`) does not accept."""
     texts = RevisionPaths.of(record.path).recipe
-    accepted = {operation.variable for operation in change if isinstance(operation, SetRestorable)}
+    accepted = {operation.variable for operation in change if isinstance(operation, ops.SetRestorable)}
     return [
         f"{name}: read its licence in {texts}; its first command asks for it, or set {variable}=yes"
         for name, variable in _licences(record)

@@ -6,19 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
-from stackyard.core.change import (
-    Alias,
-    Default,
-    EnvironmentChange,
-    Flags,
-    Function,
-    Join,
-    OnUnload,
-    Operation,
-    Set,
-    SetRestorable,
-    UserPath,
-)
+from stackyard.core import change as ops
 
 Format = Literal["lua", "tcl"]
 Shell = Literal["sh", "bash", "zsh", "csh", "tcsh", "fish"]
@@ -48,20 +36,20 @@ def unquotable_in(value: str, format: Format) -> tuple[str, ...]:
     return tuple(shell for shell, barred in found.items() if barred)
 
 
-def quoted(operation: Set | SetRestorable | Flags | Join | Default | UserPath) -> str:
+def quoted(operation: ops.Set | ops.SetRestorable | ops.Flags | ops.Join | ops.Default | ops.UserPath) -> str:
     """What the module system quotes for the shell; of a path of the user's own, what the module adds to it."""
     match operation:
-        case Flags():
+        case ops.Flags():
             return operation.text
-        case Join(_, front, back, separator, otherwise):
+        case ops.Join(_, front, back, separator, otherwise):
             return f"{front}{separator}{otherwise}{separator}{back}".strip(separator)
-        case UserPath():
+        case ops.UserPath():
             return f"/{operation.suffix}{operation.rest}/{operation.fallback}{operation.rest}"
         case _:
             return operation.value or ""
 
 
-def limits(change: EnvironmentChange, format: Format, shell: Shell = "bash") -> list[str]:
+def limits(change: ops.EnvironmentChange, format: Format, shell: Shell = "bash") -> list[str]:
     """The limits for one format and one shell, one sentence each with its variable or function; empty: none.
 
     Measured with Lmod 8.6.19 and Environment Modules 5.2.0; `docs/explanation/modules.md` has the whole table.
@@ -70,16 +58,16 @@ def limits(change: EnvironmentChange, format: Format, shell: Shell = "bash") -> 
     return list(dict.fromkeys(found))
 
 
-def notable(change: EnvironmentChange, formats: Iterable[Format]) -> list[str]:
+def notable(change: ops.EnvironmentChange, formats: Iterable[Format]) -> list[str]:
     """The limits to report, for all formats and interactive shells, each once.
 
     Not included are those of every module (`docs/explanation/modules.md` has them) and those of a function's helpers,
     whose names start with two underscores.
     """
-    own = EnvironmentChange(tuple(op for op in change if not getattr(op, "name", "").startswith("__")))
+    own = ops.EnvironmentChange(tuple(op for op in change if not getattr(op, "name", "").startswith("__")))
     shells: tuple[Shell, ...] = ("bash", "zsh", "tcsh", "fish")
     found = [text for format in formats for shell in shells for text in limits(own, format, shell)]
-    usual = {_not_given_back(op.variable) for op in own if isinstance(op, SetRestorable | Flags | Join)}
+    usual = {_not_given_back(op.variable) for op in own if isinstance(op, ops.SetRestorable | ops.Flags | ops.Join)}
     return [text for text in dict.fromkeys(found) if text not in usual]
 
 
@@ -87,22 +75,22 @@ def _not_given_back(variable: str) -> str:
     return f"{variable}: Lmod does not restore an empty value or one with a line break"
 
 
-def _limits(operation: Operation, format: Format, shell: Shell) -> list[str]:
+def _limits(operation: ops.Operation, format: Format, shell: Shell) -> list[str]:
     body = _FAMILY.get(shell, shell)
     match operation:
-        case Function(name, bodies):
+        case ops.Function(name, bodies):
             return _function(name, body in bodies, body, shell)
-        case OnUnload(bodies) if body not in bodies:
+        case ops.OnUnload(bodies) if body not in bodies:
             return [f"nothing is done before an unload in {shell}: no commands for it"]
-        case Alias(name, value) if "\n" in value or (body != "sh" and "'" in value):
+        case ops.Alias(name, value) if "\n" in value or (body != "sh" and "'" in value):
             return [f"the alias {name} cannot be quoted for {shell}"]
-        case Set() | SetRestorable() | Flags() | Join() | Default() | UserPath():
+        case ops.Set() | ops.SetRestorable() | ops.Flags() | ops.Join() | ops.Default() | ops.UserPath():
             told = _of_value(operation.variable, quoted(operation), format, shell, body)
             if told:
                 return [told]
         case _:
             pass
-    if format == "lua" and isinstance(operation, SetRestorable | Flags | Join):
+    if format == "lua" and isinstance(operation, ops.SetRestorable | ops.Flags | ops.Join):
         return [_not_given_back(operation.variable)]
     return []
 

@@ -10,28 +10,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from stackyard.core.change import (
-    Alias,
-    Append,
-    Default,
-    EnvironmentChange,
-    Flags,
-    Function,
-    Join,
-    Notice,
-    OnUnload,
-    Prepend,
-    Rules,
-    SaveValue,
-    Set,
-    SetRestorable,
-    UserPath,
-    left_out,
-    rendered,
-)
-from stackyard.expose.limits import quoted, unquotable_in
+from stackyard.core import change as ops
 from stackyard.expose.page import Page, page
-from stackyard.expose.rendering import messages, missing, one_line, ordered, refusal
+from stackyard.expose.rendering import Syntax, messages, missing, ordered, refusal
 from stackyard.yard.revision.record import BuildRecord, Entry
 
 if TYPE_CHECKING:
@@ -119,7 +100,7 @@ end""",
 
 
 def render(
-    record: BuildRecord, site: Site, *, entry: Entry | None = None, change: EnvironmentChange | None = None
+    record: BuildRecord, site: Site, *, entry: Entry | None = None, change: ops.EnvironmentChange | None = None
 ) -> str:
     """The Lua modulefile of one revision."""
     return render_page(page(record, site, entry=entry, change=change))
@@ -127,7 +108,7 @@ def render(
 
 def render_page(content: Page) -> str:
     """The Lua text of a page."""
-    body = "\n".join(rendered(ordered(content.change), RULES))
+    body = "\n".join(ops.rendered(ordered(content.change), RULES))
     used = [name for name in _HELPERS if f"{name}(" in body]
     parts = [
         f"-- {_comment(content.module)}: written by stackyard from the record of its build; changes here are lost",
@@ -190,64 +171,15 @@ def _refusal(content: Page) -> str:
     return ""
 
 
-def _value(text: str) -> str:
-    return quote(one_line(text))
-
-
-def _barred(operation: Set | SetRestorable | Default | Flags | Join | UserPath, line: str) -> list[str]:
-    """The line, skipped in shells for which Lmod cannot quote the value (see `limits`)."""
-    tests = {"csh": 'shell ~= "csh"', "zsh": 'myShellName() ~= "zsh"', "fish": 'shell ~= "fish"'}
-    test = " and ".join(tests[shell] for shell in unquotable_in(quoted(operation), "lua"))
-    return [f"if {test} then {line} end" if test else line]
-
-
 # --------------------------------------------------------------------------- a rule for every operation
 
 
-def _prepend(operation: Prepend) -> list[str]:
+def _prepend(operation: ops.Prepend) -> list[str]:
     word = "prepend_keeping" if operation.keep_system else "prepend_path"
     return [f"{word}({quote(operation.variable)}, {quote(operation.directory)})"]
 
 
-def _append(operation: Append) -> list[str]:
-    return [f"append_path({quote(operation.variable)}, {quote(operation.directory)})"]
-
-
-def _set(operation: Set) -> list[str]:
-    return _barred(operation, f"setenv({quote(operation.variable)}, {_value(operation.value)})")
-
-
-def _set_restorable(operation: SetRestorable) -> list[str]:
-    value = operation.value
-    return _barred(operation, f"borrow({quote(operation.variable)}, {'nil' if value is None else _value(value)})")
-
-
-def _default(operation: Default) -> list[str]:
-    return _barred(operation, f"offer({quote(operation.variable)}, {_value(operation.value)})")
-
-
-def _save_value(operation: SaveValue) -> list[str]:
-    return [f"setenv({quote(operation.variable)}, plain({quote(operation.source)}))"]
-
-
-def _flags(operation: Flags) -> list[str]:
-    variable = quote(operation.variable)
-    return _barred(operation, f"borrow({variable}, extended({variable}, {_value(operation.text)}))")
-
-
-def _join(operation: Join) -> list[str]:
-    variable = quote(operation.variable)
-    texts = (operation.front, operation.back, operation.separator, operation.otherwise)
-    return _barred(operation, f"borrow({variable}, joined({variable}, {', '.join(map(_value, texts))}))")
-
-
-def _user_path(operation: UserPath) -> list[str]:
-    bases = ", ".join(quote(base) for base in operation.bases)
-    words = ", ".join(_value(text) for text in (operation.suffix, operation.fallback, operation.rest))
-    return _barred(operation, f"offer({quote(operation.variable)}, place({{{bases}}}, {words}))")
-
-
-def _function(operation: Function) -> list[str]:
+def _function(operation: ops.Function) -> list[str]:
     name, lines = quote(operation.name), list[str]()
     for shell in ("sh", "fish", "csh"):
         if shell not in operation.bodies:
@@ -264,11 +196,11 @@ def _function(operation: Function) -> list[str]:
     return [*lines, "end"] if lines else []
 
 
-def _alias(operation: Alias) -> list[str]:
+def _alias(operation: ops.Alias) -> list[str]:
     return [f"set_alias({quote(operation.name)}, {quote(operation.value)})"]
 
 
-def _on_unload(operation: OnUnload) -> list[str]:
+def _on_unload(operation: ops.OnUnload) -> list[str]:
     assignments = {"sh": "{0}='\" .. plain({1}) .. \"'", "fish": "set -g {0} '\" .. plain({1}) .. \"'"}
     lines: list[str] = []
     for shell, body in operation.bodies.items():
@@ -279,21 +211,21 @@ def _on_unload(operation: OnUnload) -> list[str]:
     return [*lines, "end"] if lines else []
 
 
-RULES: Rules = {
-    Prepend: _prepend,
-    Append: _append,
-    Set: _set,
-    SetRestorable: _set_restorable,
-    Default: _default,
-    SaveValue: _save_value,
-    Flags: _flags,
-    Join: _join,
-    UserPath: _user_path,
-    Function: _function,
-    Alias: _alias,
-    OnUnload: _on_unload,
-    Notice: left_out,  # all messages stand together at the end
-}
+def _call(name: str, *words: str) -> str:
+    return f"{name}({', '.join(words)})"
+
+
+RULES: ops.Rules = {
+    ops.Prepend: _prepend,
+    ops.Function: _function,
+    ops.Alias: _alias,
+    ops.OnUnload: _on_unload,
+    **Syntax(
+        "lua", quote, call=_call, inner=_call, listed=lambda words: f"{{{', '.join(words)}}}", append="append_path",
+        unset=("nil",), only=lambda tests, line: f"if {' and '.join(tests)} then {line} end",
+        tests={"csh": 'shell ~= "csh"', "zsh": 'myShellName() ~= "zsh"', "fish": 'shell ~= "fish"'},
+    ).rules(),
+}  # fmt: skip
 """Operation to Lua. The order of operations is that of the change (`rendering.ordered`)."""
 
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from stackyard.core.change import EnvironmentChange, Notice, OnUnload, Operation
+from stackyard.core import change as ops
+from stackyard.expose.limits import Format, quoted, unquotable_in
 from stackyard.expose.page import Page
 
 _BREAK = re.compile(r"\r\n|[\r\n]")
 
 
-def ordered(change: EnvironmentChange) -> list[Operation]:
+def ordered(change: ops.EnvironmentChange) -> list[ops.Operation]:
     """Unload commands come first: they read saved values, which later lines take away."""
-    return sorted(change, key=lambda operation: not isinstance(operation, OnUnload))
+    return sorted(change, key=lambda operation: not isinstance(operation, ops.OnUnload))
 
 
 def messages(content: Page) -> list[str]:
     """What is shown at load: the deprecation, the notice of the generation, the notices of the revision."""
     texts = [f"{content.module} is deprecated: {content.deprecated}"] if content.deprecated else []
     texts += [content.notice] if content.notice else []
-    return texts + [operation.text for operation in content.change if isinstance(operation, Notice)]
+    return texts + [operation.text for operation in content.change if isinstance(operation, ops.Notice)]
 
 
 def refusal(content: Page) -> str:
@@ -36,3 +39,75 @@ def missing(content: Page) -> str:
 def one_line(text: str) -> str:
     """A value with spaces for line breaks, because module systems hand those to the shell unquoted (see `limits`)."""
     return _BREAK.sub(" ", text)
+
+
+class Syntax(NamedTuple):
+    """How a language writes what both formats do to variables, with commands and helpers of the same names.
+
+    Attributes:
+        quote: a text as a word.
+        call, inner: a command with its words, as a line, and as a word of another one.
+        listed: a list of words as one word.
+        append: the command that appends to a list of directories.
+        only: a line that is skipped unless these tests hold.
+        tests: that the shell is another one than this, for which the module system cannot quote a value (see `limits`).
+        this: the first words of a helper that keeps a value of the user.
+        unset: its words for no value.
+        spread: what stands before a word that is to be several.
+    """
+
+    format: Format
+    quote: Callable[[str], str]
+    call: Callable[..., str]
+    inner: Callable[..., str]
+    listed: Callable[[Sequence[str]], str]
+    append: str
+    only: Callable[[Sequence[str], str], str]
+    tests: Mapping[str, str]
+    this: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
+    spread: str = ""
+
+    def rules(self) -> ops.Rules:
+        """The rules for these operations. Messages are left out: all stand together at the end."""
+        return {
+            ops.Append: self._append, ops.Set: self._set, ops.SetRestorable: self._set_restorable,
+            ops.Default: self._default, ops.SaveValue: self._save_value, ops.Flags: self._flags, ops.Join: self._join,
+            ops.UserPath: self._user_path, ops.Notice: ops.left_out,
+        }  # fmt: skip
+
+    def _append(self, o: ops.Append) -> list[str]:
+        return [self.call(self.append, self.quote(o.variable), self.quote(o.directory))]
+
+    def _set(self, o: ops.Set) -> list[str]:
+        return self._barred(o, "setenv", self.quote(o.variable), self._value(o.value))
+
+    def _set_restorable(self, o: ops.SetRestorable) -> list[str]:
+        return self._kept("borrow", o, *(self.unset if o.value is None else (self._value(o.value),)))
+
+    def _default(self, o: ops.Default) -> list[str]:
+        return self._kept("offer", o, self._value(o.value))
+
+    def _save_value(self, o: ops.SaveValue) -> list[str]:
+        return [self.call("setenv", self.quote(o.variable), self.inner("plain", self.quote(o.source)))]
+
+    def _flags(self, o: ops.Flags) -> list[str]:
+        return self._kept("borrow", o, self.inner("extended", self.quote(o.variable), self._value(o.text)))
+
+    def _join(self, o: ops.Join) -> list[str]:
+        texts = map(self._value, (o.front, o.back, o.separator, o.otherwise))
+        return self._kept("borrow", o, self.inner("joined", self.quote(o.variable), *texts))
+
+    def _user_path(self, o: ops.UserPath) -> list[str]:
+        bases, texts = self.listed([*map(self.quote, o.bases)]), map(self._value, (o.suffix, o.fallback, o.rest))
+        return self._kept("offer", o, self.spread + self.inner("place", bases, *texts))
+
+    def _value(self, text: str) -> str:
+        return self.quote(one_line(text))
+
+    def _kept(self, helper: str, o: Any, *words: str) -> list[str]:
+        return self._barred(o, helper, *self.this, self.quote(o.variable), *words)
+
+    def _barred(self, o: Any, *words: str) -> list[str]:
+        tests = [self.tests[shell] for shell in unquotable_in(quoted(o), self.format)]
+        return [self.only(tests, self.call(*words)) if tests else self.call(*words)]

@@ -8,28 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stackyard.core.change import (
-    Alias,
-    Append,
-    Default,
-    EnvironmentChange,
-    Flags,
-    Function,
-    Join,
-    Notice,
-    OnUnload,
-    Prepend,
-    Rules,
-    SaveValue,
-    Set,
-    SetRestorable,
-    UserPath,
-    left_out,
-    rendered,
-)
-from stackyard.expose.limits import quoted, unquotable_in
+from stackyard.core import change as ops
 from stackyard.expose.page import Page, page
-from stackyard.expose.rendering import messages, missing, one_line, ordered, refusal
+from stackyard.expose.rendering import Syntax, messages, missing, ordered, refusal
 from stackyard.yard.revision.record import BuildRecord, Entry
 
 if TYPE_CHECKING:
@@ -169,7 +150,7 @@ proc plain {name} {
 
 
 def render(
-    record: BuildRecord, site: Site, *, entry: Entry | None = None, change: EnvironmentChange | None = None
+    record: BuildRecord, site: Site, *, entry: Entry | None = None, change: ops.EnvironmentChange | None = None
 ) -> str:
     """The Tcl modulefile of one revision."""
     return render_page(page(record, site, entry=entry, change=change))
@@ -177,7 +158,7 @@ def render(
 
 def render_page(content: Page) -> str:
     """The Tcl text of a page."""
-    body = "\n".join((*_relations(content), *rendered(ordered(content.change), RULES)))
+    body = "\n".join((*_relations(content), *ops.rendered(ordered(content.change), RULES)))
     parts = [
         "#%Module\n# " + " ".join(content.module.split())
         + ": written by stackyard from the record of its build; changes here are lost",
@@ -243,69 +224,15 @@ def _refusal(content: Page) -> str:
     return ""
 
 
-def _value(text: str) -> str:
-    return quote(one_line(text))
-
-
-def _barred(operation: Set | SetRestorable | Default | Flags | Join | UserPath, line: str) -> list[str]:
-    """The line, skipped in shells for which Environment Modules cannot quote the value (see `limits`)."""
-    tests = {
-        "csh": "[module-info shelltype] ne {csh}",
-        "zsh": "[module-info shell] ne {zsh}",
-        "fish": "[module-info shelltype] ne {fish}",
-    }
-    test = " && ".join(tests[shell] for shell in unquotable_in(quoted(operation), "tcl"))
-    return [f"if {{{test}}} {{ {line} }}" if test else line]
-
-
 # --------------------------------------------------------------------------- a rule for every operation
 
 
-def _prepend(operation: Prepend) -> list[str]:
+def _prepend(operation: ops.Prepend) -> list[str]:
     word = "prepend_keeping" if operation.keep_system else "lead" if operation.variable == "PATH" else "prepend-path"
     return [f"{word} {quote(operation.variable)} {quote(operation.directory)}"]
 
 
-def _append(operation: Append) -> list[str]:
-    return [f"append-path {quote(operation.variable)} {quote(operation.directory)}"]
-
-
-def _set(operation: Set) -> list[str]:
-    return _barred(operation, f"setenv {quote(operation.variable)} {_value(operation.value)}")
-
-
-def _set_restorable(operation: SetRestorable) -> list[str]:
-    value = operation.value
-    given = "" if value is None else f" {_value(value)}"
-    return _barred(operation, f"borrow $this {quote(operation.variable)}{given}")
-
-
-def _default(operation: Default) -> list[str]:
-    return _barred(operation, f"offer $this {quote(operation.variable)} {_value(operation.value)}")
-
-
-def _save_value(operation: SaveValue) -> list[str]:
-    return [f"setenv {quote(operation.variable)} [plain {quote(operation.source)}]"]
-
-
-def _flags(operation: Flags) -> list[str]:
-    variable = quote(operation.variable)
-    return _barred(operation, f"borrow $this {variable} [extended {variable} {_value(operation.text)}]")
-
-
-def _join(operation: Join) -> list[str]:
-    variable = quote(operation.variable)
-    texts = (operation.front, operation.back, operation.separator, operation.otherwise)
-    return _barred(operation, f"borrow $this {variable} [joined {variable} {' '.join(map(_value, texts))}]")
-
-
-def _user_path(operation: UserPath) -> list[str]:
-    bases = " ".join(quote(base) for base in operation.bases)
-    words = " ".join(_value(text) for text in (operation.suffix, operation.fallback, operation.rest))
-    return _barred(operation, f"offer $this {quote(operation.variable)} {{*}}[place [list {bases}] {words}]")
-
-
-def _function(operation: Function) -> list[str]:
+def _function(operation: ops.Function) -> list[str]:
     """Functions for sh and fish; csh has none, its body is an alias there."""
     words = {"sh": "set-function", "fish": "set-function", "csh": "set-alias"}
     known = {shell: body for shell, body in operation.bodies.items() if shell in words}
@@ -316,11 +243,11 @@ def _function(operation: Function) -> list[str]:
     return ["switch -- [module-info shelltype] {", *cases, "}"]
 
 
-def _alias(operation: Alias) -> list[str]:
+def _alias(operation: ops.Alias) -> list[str]:
     return [f"set-alias {quote(operation.name)} {quote(operation.value)}"]
 
 
-def _on_unload(operation: OnUnload) -> list[str]:
+def _on_unload(operation: ops.OnUnload) -> list[str]:
     forms = {"sh": "{0}='[plain {1}]'\\n", "fish": "set -g {0} '[plain {1}]'\\n"}
     lines = ["if {$::unloading} {", "    switch -- [module-info shelltype] {"]
     for shell, body in operation.bodies.items():
@@ -330,19 +257,19 @@ def _on_unload(operation: OnUnload) -> list[str]:
     return [*lines, "    }", "}"]
 
 
-RULES: Rules = {
-    Prepend: _prepend,
-    Append: _append,
-    Set: _set,
-    SetRestorable: _set_restorable,
-    Default: _default,
-    SaveValue: _save_value,
-    Flags: _flags,
-    Join: _join,
-    UserPath: _user_path,
-    Function: _function,
-    Alias: _alias,
-    OnUnload: _on_unload,
-    Notice: left_out,  # all messages stand together at the end
-}
+RULES: ops.Rules = {
+    ops.Prepend: _prepend,
+    ops.Function: _function,
+    ops.Alias: _alias,
+    ops.OnUnload: _on_unload,
+    **Syntax(
+        "tcl", quote, call=lambda *words: " ".join(words), inner=lambda *words: f"[{' '.join(words)}]",
+        listed=lambda words: f"[list {' '.join(words)}]", append="append-path", this=("$this",), spread="{*}",
+        only=lambda tests, line: f"if {{{' && '.join(tests)}}} {{ {line} }}",
+        tests={
+            "csh": "[module-info shelltype] ne {csh}", "zsh": "[module-info shell] ne {zsh}",
+            "fish": "[module-info shelltype] ne {fish}",
+        },
+    ).rules(),
+}  # fmt: skip
 """Operation to Tcl. The order of operations is that of the change (`rendering.ordered`)."""

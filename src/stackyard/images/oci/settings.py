@@ -6,18 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stackyard.core.change import (
-    Append,
-    Default,
-    EnvironmentChange,
-    Flags,
-    Join,
-    Notice,
-    Operation,
-    Prepend,
-    SetRestorable,
-)
-from stackyard.core.change import Set as SetVariable
+from stackyard.core import change as ops
 from stackyard.host.files.hashing import sha256_file
 from stackyard.images.bases.blobs import EPOCH
 from stackyard.images.oci import layers
@@ -28,13 +17,15 @@ from stackyard.yard.revision.record import BuildRecord
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where a base names none."""
-_KEPT = (Prepend, Append, SetVariable, SetRestorable, Default, Flags, Join)
+_KEPT = (ops.Prepend, ops.Append, ops.Set, ops.SetRestorable, ops.Default, ops.Flags, ops.Join)
 """Operations with a meaning where nothing is ever unloaded and the user is not known."""
 COMPRESSOR = "io.stackyard.compressor"
 """The note on what the compressed bytes depend on besides the files."""
 
 
-def environment(change: EnvironmentChange, moves: Moves, yard: str, base: Sequence[str]) -> tuple[list[str], list[str]]:
+def environment(
+    change: ops.EnvironmentChange, moves: Moves, yard: str, base: Sequence[str]
+) -> tuple[list[str], list[str]]:
     """``NAME=value`` for each variable of a container; and sentences about what it does not have.
 
     Args:
@@ -42,12 +33,12 @@ def environment(change: EnvironmentChange, moves: Moves, yard: str, base: Sequen
         base: the variables of the base.
     """
     environ = {"PATH": PATH, **dict(line.partition("=")[::2] for line in base)}
-    kept: list[Operation] = []
+    kept: list[ops.Operation] = []
     lost: dict[str, list[str]] = {}
     for operation in change:
         moved = _moved(operation, moves)
         name = getattr(operation, "variable", getattr(operation, "name", ""))
-        if name == IMAGES or isinstance(operation, Notice):
+        if name == IMAGES or isinstance(operation, ops.Notice):
             continue
         if not isinstance(operation, _KEPT):
             lost.setdefault(operation.op.replace("_", " "), []).append(name)
@@ -55,13 +46,13 @@ def environment(change: EnvironmentChange, moves: Moves, yard: str, base: Sequen
             lost.setdefault("it names a file of the yard", []).append(name)
         else:
             kept.append(moved)
-    made = EnvironmentChange(tuple(kept)).apply(environ)
+    made = ops.EnvironmentChange(tuple(kept)).apply(environ)
     return [f"{name}={value}" for name, value in sorted(made.items())], [
         f"{', '.join(names)} ({why})" for why, names in lost.items()
     ]
 
 
-def _moved(operation: Operation, moves: Moves) -> Operation:
+def _moved(operation: ops.Operation, moves: Moves) -> ops.Operation:
     values: dict[str, Any] = {
         name: moves.path(value) for name, value in vars(operation).items() if isinstance(value, str)
     }

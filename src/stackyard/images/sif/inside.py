@@ -14,21 +14,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from stackyard.core import change as ops
 from stackyard.core import posix
-from stackyard.core.change import (
-    Alias,
-    Default,
-    EnvironmentChange,
-    Flags,
-    Function,
-    Join,
-    Rules,
-    SaveValue,
-    SetRestorable,
-    UserPath,
-    left_out,
-    rendered,
-)
 
 FOLDER = ".singularity.d"
 _LIBRARIES = f"/{FOLDER}/libs"
@@ -62,7 +49,7 @@ exec "$@"
 """
 
 
-def write(folder: Path, env: Sequence[str], change: EnvironmentChange, labels: Mapping[str, str]) -> None:
+def write(folder: Path, env: Sequence[str], change: ops.EnvironmentChange, labels: Mapping[str, str]) -> None:
     """Write ``/.singularity.d`` of a container.
 
     Args:
@@ -81,23 +68,23 @@ def write(folder: Path, env: Sequence[str], change: EnvironmentChange, labels: M
     (folder / FOLDER / "runscript").chmod(0o755)
 
 
-def _of_revision(change: EnvironmentChange) -> str:
+def _of_revision(change: ops.EnvironmentChange) -> str:
     """The same as loading its module: what the user has set is kept or extended."""
     names: dict[str, None] = {}
     for each in change:
-        if isinstance(each, Default | Flags | Join | UserPath):
+        if isinstance(each, ops.Default | ops.Flags | ops.Join | ops.UserPath):
             names |= dict.fromkeys((each.variable, *getattr(each, "bases", ())))
     own = [_HOST, *(f"_host_value {name}" for name in names), "unset _host_value"] if names else []
-    return "\n".join([*own, *rendered(change, RULES), ""])
+    return "\n".join([*own, *ops.rendered(change, RULES), ""])
 
 
-def left_out_of(change: EnvironmentChange) -> list[str]:
+def left_out_of(change: ops.EnvironmentChange) -> list[str]:
     """What a container cannot have of it, a sentence for each: functions and aliases end with the script."""
-    kinds = {Function: "shell function", Alias: "alias"}
+    kinds = {ops.Function: "shell function", ops.Alias: "alias"}
     return [
         f"the {kinds[type(each)]} {each.name} is not set in a container"
         for each in change
-        if isinstance(each, Function | Alias)
+        if isinstance(each, ops.Function | ops.Alias)
     ]
 
 
@@ -113,11 +100,11 @@ def _of_base(env: Sequence[str]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _set_restorable(each: SetRestorable) -> list[str]:
+def _set_restorable(each: ops.SetRestorable) -> list[str]:
     if each.value is None:  # empty and not exported: else the host's would be given back
         return [f"unset {each.variable}; {each.variable}="]
     return [posix.export(each.variable, each.value)]
 
 
-RULES: Rules = {**posix.RULES, SetRestorable: _set_restorable, SaveValue: left_out}
+RULES: ops.Rules = {**posix.RULES, ops.SetRestorable: _set_restorable, ops.SaveValue: ops.left_out}
 """As everywhere else, but for what the runtime does afterwards; nothing is ever unloaded in a container."""

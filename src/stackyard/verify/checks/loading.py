@@ -5,21 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from stackyard.core.change import (
-    Alias,
-    Append,
-    Default,
-    EnvironmentChange,
-    Flags,
-    Function,
-    Join,
-    Operation,
-    Prepend,
-    SaveValue,
-    Set,
-    SetRestorable,
-    UserPath,
-)
+from stackyard.core import change as ops
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.machine.modules import ModuleSystem, Step, is_bookkeeping, require_loaded, session
@@ -40,7 +26,12 @@ class Loaded:
 
 
 def check_loading(
-    system: ModuleSystem, module: str, modules: Path, change: EnvironmentChange, environ: Mapping[str, str], work: Path
+    system: ModuleSystem,
+    module: str,
+    modules: Path,
+    change: ops.EnvironmentChange,
+    environ: Mapping[str, str],
+    work: Path,
 ) -> tuple[Loaded | None, list[CheckResult]]:
     """Load and unload `module` with one module system, in a shell that has done so with the control module.
 
@@ -68,28 +59,28 @@ def check_loading(
     return loaded, [_load_result(system, load, plain, missing), _symmetry_result(system, unload, clean)]
 
 
-def unmet(change: EnvironmentChange, before: Mapping[str, str], after: ShellState) -> list[str]:
+def unmet(change: ops.EnvironmentChange, before: Mapping[str, str], after: ShellState) -> list[str]:
     """Operations of a change that have no effect in a loaded shell, one line each, sorted."""
     expected = change.apply(before)
     return sorted(line for operation in change for line in _unmet(operation, expected, after))
 
 
-def _unmet(operation: Operation, expected: Mapping[str, str], after: ShellState) -> Iterator[str]:
+def _unmet(operation: ops.Operation, expected: Mapping[str, str], after: ShellState) -> Iterator[str]:
     match operation:
-        case Prepend(variable, directory) | Append(variable, directory):
+        case ops.Prepend(variable, directory) | ops.Append(variable, directory):
             if directory not in after.variables.get(variable, "").split(":"):
                 yield f"{variable} does not contain {directory}"
-        case Flags(variable, text):
+        case ops.Flags(variable, text):
             yield from _lacking(variable, (text,), after)
-        case Join(variable, front, back):
+        case ops.Join(variable, front, back):
             yield from _lacking(variable, (front, back), after)
-        case Set() | SetRestorable() | Default() | SaveValue() | UserPath():
+        case ops.Set() | ops.SetRestorable() | ops.Default() | ops.SaveValue() | ops.UserPath():
             found, wanted = after.variables.get(operation.variable), expected.get(operation.variable)
             if (found is None) != (wanted is None) or _flat(found) != _flat(wanted):
                 yield _differs(operation.variable, found, wanted)
-        case Function(name, bodies) if "sh" in bodies and name not in after.functions:
+        case ops.Function(name, bodies) if "sh" in bodies and name not in after.functions:
             yield f"the function {name} is not defined"
-        case Alias(name, _) if name not in after.aliases:
+        case ops.Alias(name, _) if name not in after.aliases:
             yield f"the alias {name} is not defined"
         case _:
             pass
@@ -135,12 +126,13 @@ def _symmetry_result(system: ModuleSystem, unload: Step, clean: Step) -> CheckRe
     return CheckResult("symmetry", system.title, "passed", seconds=unload.seconds)
 
 
-def _write_control(folder: Path, change: EnvironmentChange) -> Path:
+def _write_control(folder: Path, change: ops.EnvironmentChange) -> Path:
     """The control prepends one directory to PATH, which every stack does.
 
     Lmod, run by root, ignores files of root that others cannot read, hence the explicit modes.
     """
-    directory = next((op.directory for op in change if isinstance(op, Prepend) and op.variable == "PATH"), str(folder))
+    found = (each.directory for each in change if isinstance(each, ops.Prepend) and each.variable == "PATH")
+    directory = next(found, str(folder))
     module = folder / CONTROL
     module.parent.mkdir(parents=True)
     module.write_text(f"#%Module1.0\nprepend-path PATH {{{directory}}}\n", encoding="utf-8")
