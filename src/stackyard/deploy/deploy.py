@@ -36,7 +36,7 @@ from stackyard.lock.base import extension as onbase
 from stackyard.lock.renewal import NOTHING, Update, require_known
 from stackyard.make import builder
 from stackyard.verify import verify
-from stackyard.verify.expectations import asked, in_force, keep
+from stackyard.verify.expectations import Expectations, asked, in_force, keep
 from stackyard.verify.report import Report
 from stackyard.verify.sitechecks import site_checks
 from stackyard.yard import disk
@@ -395,21 +395,31 @@ def _reason(new: Collection[str], status: Mapping[str, str], failed: Collection[
 
 def _verify(task: Task, modules: Path, request: Request, progress: Progress) -> Outcome:
     record = task.record or read_record(task.paths.record)
-    progress.phase(task.module, "verify")
-    agreed = licences.variables(request.yard, request.site, record)
     wanted = asked(task.variant)
-    report = verify.verify(
-        record, modules, request.site, variables=agreed, progress=progress, expectations=wanted,
-        yards=request.yard.lineage(),
-    )  # fmt: skip
-    write_report(task.paths, report)
-    progress.phase(task.module, report.state, report.tally())
-    status = {"passed": "published", "failed": "failed"}.get(report.state)
-    if status is None:
-        status = "unverified" if request.allow_unverified else "held"
-    if status in USABLE and not in_force(record).cover(wanted):
+    outcome = verified(record, modules, request, progress, wanted)
+    if outcome.status in USABLE and not in_force(record).cover(wanted):
         keep(record, wanted)
-    return Outcome(task.module, status, str(task.paths.root), report, record, stack=task.stack)
+    return replace(outcome, stack=task.stack)
+
+
+def verified(
+    record: BuildRecord, modules: Path, request: Request, progress: Progress,
+    wanted: Expectations | None = None, *, deep: bool = False,
+) -> Outcome:  # fmt: skip
+    """Verify a revision through its modules, and keep the report beside it; by its status it is published or not.
+
+    Args:
+        wanted, deep: as of `verify.verify`.
+    """
+    progress.phase(record.module, "verify")
+    agreed = licences.variables(request.yard, request.site, record)
+    report = verify.verify(record, modules, request.site, variables=agreed, progress=progress, deep=deep,
+                           expectations=wanted, yards=request.yard.lineage())  # fmt: skip
+    write_report(RevisionPaths.of(record.path), report)
+    progress.phase(record.module, report.state, report.tally())
+    unverified = "unverified" if request.allow_unverified else "held"
+    status = {"passed": "published", "failed": "failed"}.get(report.state, unverified)
+    return Outcome(record.module, status, record.path, report, record)
 
 
 def write_report(paths: RevisionPaths, report: Report) -> None:

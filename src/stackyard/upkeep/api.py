@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from stackyard.upkeep.transfer.adopt import look as look_at_prefix
     from stackyard.upkeep.transfer.adopt import request as adoption_request
     from stackyard.upkeep.transfer.adopt import tasks as adoption_tasks
-    from stackyard.upkeep.transfer.arrival import Request as ArrivalRequest
     from stackyard.upkeep.transfer.arrival import arrive as arrive
     from stackyard.upkeep.transfer.arrival import require_fit as require_fit
     from stackyard.upkeep.transfer.move import Done as Moved

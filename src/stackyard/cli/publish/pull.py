@@ -15,9 +15,8 @@ from stackyard.cli.images.transfer import registry_options
 from stackyard.cli.output import echo, show_json
 
 if TYPE_CHECKING:
-    from stackyard.deploy.api import Outcome
+    from stackyard.deploy.api import Outcome, Request
     from stackyard.images.api import Registry
-    from stackyard.upkeep.api import ArrivalRequest
 
 EXAMPLES = (
     ("from a registry", "stackyard pull docker://registry.example.org/stacks/pytorch:2.13"),
@@ -45,8 +44,9 @@ def command(
     was built, the checks are run on this machine, and it is published as by a deploy. Exit status 3: a check failed or
     was skipped; it is not published then.
     """
+    from stackyard.deploy.api import Request
     from stackyard.images.api import Fit, Registry, notes_of_image
-    from stackyard.upkeep.api import ArrivalRequest, require_fit
+    from stackyard.upkeep.api import require_fit
 
     yard, registry = context.yard(), Registry(plain_http, authfile, limit_s)
     fit = Fit.of_notes(notes_of_image(source, registry), source)
@@ -55,11 +55,13 @@ def command(
         fits = f"{fit.module} fits {yard.root} and this machine"
         show_json({"dry_run": True, **asdict(fit)}) if as_json else echo(fits)
         return
-    request = ArrivalRequest(yard, context.site(), allow_unverified, accept, context.command)
+    request = Request(
+        (), context.site(), yard, allow_unverified=allow_unverified, accept=accept, command=context.command
+    )
     _show(_pulled(context, source, registry, request, fit.module), as_json)
 
 
-def _pulled(context: Context, source: str, registry: Registry, request: ArrivalRequest, module: str) -> Outcome:
+def _pulled(context: Context, source: str, registry: Registry, request: Request, module: str) -> Outcome:
     from stackyard.cli.display import display
     from stackyard.deploy.api import building
     from stackyard.host.files.scratch import scratch

@@ -11,14 +11,14 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from stackyard.core.errors import ChecksFailed, InputError, MissingError, StackyardError
 from stackyard.core.findings import some
 from stackyard.core.progress import Progress
 from stackyard.deploy import generation, licences, signing
-from stackyard.deploy.deploy import USABLE, Outcome, register, write_report
+from stackyard.deploy.deploy import USABLE, Outcome, Request, register, verified
 from stackyard.deploy.entries import present
 from stackyard.deploy.generation import Step
 from stackyard.deploy.published import names
@@ -33,10 +33,8 @@ from stackyard.images.oci import artefact
 from stackyard.images.oci.artefact import Arrived, Fit, Signed
 from stackyard.images.squashfs import launcher
 from stackyard.images.squashfs.launcher import compare
-from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import policy
 from stackyard.make.seal import PARTS
-from stackyard.verify import verify
 from stackyard.verify.checks.content import noted_contents
 from stackyard.yard import disk
 from stackyard.yard.cache import caches
@@ -48,17 +46,6 @@ from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry, read_record
 from stackyard.yard.write import atomic, reserve, within
 from stackyard.yard.write.permissions import file_mode, program_mode, settle
-
-
-@dataclass(frozen=True)
-class Request:
-    """Where a revision is to be, and how: as of a deploy."""
-
-    yard: Yard
-    site: Site
-    allow_unverified: bool = False
-    accept: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
 
 
 def require_fit(fit: Fit, yard: Yard) -> RevisionPaths:
@@ -379,25 +366,14 @@ def _entry(arrived: Arrived, paths: RevisionPaths) -> Entry:
 
 def _publish(entry: Entry, record: BuildRecord, request: Request, progress: Progress, held: Held) -> Outcome:
     def after(before: Iterable[Entry], state: str) -> tuple[Entry, ...]:
-        joined = {**present(before), entry.module: _in_state(entry, state)}
+        joined = {**present(before), entry.module: Entry(**{**vars(entry), "state": state})}
         return names.claim(joined.values())
 
-    yard, site = request.yard, request.site
-    with generation.draft(yard, site, origin(request.command)) as draft:
+    yard = request.yard
+    with generation.draft(yard, request.site, origin(request.command)) as draft:
         draft.write(after(generations.entries(yard), "published"))
-        progress.phase(record.module, "verify")
-        agreed = licences.variables(yard, site, record)
-        report = verify.verify(record, draft.modules, site, variables=agreed, progress=progress,
-                               deep=record.form.kind == "squashfs", yards=yard.lineage())  # fmt: skip
-        write_report(RevisionPaths.of(record.path), report)
-        progress.phase(record.module, report.state, report.tally())
-        status = {"passed": "published", "failed": "failed"}.get(report.state)
-        status = status or ("unverified" if request.allow_unverified else "held")
-        if status in USABLE:
-            draft.publish(lambda base: Step(after(base.entries, status), f"pull {record.module}"), held.check)
+        done = verified(record, draft.modules, request, progress, deep=record.form.kind == "squashfs")
+        if done.status in USABLE:
+            draft.publish(lambda base: Step(after(base.entries, done.status), f"pull {record.module}"), held.check)
             reserve.keep(yard)
-    return Outcome(record.module, status, record.path, report, record)
-
-
-def _in_state(entry: Entry, state: str) -> Entry:
-    return Entry(**{**vars(entry), "state": state})
+    return done

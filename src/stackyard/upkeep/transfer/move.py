@@ -18,7 +18,6 @@ from stackyard.core.errors import ChecksFailed, StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.progress import Progress
 from stackyard.deploy import deploy, generation, licences, signing
-from stackyard.deploy.deploy import write_report
 from stackyard.deploy.generation import Step
 from stackyard.deploy.published import names
 from stackyard.deploy.writing import Held, building, writing
@@ -30,7 +29,6 @@ from stackyard.upkeep.transfer import carry as carrying
 from stackyard.upkeep.transfer import rebuilding as remaking
 from stackyard.upkeep.transfer.moveplan import FROM, Plan, Request, new_yard, plan, require_place, site_after
 from stackyard.upkeep.transfer.rebuilding import Kept, Ways
-from stackyard.verify import verify
 from stackyard.verify.expectations import in_force, keep
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
@@ -280,12 +278,9 @@ def _verified(kept: Kept, modules: Path, ways: Ways, request: Request, progress:
     paths = ways.target.revision(kept.entry.stack, Path(kept.entry.folder).name)
     record, wanted = revisions.readable(paths), in_force(kept.located)
     assert record is not None
-    progress.phase(record.module, "verify")
-    agreed = licences.variables(ways.target, request.site, record)
-    report = verify.verify(record, modules, request.site, variables=agreed, progress=progress, expectations=wanted,
-                           deep=record.form.kind != "prefix", yards=ways.target.lineage())  # fmt: skip
-    write_report(paths, report)
-    progress.phase(record.module, report.state, report.tally())
+    asked = deploy.Request((), request.site, ways.target)
+    report = deploy.verified(record, modules, asked, progress, wanted, deep=record.form.kind != "prefix").report
+    assert report is not None
     if not in_force(record).cover(wanted):
         keep(record, wanted)
     state = _state(kept.entry.state, report.state)
