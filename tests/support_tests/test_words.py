@@ -18,7 +18,10 @@ RIGHT = (
     "or there is none",
 )
 """Texts that have such a word for a reason."""
-FILES = [*sorted((ROOT / "src").rglob("*.py")), ROOT / "docs/reference/cli.md"]
+FILES = [
+    *sorted((ROOT / "src").rglob("*.py")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md")),
+    ROOT / "README.md",
+]  # fmt: skip
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
