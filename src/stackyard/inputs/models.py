@@ -311,7 +311,7 @@ class Wrap(LateModel):
     host_bindings: bool = Field(False, description="What the site gives images: its launch: container:")
 
     def checked(self) -> None:
-        """It has commands."""
+        """Raise ValueError without commands."""
         if not self.commands:
             raise ValueError("`commands` is empty: name at least one")
 

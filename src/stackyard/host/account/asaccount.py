@@ -44,7 +44,7 @@ def account_of(uid: int) -> tuple[int, list[int], str]:
 
 
 def become(uid: int) -> str:
-    """Be an account from now on, without a way back; its home. A number that is root's changes nothing."""
+    """Become an account, irrevocably; returns its home. A number that is root's changes nothing."""
     gid, groups, home = account_of(uid)
     if uid == 0:
         return home

@@ -55,7 +55,7 @@ class CauseRow(Model):
 
     @model_validator(mode="after")
     def checked(self) -> CauseRow:
-        """It can be recognised by something."""
+        """Raise ValueError if nothing identifies the cause."""
         if not (self.patterns or self.codes or self.when):
             raise ValueError("a cause must have one of patterns, codes and when")
         return self

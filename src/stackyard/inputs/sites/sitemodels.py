@@ -367,7 +367,7 @@ class SiteCheck(LateModel):
     plugin: str = Field("", description="The name of a check of an installed plug-in")
 
     def checked(self) -> None:
-        """It has one of the two."""
+        """Raise ValueError unless exactly one of the two is given."""
         if bool(self.file) == bool(self.plugin):
             raise ValueError("write the path of a file of checks, or {plugin: NAME}")
 

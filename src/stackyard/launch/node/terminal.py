@@ -120,7 +120,7 @@ def _from_program(master: "int", user: "socket.socket") -> "bool":
 
 
 def _from_user(master: "int", user: "socket.socket", typed: "Decoder") -> "bool":
-    """Pass input on; False where there is none any more."""
+    """Pass input on; False at its end."""
     try:
         data = user.recv(1 << 12)
     except OSError:

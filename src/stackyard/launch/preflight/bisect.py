@@ -127,7 +127,7 @@ class _Search:
                 (self.good if ok else self.bad).append(host)
 
     def among(self, hosts: list[str]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-        """Each of these passes with some other: do all of them together? If not, which two do not?"""
+        """Each of these passes with another one. Do all pass together, and if not, which two fail?"""
         links: list[tuple[str, str]] = []
         together: list[str] = []
         while len(hosts) > 1 and not self.ask([tuple(hosts)])[0]:

@@ -88,7 +88,7 @@ def _made(root: Path) -> bool:
 
 
 def _claim(name: str) -> bool:
-    """Whether the name is yours now. A home that cannot be written stops no run; another may then get the same name."""
+    """Whether the name is yours now. Without a writable home the run goes on, and another may get the same name."""
     folder = names_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Whether an attempt is followed by another in the same allocation, and which nodes that one does without.
 
-Decided twice with the same facts: by the hub, whose nodes keep what was staged for the next attempt, and after the step
-by who starts it.
+Decided twice with the same facts: by the hub, whose nodes keep what was staged for the next attempt, and after the
+step by the process that starts it.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class Settling:
             wheels: all that are installed now.
 
         Raises:
-            InputError: a choice of the stack's file is about nothing, or the site refuses a collision.
+            InputError: a choice in the stack's file does not match a collision, or the site refuses a collision.
             StackyardError: a list of files cannot be read, a package cannot be installed alone, or a file of one has
                 the place of a directory of another.
         """

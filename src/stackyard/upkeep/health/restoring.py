@@ -24,8 +24,8 @@ def restore_revisions(
 ) -> None:
     """Restore the damaged files of this yard's own revisions; a notice says which.
 
-    What cannot be repaired is said too, and found again by the verification that follows. Records come first, and the
-    operations that modulefiles are made of, since all that follows reads them.
+    What cannot be repaired is reported too, and found again by the verification that follows. Records come first, and
+    the operations that modulefiles are made of, since all that follows reads them.
 
     Args:
         rest: repairs what belongs to no revision; what it did, a sentence each.

@@ -1,4 +1,4 @@
-"""Whether a revision has the signatures that its yard, and the yards above it, have a say about."""
+"""Whether a revision has the signatures that its yard, and the yards above it, require."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class BaseRevision:
         return payload_of(Form(self.form), self.prefix)
 
     def to_json(self) -> dict[str, Any]:
-        """It as JSON values."""
+        """As JSON values."""
         return asdict(self)
 
 

@@ -130,7 +130,7 @@ def known(yard: Yard, template: str, despite: Collection[int] = ()) -> Children:
 
 
 class _Look:
-    """One look into yards, each at a place and of one of some accounts; None: of whom the directory belongs to."""
+    """One search of yards, each at a place and of one of some accounts; None: of the owner of the directory."""
 
     def __init__(self, found: Children, places: dict[Path, list[int | None]], despite: Collection[int]) -> None:
         self.found, self.places, self.despite = found, places, despite

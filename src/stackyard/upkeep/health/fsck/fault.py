@@ -50,14 +50,14 @@ class Fault:
     entry: Entry | None = field(default=None, repr=False)
 
     def line(self, root: Path) -> str:
-        """It as a line for people; paths in the yard are relative to its root."""
+        """As a line of text; paths in the yard are relative to its root."""
         path = self.path.relative_to(root) if self.path.is_relative_to(root) else self.path
         also = f"also in {', '.join(self.also)}" if self.also else ""
         about = "; ".join(part for part in (self.package, also) if part)
         return f"{plain(written(str(path)), LONG)}: {plain(self.text, LONG)}" + (f" ({about})" if about else "")
 
     def to_json(self) -> dict[str, Any]:
-        """It as JSON values."""
+        """As JSON values."""
         return {
             "path": written(str(self.path)),
             "what": self.what,
@@ -125,7 +125,7 @@ class Report:
         return 0.0 if self.deep or not self.files else 1 - self.sampled / self.files
 
     def to_json(self) -> dict[str, Any]:
-        """It as JSON values."""
+        """As JSON values."""
         return {
             "yard": str(self.yard.root),
             "deep": self.deep,
