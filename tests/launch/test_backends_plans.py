@@ -35,7 +35,7 @@ def test_every_backend_runs_a_script_by_the_stacks_python(name: str) -> None:
     assert program.argv[-4:] == ("python", "train.py", "--epochs", "3")
     assert program.variables["PYTHONUNBUFFERED"] == "1"
     assert program.ports >= 1
-    assert program.mpi == (name in ("mpi", "horovod"))
+    assert program.mpi == (name in ("mpi", "horovod", "any"))  # of `any` what train.py imports is not known
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -503,10 +503,17 @@ def test_a_helper_that_fails_ends_the_ranks(tmp_path: Path) -> None:
     clean(tmp_path)
 
 
-def test_ranks_that_are_all_alone_are_noticed(tmp_path: Path) -> None:
-    run = local(tmp_path, 3, "/bin/sh", "-c", "echo Hello from rank 0 of 1")
+def test_ranks_that_are_all_alone_have_failed(tmp_path: Path) -> None:
+    result = local(tmp_path, 3, "/bin/sh", "-c", "echo Hello from rank 0 of 1").end()
+    assert (result.state, result.code) == ("failed", 1)
+    assert result.first is not None and result.first.cause is not None
+    assert "each of the 3 ranks reported a world size of 1" in str(result.first.message)
+
+
+def test_some_ranks_that_are_alone_are_noticed(tmp_path: Path) -> None:
+    run = local(tmp_path, 3, "/bin/sh", "-c", "[ $RANK = 2 ] || echo Hello from rank 0 of 1")
     assert run.end().state == "done"
-    assert any("PMI mismatch" in text for text in run.heard.all("notice"))
+    assert any("no PMI" in text for text in run.heard.all("notice"))
 
 
 def test_the_launchers_own_failure_counts(tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ def test_ranks_that_are_all_alone(work: Work, yard: Path) -> None:
     (work.folder / "libmpi.so.12").symlink_to(programs.need("libmpich.so.12"))  # its name everywhere but on Debian
     words = ("--env", f"LD_LIBRARY_PATH={work.folder}", "--env", "MPI4PY_MPIABI=mpich", "--launcher-arg=--mpi=pmix")
     line = ("--yard", str(yard), "launch", "-N", "2", *RANK_EACH, "--with", "resnet", *words, "who.py")
-    done = work.allocated(*line, salloc=("-N2",))
+    done = work.allocated(*line, salloc=("-N2",), expect=1)
     assert "PMI mismatch: every rank sees world size 1" in done.err
     assert "pmi2 for MPICH" in " ".join(done.err.split())
 

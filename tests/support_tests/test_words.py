@@ -19,9 +19,10 @@ RIGHT = (
 )
 """Texts that have such a word for a reason."""
 FILES = [
-    *sorted((ROOT / "src").rglob("*.py")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md")),
+    *sorted((ROOT / "src").rglob("*.py")),
+    *(path for room in ("docs", "examples") for path in sorted((ROOT / room).rglob("*.md"))),
     ROOT / "README.md",
-]  # fmt: skip
+]
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:

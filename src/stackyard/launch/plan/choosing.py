@@ -25,7 +25,7 @@ def launcher_name(intent: Intent, scheduler: Scheduler, context: PlanContext) ->
     if intent.launcher:
         return intent.launcher
     if context.scheduler == "none":
-        return _alone(context) if backends.choose(intent)[0] == "mpi" else "local"
+        return _alone(context) if backends.needs_mpi(intent) else "local"
     return launchers.default_name(of_kind(scheduler, context)) or _by_mpi(context)
 
 

@@ -136,12 +136,21 @@ def hosts_of(intent: Intent, context: PlanContext) -> tuple[str, ...]:
     return have[: intent.nodes]
 
 
+_GLOO = "; or --controller gloo"
+
+
 def program_of(intent: Intent, layout: Layout, launcher: str, program: Sequence[str] | None) -> RankProgram:
     """The program as the backend runs it. The preflight's own program gets the backend's MPI wiring only."""
     backend_context = backends.BackendContext(in_container=bool(intent.container), launcher=launcher)
     if program is None:
         name, reason = backends.choose(intent)
         made = backends.get(name).program(intent, layout, backend_context)
+        if launcher == "local" and layout.ranks > 1 and backends.needs_mpi(intent):
+            raise InputError(
+                f"the program uses MPI, and the launcher local provides no PMI: each of the {layout.ranks} ranks would "
+                "be rank 0 of 1",
+                hint="leave out --launcher, or use --launcher mpirun or mpich" + _GLOO * (name == "horovod"),
+            )
         return replace(made, reasons=(*reason, *made.reasons))
     name, _ = backends.choose(intent)
     wired = name == "mpi" or (name == "horovod" and intent.controller != "gloo")

@@ -19,7 +19,10 @@ from stackyard.launch.run.usage import oom_kills, ranks_usage, with_usage
 from stackyard.launch.run.verdict import Ended, describe, first_of, left_early
 from stackyard.yard.kinds.payload import IMAGES
 
-RANK_ZERO = re.compile(r"\b(?:rank|process|processor|task)\s*[:#=]?\s*0\s*(?:of|/|out of)\s*1\b", re.IGNORECASE)
+RANK_ZERO = re.compile(
+    r"\b(?:rank|process|processor|task)\s*[:#=]?\s*0\s*(?:of|/|out of|,?\s*(?:world[ _]?)?size\s*[:=]?)\s*1\b",
+    re.IGNORECASE,
+)
 """How programs print a world size of 1: what every task of an MPI program does after a PMI mismatch."""
 LOGS_READ = 32
 
@@ -176,6 +179,8 @@ def result(seen: Seen, plan: Plan, listener: Listener, causes: Sequence[str] = (
     output = seen.launcher.output()
     state, code, first = _end(seen)
     facts = _facts(seen, plan)
+    if state == "done" and (alone := _all_alone(seen, facts)):
+        state, code, first = "failed", 1, alone
     if first is not None:
         rules = _site_rules(causes, listener)
         cause = with_usage(_cause(first, output, facts, rules), first.task, seen.usage.get(first.task, ("", {}))[1])
@@ -192,6 +197,15 @@ def result(seen: Seen, plan: Plan, listener: Listener, causes: Sequence[str] = (
         state, code, first, placements, hosts, seen.seconds, output, len(seen.failures), seen.warned,
         usage=ranks_usage(seen.file, seen.usage), staged=seen.staged, lost=seen.lost_hosts,
     )  # fmt: skip
+
+
+def _all_alone(seen: Seen, facts: Mapping[str, object]) -> Failure | None:
+    """The failure of a step in which every rank worked by itself: each printed that it is rank 0 of 1."""
+    read = min(LOGS_READ, seen.file.tasks)
+    if read < 2 or facts["ranks_claiming_zero"] != read:
+        return None
+    text = f"each of the {seen.file.tasks} ranks reported a world size of 1: they ran as separate programs"
+    return Failure(-1, "", 1, (), None, text)
 
 
 def _end(seen: Seen) -> tuple[State, int, Failure | None]:

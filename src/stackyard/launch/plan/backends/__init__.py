@@ -19,16 +19,23 @@ TABLE: dict[str, Backend] = {
 GROUP = "stackyard.backends"
 """The entry points of plug-ins; each is a `Backend`."""
 BY_IMPORT = {
-    "horovod": "horovod", "deepspeed": "deepspeed", "ray": "ray", "jax": "jax", "mpi4py": "mpi", "torch": "torchrun",
+    "horovod": "horovod", "deepspeed": "deepspeed", "ray": "ray", "mpi4jax": "mpi", "jax": "jax",
+    **dict.fromkeys(source.MPI_PACKAGES, "mpi"), "torch": "torchrun",
 }  # fmt: skip
 """The backend of each package, in order of precedence: a Horovod program imports torch too."""
 
-__all__ = ["BY_IMPORT", "HELPERS", "TABLE", "Backend", "BackendContext", "choose", "command", "get"]
+__all__ = ["BY_IMPORT", "HELPERS", "TABLE", "Backend", "BackendContext", "choose", "command", "get", "needs_mpi"]
 
 
 def get(name: str) -> Backend:
     """The backend of this name, of a plug-in too. Raises InputError with the known ones."""
     return plugins.find(GROUP, name, TABLE, Backend, "backend", "use one of auto, {}")
+
+
+def needs_mpi(intent: Intent) -> bool:
+    """Whether the ranks are certainly MPI processes: their launcher has to provide a PMI."""
+    name, _ = choose(intent)
+    return name == "mpi" or (name == "horovod" and intent.controller == "mpi")
 
 
 def choose(intent: Intent) -> tuple[str, tuple[Reason, ...]]:
@@ -41,7 +48,8 @@ def choose(intent: Intent) -> tuple[str, tuple[Reason, ...]]:
         return get(intent.backend).name, ()
     found = source.read(intent)
     if found.unread:
-        return "any", (Reason(("--backend", "any"), found.unread),)
+        uses, why = source.uses_mpi(intent)
+        return ("mpi" if uses else "any"), (Reason(("--backend", "mpi" if uses else "any"), why or found.unread),)
     for package, name in BY_IMPORT.items():
         place = found.imported(package)
         if place is not None:

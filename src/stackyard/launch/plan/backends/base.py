@@ -59,15 +59,19 @@ def command(intent: Intent) -> tuple[str, ...]:
     return ("python", *words) if words and (words[0].endswith(".py") or words[0] == "-m") else words
 
 
-def nested(intent: Intent) -> tuple[Finding, ...]:
-    """A warning if the program itself is a launcher: every rank would start all ranks."""
+def nested(intent: Intent, layout: Layout) -> tuple[Finding, ...]:
+    """A refusal if the program itself is a launcher: every rank would start all ranks.
+
+    A warning with one rank, and where the backend was named: then the program may be what is meant.
+    """
     first = module_of(intent.program) or (Path(intent.program[0]).name if intent.program else "")
     if first not in STARTERS:
         return ()
     return (
         Finding(
-            "launcher-in-launch", "warning", f"the program is {first}, which starts ranks itself",
-            "each task would start all ranks again",
-            f"pass only the script: stackyard launch --backend {STARTERS[first]} ... train.py",
+            "launcher-in-launch", "refused" if layout.ranks > 1 and intent.backend == "auto" else "warning",
+            f"the program is {first}, which starts ranks itself", "each task would start all ranks again",
+            f"pass only the script: stackyard launch --backend {STARTERS[first]} ... train.py; "
+            "or name the backend yourself: --backend any",
         ),
     )  # fmt: skip

@@ -36,7 +36,7 @@ def _mpi(intent: Intent, layout: Layout) -> RankProgram:
     reason = Reason(("HOROVOD_CONTROLLER=mpi",), "ranks connect through MPI, with the launcher's PMI")
     forks = source.fork_findings(source.read(intent))
     return RankProgram(
-        layout, command(intent), variables, mpi=True, reasons=(reason,), findings=(*nested(intent), *forks)
+        layout, command(intent), variables, mpi=True, reasons=(reason,), findings=(*nested(intent, layout), *forks)
     )
 
 
@@ -64,5 +64,5 @@ def _gloo(intent: Intent, layout: Layout) -> RankProgram:
         Reason(server[:2], "the rendezvous server, on rank 0's node and its reserved port"),
     )
     return RankProgram(
-        layout, command(intent), variables, ports=2, sidecar=server, reasons=reasons, findings=nested(intent)
+        layout, command(intent), variables, ports=2, sidecar=server, reasons=reasons, findings=nested(intent, layout)
     )

@@ -29,5 +29,5 @@ class Ray:
         )
         return RankProgram(
             whole, argv, dict(UNBUFFERED), ports=2, ranks_per_task=layout.ranks_per_node, reasons=reasons,
-            findings=nested(intent),
+            findings=nested(intent, layout),
         )  # fmt: skip

@@ -19,8 +19,11 @@ class Any:
     name = "any"
 
     def program(self, intent: Intent, layout: Layout, _: BackendContext) -> RankProgram:
-        """One task per rank, without PMI."""
-        return RankProgram(layout, command(intent), dict(UNBUFFERED), findings=nested(intent))
+        """One task per rank, with PMI unless it is known that MPI is not used."""
+        uses = source.uses_mpi(intent)[0]
+        return RankProgram(
+            layout, command(intent), dict(UNBUFFERED), mpi=uses is not False, findings=nested(intent, layout)
+        )
 
 
 class Mpi:
@@ -37,7 +40,7 @@ class Mpi:
         if argv != command(intent):
             reasons.append(Reason(MPI4PY, "an exception on one rank aborts all, which may wait for it in MPI"))
         return RankProgram(
-            layout, argv, dict(UNBUFFERED), mpi=True, reasons=tuple(reasons), findings=(*nested(intent), *forks)
+            layout, argv, dict(UNBUFFERED), mpi=True, reasons=tuple(reasons), findings=(*nested(intent, layout), *forks)
         )
 
 
@@ -84,7 +87,10 @@ class DeepSpeed:
             option = f"{sorted(asked)[-1]}=${{LOCAL_RANK}}"
             argv = (*argv, option)
             reasons.append(Reason((option,), "the program parses this option, which DeepSpeed's launcher passes"))
-        return RankProgram(layout, argv, variables, reasons=tuple(reasons), findings=nested(intent))
+        return RankProgram(
+            layout, argv, variables, mpi=source.uses_mpi(intent)[0] is True, reasons=tuple(reasons),
+            findings=nested(intent, layout),
+        )  # fmt: skip
 
 
 DETECTED = ("", "srun", "mpirun")
@@ -113,8 +119,9 @@ class Jax:
         if layout.gpus_per_rank == 1:
             variables["JAX_LOCAL_DEVICE_IDS"] = "${STACKYARD_DEVICE}"
         reason = Reason(("JAX_COORDINATOR_ADDRESS",), "jax.distributed.initialize() reads rank 0's address from it")
-        findings = nested(intent) if context.launcher in DETECTED else (*nested(intent), _UNDETECTED)
-        return RankProgram(layout, command(intent), variables, reasons=(reason,), findings=findings)
+        findings = (*nested(intent, layout), *(() if context.launcher in DETECTED else (_UNDETECTED,)))
+        mpi = source.uses_mpi(intent)[0] is True
+        return RankProgram(layout, command(intent), variables, mpi=mpi, reasons=(reason,), findings=findings)
 
 
 _UNDETECTED = Finding(

@@ -11,6 +11,7 @@ from stackyard.core.errors import Where, cause
 from stackyard.core.findings import Finding
 from stackyard.core.late import dataclass
 from stackyard.core.pymodules import module_of, program_file, program_modules
+from stackyard.host.files.elf import read_elf
 from stackyard.launch.request.intent import Intent
 
 
@@ -71,6 +72,36 @@ def _imports(node: ast.Import | ast.ImportFrom, file: str, *, surely: bool) -> I
             yield Import(alias.name.split(".")[0], file, node.lineno, surely)
     elif node.module and not node.level:
         yield Import(node.module.split(".")[0], file, node.lineno, surely)
+
+
+MPI_PACKAGES = ("mpi4py", "petsc4py", "slepc4py", "mpi4jax", "dolfinx", "firedrake")
+"""Packages that call MPI_Init in their process."""
+_RUNTIME = frozenset({
+    "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1", "libstdc++.so.6",
+    "libgomp.so.1",
+})  # fmt: skip
+"""Libraries of C, C++ and OpenMP: a program that is linked to no others is not linked to an MPI."""
+
+
+def uses_mpi(intent: Intent) -> tuple[bool | None, str]:
+    """Whether the ranks call MPI_Init, and why; None where it cannot be told, as of a wrapper script.
+
+    Of a Python program the imports tell it, of a compiled one the libraries that it is linked to.
+    """
+    found = read(intent)
+    if not found.unread:
+        place = next(filter(None, map(found.imported, MPI_PACKAGES)), None)
+        return (False, "") if place is None else (True, f"{Where(place.file, place.line)} imports {place.name}")
+    word = intent.program[0] if intent.program else ""
+    path = Path(intent.cwd or ".", word)
+    elf = read_elf(path) if "/" in word and path.is_file() and not intent.container else None
+    if elf is None or not elf.needed:
+        return None, found.unread
+    library = next((name for name in elf.needed if name.startswith("libmpi")), "")
+    if library:
+        return True, f"{word} is linked to {library}"
+    is_plain = all(name in _RUNTIME or name.startswith("ld-") for name in elf.needed)
+    return (False, "") if is_plain else (None, found.unread)
 
 
 def fork_findings(source: Source) -> tuple[Finding, ...]:

@@ -25,7 +25,8 @@ class Torchrun:
         """One task per rank, or one per node that runs torchrun."""
         if intent.direct:
             reason = Reason(("RANK", "WORLD_SIZE", "MASTER_ADDR"), "set as by torchrun, without its agent processes")
-            return RankProgram(layout, command(intent), dict(UNBUFFERED), reasons=(reason,), findings=nested(intent))
+            alone = nested(intent, layout)
+            return RankProgram(layout, command(intent), dict(UNBUFFERED), reasons=(reason,), findings=alone)
         options = (
             f"--nnodes={layout.nodes}",
             f"--nproc-per-node={layout.ranks_per_node}",
@@ -45,7 +46,7 @@ class Torchrun:
         )
         return RankProgram(
             layout.per_node(), argv, dict(UNBUFFERED), ranks_per_task=layout.ranks_per_node, reasons=reasons,
-            findings=nested(intent),
+            findings=nested(intent, layout),
         )  # fmt: skip
 
 
