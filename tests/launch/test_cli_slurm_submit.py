@@ -156,6 +156,35 @@ def test_a_preempted_job_goes_on_where_it_was(slurm_exclusive: SlurmCluster, tmp
         _went_on(work, out, err)
 
 
+AT_SIGTERM = """\
+import pathlib, signal, sys, time
+saved = pathlib.Path("saved")
+
+def save(*_):
+    saved.write_text("1")
+    print("saved", flush=True)
+    sys.exit(75)
+
+signal.signal(signal.SIGTERM, save)
+print("went on" if saved.exists() else "begins", flush=True)
+while not saved.exists():
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.slow
+def test_a_preempted_job_that_saves_at_sigterm_goes_on(slurm_exclusive: SlurmCluster, tmp_path: Path) -> None:
+    """The job was told to leave: it is queued again, with whatever status its program left."""
+    with working(slurm_exclusive, tmp_path, at_sigterm=AT_SIGTERM) as work:
+        follower = work.start("submit", "-N", "3", *SHAPE[2:], "--requeue", "at_sigterm.py")
+        work.up(3, "begins")
+        slurm_exclusive.run("srun", "--partition=urgent", "-N3", "--exclusive", "hostname")
+        out, err = follower.communicate(timeout=240)
+        assert follower.returncode == 0, err
+        assert "begins\nsaved\n" in out and "went on" in out
+        assert (work.status()["state"], work.status()["attempts"]) == ("done", 2)
+
+
 @pytest.mark.slow
 def test_a_job_out_of_time_is_queued_again_and_goes_on(slurm: SlurmCluster, tmp_path: Path) -> None:
     with working(slurm, tmp_path) as work:  # Slurm looks every 30 s, and may be 30 s early: not before the script traps

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import MissingError
+from stackyard.launch.node import spawn
 from stackyard.launch.node.interfaces import reachable
+from stackyard.launch.node.machine import OF_USERS
+from stackyard.launch.plan.backends.helpers import ray_node
 from stackyard.launch.plan.model import LaunchLine
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import StepPaths
@@ -20,6 +23,7 @@ from stackyard.launch.run.addresses import master_address
 from stackyard.launch.run.agentfile import plan_of
 from stackyard.launch.run.step import WatchOptions, run_step
 from stackyard.launch.run.verdict import Ended, first_of
+from stackyard.launch.shim import rank_sh
 from support import programs, venvs
 from support.processes import wait_for
 from support.slurm import SlurmCluster
@@ -306,6 +310,22 @@ def test_the_end_of_time_is_announced(tmp_path: Path) -> None:
     made.send_signal(signal.SIGUSR1)
     assert made.communicate(timeout=240)[0] == "done 0\n"
     assert all("saved" in log.read_text() for log in (tmp_path / "step/logs").glob("rank-*"))
+
+
+def test_other_signals_of_users_are_passed_on(tmp_path: Path) -> None:
+    """SIGUSR2 is not the scheduler's warning, and ends nothing."""
+    code = "trap 'echo heard; exit 0' USR2; echo ready; while :; do sleep 0.1; done"
+    made = separate(tmp_path, "/bin/sh", "-c", code)
+    made.send_signal(signal.SIGUSR2)
+    assert made.communicate(timeout=240)[0] == "done 0\n"
+    assert all("heard" in log.read_text() for log in (tmp_path / "step/logs").glob("rank-*"))
+
+
+def test_every_program_in_between_passes_on_the_same_signals() -> None:
+    for file in (spawn.__file__, ray_node.__file__):
+        text = Path(file).read_text()
+        assert all(f"signal.{number.name}" in text for number in OF_USERS), file
+    assert all(number.name.removeprefix("SIG") in rank_sh._RUN.split("\n", 1)[0] for number in OF_USERS)
 
 
 # on Slurm

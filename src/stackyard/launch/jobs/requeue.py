@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 
+from stackyard.core.errors import StackyardError
 from stackyard.host.run.command import run
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.context import PlanContext
@@ -39,7 +41,7 @@ def reason_to_wait(
     if not intent.batch.requeue or context.allocation is None or result.state == "done":
         return ""
     terminated = result.code == 128 + signal.SIGTERM
-    if result.warned or (terminated and _preempted(context)):
+    if result.warned or _preempted(context):  # whatever status the program left with
         if schedulers.get(context.scheduler).requeue_argv(job_id(context)):
             return OUT_OF_TIME if result.warned else PREEMPTED
         listener.notice(
@@ -51,8 +53,13 @@ def reason_to_wait(
 
 
 def _preempted(context: PlanContext) -> bool:
-    """Whether a preemption has ended the ranks: Slurm ends them first, and leaves their launcher process a while."""
-    return schedulers.get(context.scheduler).preempted(job_id(context))
+    """Whether a preemption has ended the ranks: Slurm ends them first, and leaves their launcher process a while.
+
+    A program that saves its state at SIGTERM may exit with any status. A scheduler that does not answer says nothing.
+    """
+    with suppress(StackyardError):
+        return context.batch.preempted(job_id(context))
+    return False
 
 
 def requeue(context: PlanContext, listener: Listener) -> None:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+OF_USERS = (signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that mean what a program makes of them: they are passed on to the ranks that handle them, and end nothing."""
+
+
 def slurp(path: "str", most: "int" = 65536) -> "str":
     """The beginning of a small file such as one in /proc; empty where it cannot be read."""
     try:
@@ -126,7 +130,7 @@ def detach() -> "None":
         os.setsid()
     os.closerange(3, 256)
     os.chdir("/")
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, *OF_USERS):
         signal.signal(number, _stay)
     with contextlib.suppress(OSError, ValueError):  # the CPUs of one rank were inherited, which needs them itself
         os.sched_setaffinity(0, range(os.sysconf("SC_NPROCESSORS_CONF")))

@@ -20,6 +20,7 @@ if not __package__:  # started as a script with an empty path
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
 
 from stackyard.launch.node.handshake import READY
+from stackyard.launch.node.machine import OF_USERS
 from stackyard.launch.node.messages import LINE_LIMIT, Decoder
 from stackyard.launch.node.uplink import find
 
@@ -102,7 +103,7 @@ def _pass_signals(pid: "int") -> "None":
 
     for number in PASSED:
         signal.signal(number, forward)
-    for number in (signal.SIGUSR1, signal.SIGUSR2):  # the agent sends them to the program itself
+    for number in OF_USERS:  # the agent sends them to the program itself
         signal.signal(number, signal.SIG_IGN)
 
 

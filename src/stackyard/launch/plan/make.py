@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackyard.core.errors import InputError
-from stackyard.core.findings import refuse
+from stackyard.core.findings import Finding, refuse
 from stackyard.core.pymodules import module_of
 from stackyard.core.secrets import is_secret
 from stackyard.inputs.sites.sitemodels import NodeKind, Site
@@ -99,7 +99,10 @@ def make_plan(
         cwd=intent.cwd or str(Path.cwd()),
         head=head_of(intent, site, layout, context) if head else None,
         reasons=(*made.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons), *stage.reasons),
-        findings=(*layout.findings, *made.findings, *line.findings, *(f for w in wrappers for f in w.findings)),
+        findings=(
+            *layout.findings, *threads_replaced(intent, layout, context), *made.findings, *line.findings,
+            *(f for w in wrappers for f in w.findings),
+        ),
         stage=stage, shared=tuple(path for path in (context.stack.prefix, *_image(context, stage)) if path),
     )  # fmt: skip
 
@@ -237,6 +240,19 @@ def job_variables(layout: Layout, line: LaunchLine, context: PlanContext) -> dic
     if name not in context.environ or "-c" in line.words:
         return found
     return {**found, name: str(layout.cores_per_rank * layout.smt)}
+
+
+def threads_replaced(intent: Intent, layout: Layout, context: PlanContext) -> tuple[Finding, ...]:
+    """A note where OMP_NUM_THREADS of your shell is not what the ranks get."""
+    given = context.environ.get("OMP_NUM_THREADS", "")
+    if given in ("", str(layout.threads)) or intent.threads_per_rank or "OMP_NUM_THREADS" in intent.variables:
+        return ()
+    return (
+        Finding(
+            "threads-replaced", "note", f"OMP_NUM_THREADS={given} of your shell is replaced by {layout.threads}",
+            "one thread per core of a rank", f"use --threads-per-rank {given}, or --env OMP_NUM_THREADS={given}",
+        ),
+    )  # fmt: skip
 
 
 def variables_of(intent: Intent, site: Site, kind: str, context: PlanContext) -> tuple[dict[str, str], dict[str, str]]:

@@ -66,7 +66,11 @@ def plan_roles(intent: Intent, site: Site, context: PlanContext, hosts: Sequence
         cwd=intent.cwd or str(Path.cwd()),
         head=make.head_of(intent, site, whole_nodes(layout), context) if head else None,
         reasons=(*line.reasons, *(reason for role in roles for reason in role.plan.reasons), *stage.reasons),
-        findings=(*layout.findings, *line.findings, *(finding for role in roles for finding in role.plan.findings)),
+        findings=(
+            *layout.findings, *line.findings, *(finding for role in roles for finding in role.plan.findings),
+            *dict.fromkeys(f for role in placed for f in make.threads_replaced(
+                intent.of_role(role.name), role.layout, context)),
+        ),
         roles=roles, stage=stage,
     )  # fmt: skip
 

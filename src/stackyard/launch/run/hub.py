@@ -14,6 +14,7 @@ from typing import Any
 
 from stackyard.core.errors import StackyardError
 from stackyard.host.run import process
+from stackyard.launch.node.machine import OF_USERS
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.outcome import State
 from stackyard.launch.records.paths import StepPaths
@@ -356,11 +357,10 @@ class Hub:
     def _signal(self, number: int, now: float) -> None:
         name = signal.Signals(number).name
         self.reports.event("signal", {"received": name})
-        if number == signal.SIGUSR1:
-            self.seen.warned = True
+        if number in OF_USERS:
             self._send("signal", name[3:])
-            if self.options.end_within_s and not self.end_at:
-                self.end_at = now + self.options.end_within_s
+            if number == signal.SIGUSR1:
+                self._warned(now)
         elif not self.state:
             self.seen.cancelled = number
             self._end("cancelled", self.options.grace_s)
@@ -368,6 +368,12 @@ class Hub:
             self._send("end", 0)
             self.end_until = min(self.end_until, now + 2)
             self.launcher.end(now)
+
+    def _warned(self, now: float) -> None:
+        """The scheduler's warning before the time limit."""
+        self.seen.warned = True
+        if self.options.end_within_s and not self.end_at:
+            self.end_at = now + self.options.end_within_s
 
     def _end(self, state: State, grace_s: float) -> None:
         """End all ranks: the agents do it, and disconnect when none is left."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stackyard.host.run import process
 from stackyard.host.run.identity import hostname
-from stackyard.launch.node.machine import addresses
+from stackyard.launch.node.machine import OF_USERS, addresses
 from stackyard.launch.node.sockets import listen
 from stackyard.launch.plan.inherited import of_launcher
 from stackyard.launch.plan.model import Plan
@@ -31,7 +31,7 @@ def run_step(
     """Start a plan and watch it to its end; none of its processes is left when this returns.
 
     In the main thread SIGINT, SIGTERM and SIGHUP end all ranks (with SIGTERM, after `grace_s` SIGKILL; a second signal:
-    at once), and SIGUSR1 is passed on to the ranks that handle it.
+    at once), and SIGUSR1 and SIGUSR2 are passed on to the ranks that handle them.
 
     Args:
         step: its directory, on a file system that all nodes share; logs of an earlier start there are set aside.
@@ -103,7 +103,7 @@ def _signals() -> Iterator[list[int]]:
         yield []
         return
     hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, *hangup)
+    numbers = (signal.SIGINT, signal.SIGTERM, *OF_USERS, *hangup)
     received: list[int] = []
     before = {number: signal.signal(number, lambda which, _frame: received.append(which)) for number in numbers}
     try:

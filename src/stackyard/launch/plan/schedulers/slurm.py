@@ -159,15 +159,23 @@ def _about(made: heads.Directives, request: BatchRequest) -> None:
 
 def _nodes(made: heads.Directives, request: BatchRequest) -> None:
     layout = request.layout
-    least = f"{request.least_nodes}-" if 0 < request.least_nodes < request.nodes else ""
+    is_range = _is_range(request)
+    least = f"{request.least_nodes}-" if is_range else ""
     made.add("number of nodes", f"--nodes={least}{request.nodes}")
     if request.restarts:
         made.add("the job goes on when a node is lost: the program starts again on the others", "--no-kill")
-    made.add("ranks per node", f"--ntasks-per-node={layout.ranks_per_node}")
     per_rank = layout.cores_per_rank * layout.smt
     cores = counted(layout.cores_per_rank, "core")
     says = cores if layout.smt == 1 else f"{per_rank} hardware threads ({cores} x {layout.smt})"
-    made.add(f"{says} per rank", f"--cpus-per-task={per_rank}")
+    if is_range:
+        made.add(
+            f"{says} for each of {counted(layout.ranks_per_node, 'rank')} per node; with a number of tasks, Slurm "
+            "grants the smallest number of nodes",
+            f"--cpus-per-task={per_rank * layout.ranks_per_node}",
+        )
+    else:
+        made.add("ranks per node", f"--ntasks-per-node={layout.ranks_per_node}")
+        made.add(f"{says} per rank", f"--cpus-per-task={per_rank}")
     if layout.node.smt > 1:
         made.add(
             f"uses {layout.smt} of {layout.node.smt} hardware threads per core; --cpus-per-task counts these",
@@ -178,6 +186,15 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
     _memory(made, request)
     if request.scheduler.core_spec >= 0:
         made.add("cores of each node reserved for the system", f"--core-spec={request.scheduler.core_spec}")
+
+
+def _is_range(request: BatchRequest) -> bool:
+    """Whether fewer nodes are accepted.
+
+    Slurm 22.05 grants ``--nodes=1-3 --ntasks-per-node=2`` two nodes on an idle cluster of four, and ``--nodes=1-3``
+    with the CPUs of a node three.
+    """
+    return 0 < request.least_nodes < request.nodes
 
 
 def _memory(made: heads.Directives, request: BatchRequest) -> None:
@@ -197,6 +214,8 @@ def _gpus(made: heads.Directives, request: BatchRequest) -> None:
     if not count or how == "none":
         return
     kind = f"{scheduler.gres_type}:" if scheduler.gres_type else ""
+    if how == "gpus-per-task" and _is_range(request):
+        how = "gpus-per-node"  # it has one task per node
     if how == "gpus-per-task" and scheduler.linear:
         made.note(
             "gpus-per-node-instead",
