@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stackyard.launch.layout.model import Node
+from stackyard.core.findings import Finding
+from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.plan.inherited import is_within_step
-from stackyard.launch.plan.schedulers.slurm_nodes import Offer, last_number
+from stackyard.launch.plan.schedulers.slurm_nodes import Offer, counts, last_number
 from stackyard.launch.request.intent import Intent
 
 
@@ -31,6 +32,38 @@ def as_allocated(intent: Intent, node: Node, offer: Offer, environ: Mapping[str,
     if intent.gpus_per_rank is None and (gpus := _gpus(environ, offer, ranks)) is not None:
         changes["gpus_per_rank"] = gpus
     return intent.model_copy(update=changes)
+
+
+def left_over(layout: Layout, environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Warnings about what a launch does not use of its allocation: components of a heterogeneous job, uneven CPUs.
+
+    Sources: sbatch(1) and heterogeneous_jobs of Slurm: SLURM_HET_SIZE (SLURM_PACK_SIZE before 20.02).
+    """
+    found = []
+    components = environ.get("SLURM_HET_SIZE") or environ.get("SLURM_PACK_SIZE", "")
+    if components.isdigit() and int(components) > 1:
+        found.append(
+            Finding(
+                "one-component", "warning", f"this job has {components} components; the launch uses the first one only",
+                "a launch has the nodes of one allocation",
+                "allocate all nodes alike and describe the programs as roles, or start the other components yourself: "
+                "srun --het-group=1",
+            )
+        )  # fmt: skip
+    cpus = counts(environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
+    if len(set(cpus)) > 1 and len(cpus) == layout.nodes and not is_within_step(environ):
+        used = sum(len({core for slot in part.slots for core in slot.cores}) * part.nodes for part in layout.alike)
+        if (spare := sum(cpus) - used * layout.smt) > 0:
+            tasks = environ.get("SLURM_TASKS_PER_NODE", "")
+            found.append(
+                Finding(
+                    "uneven-allocation", "warning", f"{spare} of the {sum(cpus)} CPUs of this allocation are not used",
+                    f"its nodes have {', '.join(map(str, cpus))} CPUs" + (f" for {tasks} tasks" if tasks else "")
+                    + ", and each node gets the same ranks",
+                    "allocate the same number of tasks on each node, e.g. --ntasks-per-node=N instead of -n",
+                )
+            )  # fmt: skip
+    return tuple(found)
 
 
 def _tasks_per_node(environ: Mapping[str, str], hosts: int) -> int:

@@ -24,6 +24,7 @@ from stackyard.launch.plan import (
     schedulers,
     terminals,
 )
+from stackyard.launch.plan.allocated import left_over
 from stackyard.launch.plan.carried import is_carried
 from stackyard.launch.plan.choosing import is_spectrum, launcher_name, of_kind, with_mpi
 from stackyard.launch.plan.context import PlanContext
@@ -100,7 +101,8 @@ def make_plan(
         head=head_of(intent, site, layout, context) if head else None,
         reasons=(*made.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons), *stage.reasons),
         findings=(
-            *layout.findings, *threads_replaced(intent, layout, context), *made.findings, *line.findings,
+            *layout.findings, *threads_replaced(intent, layout, context), *unused_part(layout, context),
+            *made.findings, *line.findings,
             *(f for w in wrappers for f in w.findings),
         ),
         stage=stage, shared=tuple(path for path in (context.stack.prefix, *_image(context, stage)) if path),
@@ -253,6 +255,11 @@ def threads_replaced(intent: Intent, layout: Layout, context: PlanContext) -> tu
             "one thread per core of a rank", f"use --threads-per-rank {given}, or --env OMP_NUM_THREADS={given}",
         ),
     )  # fmt: skip
+
+
+def unused_part(layout: Layout, context: PlanContext) -> tuple[Finding, ...]:
+    """Warnings about what the launch does not use of its allocation."""
+    return left_over(layout, context.environ) if context.allocation is not None else ()
 
 
 def variables_of(intent: Intent, site: Site, kind: str, context: PlanContext) -> tuple[dict[str, str], dict[str, str]]:
