@@ -120,3 +120,26 @@ def test_a_compiled_program_is_one_world_under_slurm(work: Work) -> None:
     for program in ("./main", "./wrapper.sh"):
         done = work.allocated("launch", *SHAPE, "--launcher-arg=--mpi=pmi2", program)
         assert "I am rank 0 of 2" in done.out, done.out + done.err
+
+
+def test_the_pmi_follows_from_the_mpi_of_the_environment(tmp_path: Path) -> None:
+    """Its mpiexec says which MPI it is; srun's default suits the cluster's own."""
+    (tmp_path / "bin").mkdir()
+    says = {"mpiexec": "HYDRA build details:", "scontrol": "MpiDefault              = pmix",
+            "srun": "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix"}  # fmt: skip
+    for name, text in says.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\ncat <<'E'\n{text}\nE\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "main").write_text("#!/bin/sh\n")
+    own = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "VIRTUAL_ENV": str(tmp_path)}
+    intent = Intent(program=("./main",), cwd=str(tmp_path), backend="mpi")
+
+    def words(site: Site, environ: dict[str, str]) -> list[str]:
+        plan = make_plan(intent, site, PlanContext("slurm", environ=environ))
+        return [word for word in plan.line.words if word.startswith("--mpi")]
+
+    assert words(SLURM, own) == ["--mpi=pmi2"]
+    assert words(SLURM, {**own, "VIRTUAL_ENV": "/elsewhere"}) == []  # not what the program brings
+    assert words(Site(scheduler=Scheduler(kind="slurm", mpi="pmix")), own) == ["--mpi=pmix"]
+    (tmp_path / "bin" / "scontrol").write_text("#!/bin/sh\necho 'MpiDefault = pmi2'\n")
+    assert words(SLURM, own) == []

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stackyard.core.errors import InputError, MissingError
+from stackyard.host.machine.daemons import slurm_settings
 from stackyard.host.machine.mpi import Mpi, find_mpi
+from stackyard.host.run.command import run, which
 from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.plan import backends, launchers
 from stackyard.launch.plan.context import PlanContext
@@ -57,6 +59,28 @@ def _by_mpi(context: PlanContext) -> str:
             "pals, mpirun (Open MPI) or mpich (MPICH, Intel MPI)",
         )
     return mpi.launcher
+
+
+def with_pmi(scheduler: Scheduler, context: PlanContext) -> Scheduler:
+    """The site's settings, with the PMI of the MPI that the program brings, where srun's default is another one.
+
+    MpiDefault of slurm.conf suits the cluster's own MPI; a stack or a virtual environment may have another.
+    """
+    environ = context.stack.change.apply(context.environ)
+    path = which("mpiexec", environ)
+    own = (context.stack.prefix, environ.get("VIRTUAL_ENV", ""), environ.get("CONDA_PREFIX", ""))
+    if scheduler.mpi or path is None or not any(root and path.is_relative_to(root) for root in own):
+        return scheduler
+    mpi = find_mpi(environ)
+    kind = _PMI.get(mpi.launcher, "") if mpi is not None else ""
+    if not kind or slurm_settings(environ).get("MpiDefault", kind).startswith(kind):
+        return scheduler
+    known = run(["srun", "--mpi=list"], env=dict(environ), check=False, timeout_s=20).output.split()
+    return scheduler.model_copy(update={"mpi": kind}) if kind in known else scheduler
+
+
+_PMI = {"mpich": "pmi2", "mpirun": "pmix"}
+"""The kind of srun --mpi for the MPI of each launcher: MPICH and Intel MPI, Open MPI."""
 
 
 def is_spectrum(context: PlanContext) -> bool:

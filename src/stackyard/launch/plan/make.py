@@ -26,7 +26,7 @@ from stackyard.launch.plan import (
 )
 from stackyard.launch.plan.allocated import left_over
 from stackyard.launch.plan.carried import is_carried
-from stackyard.launch.plan.choosing import is_spectrum, launcher_name, of_kind, with_mpi
+from stackyard.launch.plan.choosing import is_spectrum, launcher_name, of_kind, with_mpi, with_pmi
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.inherited import is_within_step
 from stackyard.launch.plan.model import (
@@ -179,9 +179,10 @@ def launch_request(
     allocation = context.allocation
     inside = hosts is None and (allocation is None or len(allocation.hosts) == intent.nodes)
     gpus = made.mpi and site.nodes.get(made.layout.node.kind, NodeKind()).gpu.count > 0
+    scheduler = of_kind(site.scheduler, context)
     return LaunchRequest(
         made.layout,
-        of_kind(site.scheduler, context),
+        with_pmi(scheduler, context) if launcher == "srun" and made.mpi else scheduler,
         mpi=made.mpi,
         gpu_aware_mpi=gpus,
         inside=inside,
