@@ -19,6 +19,7 @@ from stackyard.launch.plan.backends.helpers import ray_node
 from stackyard.launch.plan.model import LaunchLine
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import StepPaths
+from stackyard.launch.run import seen
 from stackyard.launch.run.addresses import master_address
 from stackyard.launch.run.agentfile import plan_of
 from stackyard.launch.run.step import WatchOptions, run_step
@@ -583,3 +584,27 @@ def test_a_node_that_is_cut_off(slurm_exclusive: SlurmCluster, tmp_path: Path) -
     assert outcome(result) == ("node-lost", 1, -1, lost["host"])
     assert noticed_s < 60, "4 s of silence, and a slow machine"
     assert nothing_left(str(tmp_path), timeout_s=240) == []
+
+
+def test_a_launcher_that_is_killed_is_not_a_rank_out_of_memory(tmp_path: Path) -> None:
+    line = local_line(1, 1)
+    words = (*line.words[:2], "import os; os.kill(os.getpid(), 9)", *line.words[3:])
+    result = Running(tmp_path / "step", make_plan(LaunchLine(words, "stackyard"), 1, 1, "true"), **FAST).end()
+    assert result.code == 137
+    assert result.first is not None and result.first.cause is not None
+    assert result.first.cause.rule == "launcher-killed"
+
+
+def test_ranks_that_end_because_another_failed_are_not_counted(tmp_path: Path) -> None:
+    """Within the time in which the hub collects failures they end too, as of a launcher's SIGTERM."""
+    code = "if [ $RANK = 1 ]; then sleep 0.5; exit 3; fi; sleep 0.6; kill -TERM $$"
+    result = local(tmp_path, 3, "/bin/sh", "-c", code).end()
+    assert result.first is not None and result.first.code == 3
+    assert result.failed_tasks == 1
+
+
+def test_a_full_disk_under_a_run_has_a_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen, "_is_full", lambda _: True)
+    result = local(tmp_path, 1, "/bin/sh", "-c", "exit 1").end()
+    assert result.first is not None and result.first.cause is not None
+    assert result.first.cause.rule == "run-directory-full"

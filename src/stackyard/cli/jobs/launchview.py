@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -154,6 +155,10 @@ def show_result(result: StepResult, folder: Path) -> None:
     show_failure(result.state, {**first, "cause": cause}, result.failed_tasks, result.launcher_output, folder)
 
 
+_OF_THE_ENDED = re.compile(r"^(?:\S*rank\.sh: line \d+: +\d+ )?(?:Terminated|Killed)\b.*\n?", re.MULTILINE)
+"""What a shell prints of ranks that were ended because another one had failed."""
+
+
 def show_done(folder: Path, took: str = "") -> None:
     """One line for a run that succeeded."""
     echo(f"{click.style('done', fg='green')}{took}; run directory: {folder}", err=True)
@@ -163,7 +168,7 @@ def show_failure(state: str, first: Mapping[str, Any], failed: int, launcher: st
     """A failed, hung or cancelled run: the first failure, its last lines, the cause and a hint."""
     message = first.get("message") or {"cancelled": "cancelled: all ranks terminated"}.get(state, f"run {state}")
     others = f" ({failed} ranks failed; this was the first)" if failed > 1 else ""
-    said = "" if state == "cancelled" else launcher.strip()
+    said = "" if state == "cancelled" else _OF_THE_ENDED.sub("", launcher).strip()
     cause = first.get("cause")
     show_error(StackyardError(message + others, detail="\n".join(first.get("tail") or ()) or said or None))
     if cause:

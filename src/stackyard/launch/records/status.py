@@ -7,6 +7,7 @@ import shlex
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -41,11 +42,17 @@ def _by_process(paths: RunPaths, status: RunStatus) -> RunStatus:
         return status
     if process.fate == "dead":
         ended = replace(status, state="lost", message=f"launcher process {process.pid} has died; ranks terminated")
-        write_status(paths, ended)
+        _keep(paths, ended)
         return ended
     if process.before_restart:  # for certain only where no other machine has this name, so it is not written down
         return replace(status, state="lost", message=f"{process.host} was restarted since; all processes terminated")
     return status
+
+
+def _keep(paths: RunPaths, status: RunStatus) -> None:
+    """Write down what was found, so that it need not be found again; on a full disk, or in another's run, it is not."""
+    with suppress(OSError, StackyardError):
+        write_status(paths, status)
 
 
 def _array_of(paths: RunPaths) -> str:
@@ -68,7 +75,7 @@ def array_tasks(paths: RunPaths, *, ask: bool = True) -> dict[str, RunStatus]:
 def _array_status(paths: RunPaths, array: str, status: RunStatus, *, ask: bool) -> RunStatus:
     whole = arrays.together(status, array_tasks(paths, ask=ask))
     if whole.over:
-        write_status(paths, whole)
+        _keep(paths, whole)
     return whole
 
 
@@ -121,7 +128,7 @@ def _by_scheduler(paths: RunPaths, status: RunStatus) -> RunStatus:
         message = f"job {status.job} is unknown to {record.scheduler}, and the run recorded no end"
         return replace(status, state="lost", message=message)
     ended = replace(status, state=state.phase, code=state.exit_code, message=state.reason, ended=time.time())
-    write_status(paths, ended)
+    _keep(paths, ended)
     return ended
 
 
@@ -147,7 +154,7 @@ def why_ended(paths: RunPaths, status: RunStatus, *, patience_s: float = 10.0) -
     if state.phase not in ("timeout", "node-fail"):
         return status
     ended = replace(status, state=state.phase, message=state.reason or "terminated by the scheduler")
-    write_status(paths, ended)
+    _keep(paths, ended)
     return ended
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import resource
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from stackyard.launch.records.outcome import Cause, Failure, Listener, Placement
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.causes import BY_SCHEDULER, Rule, explain, mistakes, site_rules
 from stackyard.launch.run.usage import oom_kills, ranks_usage, with_usage
-from stackyard.launch.run.verdict import Ended, describe, first_of, left_early
+from stackyard.launch.run.verdict import Ended, describe, first_of, is_consequence, left_early
 from stackyard.yard.kinds.payload import IMAGES
 
 RANK_ZERO = re.compile(
@@ -178,7 +181,7 @@ def result(seen: Seen, plan: Plan, listener: Listener, causes: Sequence[str] = (
     """
     output = seen.launcher.output()
     state, code, first = _end(seen)
-    facts = _facts(seen, plan)
+    facts = _facts(seen, plan, launcher_failed=first is not None and first.task < 0)
     if state == "done" and (alone := _all_alone(seen, facts)):
         state, code, first = "failed", 1, alone
     if first is not None:
@@ -194,7 +197,7 @@ def result(seen: Seen, plan: Plan, listener: Listener, causes: Sequence[str] = (
     hosts = tuple(seen.hosts[node] for node in sorted(seen.hosts))
     placements = tuple(seen.places[task] for task in sorted(seen.places))
     return StepResult(
-        state, code, first, placements, hosts, seen.seconds, output, len(seen.failures), seen.warned,
+        state, code, first, placements, hosts, seen.seconds, output, _failed(seen), seen.warned,
         usage=ranks_usage(seen.file, seen.usage), staged=seen.staged, lost=seen.lost_hosts,
     )  # fmt: skip
 
@@ -206,6 +209,11 @@ def _all_alone(seen: Seen, facts: Mapping[str, object]) -> Failure | None:
         return None
     text = f"each of the {seen.file.tasks} ranks reported a world size of 1: they ran as separate programs"
     return Failure(-1, "", 1, (), None, text)
+
+
+def _failed(seen: Seen) -> int:
+    """How many ranks failed by themselves: those that ended because another one had are not counted."""
+    return max(min(1, len(seen.failures)), sum(1 for one in seen.failures if not is_consequence(one)))
 
 
 def _end(seen: Seen) -> tuple[State, int, Failure | None]:
@@ -238,7 +246,19 @@ def _early(seen: Seen) -> tuple[int, ...]:
     return left_early(seen.codes, first_of(seen.failures)[0]) if seen.failures else ()
 
 
-def _facts(seen: Seen, plan: Plan) -> dict[str, object]:
+def _address_limit() -> bool:
+    """Whether a process may use only so much address space: the limit of this shell, which ranks inherit."""
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def _is_full(folder: Path) -> bool:
+    """Whether the file system of the run directory has no space for a user."""
+    with suppress(OSError):
+        return os.statvfs(folder).f_bavail == 0
+    return False
+
+
+def _facts(seen: Seen, plan: Plan, *, launcher_failed: bool) -> dict[str, object]:
     layout = plan.program.layout
     plans = (plan, *(role.plan for role in plan.roles))
     return {
@@ -250,6 +270,8 @@ def _facts(seen: Seen, plan: Plan) -> dict[str, object]:
         "container": any(each.wrappers for each in plans),
         "image": any(getattr(one, "variable", "") == IMAGES for each in plans for one in each.change),
         "ranks_claiming_zero": _claiming_zero(seen), "nodes_there": len(seen.hosts),
+        "whose": "launcher" if launcher_failed else "rank", "address_limit": _address_limit(),
+        "disk_full": _is_full(seen.step.root),
     }  # fmt: skip
 
 
