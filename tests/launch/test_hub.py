@@ -608,3 +608,14 @@ def test_a_full_disk_under_a_run_has_a_cause(tmp_path: Path, monkeypatch: pytest
     result = local(tmp_path, 1, "/bin/sh", "-c", "exit 1").end()
     assert result.first is not None and result.first.cause is not None
     assert result.first.cause.rule == "run-directory-full"
+
+
+def test_a_hang_without_py_spy_says_what_is_missing(tmp_path: Path) -> None:
+    code = "import time\nprint('up', flush=True)\ntime.sleep(300)\n"
+    result = local(tmp_path, 1, sys.executable, "-c", code, hang_min=0.05, py_spy="").end()
+    assert result.state == "hung" and result.first is not None and result.first.cause is not None
+    assert result.first.cause.rule == "hang-without-py-spy"
+    assert "states of the processes (py-spy not found)" in result.first.message
+    (stacks,) = (tmp_path / "step" / "stacks").glob("*")
+    text = stacks.read_text()
+    assert "py-spy not found: add py-spy to the stack" in text and "[<0>]" not in text

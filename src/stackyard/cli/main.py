@@ -84,6 +84,14 @@ _UNCHANGED = "published revisions are unchanged"
 _AGAIN = f"{_UNCHANGED}; run the same command again to continue"
 
 
+def _stopped(how: str) -> str:
+    """What is said of a command that a signal ended: what holds for its verb."""
+    verb = next((word for word in sys.argv[1:] if word in VERBS), "")
+    if verb in ("submit", "runs"):
+        return f"{how}: jobs that were submitted go on; `stackyard runs` shows them"
+    return how if verb in {**SECTIONS["Look and use"], **SECTIONS["Jobs"]} else f"{how}: {_AGAIN}"
+
+
 class LazyGroup(SuggestingGroup):
     """A group whose commands live in ``cli/<section>/<verb>.py``; help texts come from `VERBS` without an import."""
 
@@ -208,10 +216,10 @@ def _run_verb() -> None:
         sys.stderr.close()
         sys.exit(141)
     except (KeyboardInterrupt, click.Abort):  # click turns the one into the other
-        click.echo(f"interrupted: {_AGAIN}", err=True)
+        click.echo(_stopped("interrupted"), err=True)
         sys.exit(130)
     except Stopped as stopped:
-        click.echo(f"{stopped}: {_AGAIN}", err=True)
+        click.echo(_stopped(str(stopped)), err=True)
         sys.exit(128 + stopped.number)
     except OSError as error:
         if "--debug" in sys.argv:

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from stackyard.launch.api.runs import StepResult
 
 
+_SENTENCES = {
+    "first output": "waiting for the first output",
+    "stacks": "collecting stack traces:",
+    "ending": "ending all ranks:",
+}
+"""What a phase is called here; the names are those of the events."""
+
+
 class LaunchView:
     """A `Listener` for a terminal or a log. A phase is one line; on a terminal, the count of nodes is redrawn.
 
@@ -47,7 +55,9 @@ class LaunchView:
         self._close()
         self._open = name == "nodes"
         click.echo(
-            f"{self._stamp()} {click.style(name, fg='cyan')} {harmless(detail)}".rstrip(), err=True, nl=not self._open
+            f"{self._stamp()} {click.style(_SENTENCES.get(name, name), fg='cyan')} {harmless(detail)}".rstrip(),
+            err=True,
+            nl=not self._open,
         )
 
     def nodes(self, there: int, expected: int) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+PY_SPY = "py-spy not found: add py-spy to the stack, or put it on PATH of the node that launches"
+
+
 class Stacks:
     """Collects the stack traces of the ranks' processes without blocking the loop, a few at a time."""
 
@@ -39,9 +42,9 @@ class Stacks:
             rank, pid = self.waiting.pop(0)
             if self.py_spy and is_python(pid):
                 self.running.append(self._spy(rank, pid))
-            else:
-                why = "py-spy not found" if is_python(pid) else "not Python"
-                self.parts[rank.task].append(kernel_view(pid, why))
+            else:  # the kernel's stack of an interpreter says nothing about its program
+                text = kernel_view(pid, PY_SPY, frames=False) if is_python(pid) else kernel_view(pid, "not Python")
+                self.parts[rank.task].append(text)
                 self.open[rank.task] -= 1
         for one in list(self.running):
             rank, pid, process, path, deadline = one
@@ -80,11 +83,11 @@ def is_python(pid: "int") -> "bool":
         return False
 
 
-def kernel_view(pid: "int", why: "str") -> "str":
+def kernel_view(pid: "int", why: "str", frames: "bool" = True) -> "str":
     """The kernel's view of a process (state, memory, kernel stack), and why it has no stack trace. Read-only."""
     command = slurp(f"/proc/{pid}/cmdline").replace("\0", " ").strip()
     status = [x for x in slurp(f"/proc/{pid}/status").splitlines() if x.startswith(("State", "Threads", "VmRSS"))]
     stack = slurp(f"/proc/{pid}/stack").strip() or "(kernel stack not readable)"
     waits = slurp(f"/proc/{pid}/wchan").strip() or "?"
     head = f"Process {pid}: {command}\n(no stack trace: {why})"
-    return "\n".join([head, *status, f"waits in: {waits}", stack, ""])
+    return "\n".join([head, *status, f"waits in: {waits}", *([stack] if frames else []), ""])

@@ -337,7 +337,8 @@ class Hub:
         limit_s = self.options.hang_min * 60
         if self.stacks_until:
             if now > self.stacks_until or self.seen.stacks_of >= set(self.seen.running):
-                text = f"hang timeout: no output for {self.options.hang_min:g} min; stack traces: {self.step.stacks}"
+                shown = "stack traces" if self.options.py_spy else "states of the processes (py-spy not found)"
+                text = f"hang timeout: no output for {self.options.hang_min:g} min; {shown}: {self.step.stacks}"
                 self.reports.event("hang", {"minutes": self.options.hang_min, "stacks": sorted(self.seen.stacks_of)})
                 self._fail("hung", text)
         elif limit_s and self.went and now > max(self.went, self.output_at) + limit_s:

@@ -271,7 +271,7 @@ def _facts(seen: Seen, plan: Plan, *, launcher_failed: bool) -> dict[str, object
         "image": any(getattr(one, "variable", "") == IMAGES for each in plans for one in each.change),
         "ranks_claiming_zero": _claiming_zero(seen), "nodes_there": len(seen.hosts),
         "whose": "launcher" if launcher_failed else "rank", "address_limit": _address_limit(),
-        "disk_full": _is_full(seen.step.root),
+        "disk_full": _is_full(seen.step.root), "py_spy": bool(seen.file.py_spy),
     }  # fmt: skip
 
 
