@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -19,10 +20,14 @@ pytest_plugins = [
 
 
 def pytest_configure() -> None:
-    """Put the interpreter itself first on PATH: the shim of a version manager takes a tenth of a second at each start.
+    """The signals of a terminal, also under nohup and with ``&``: what is ignored here would be in every program.
 
+    And the interpreter itself first on PATH: the shim of a version manager takes a tenth of a second at each start.
     Ranks, agents and the stand-ins of schedulers are started as ``python3`` some thousand times.
     """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
     shim = shutil.which("python3")
     if shim:
         argv = [shim, "-c", "import sys; print(sys.executable)"]
