@@ -21,7 +21,8 @@ def test_the_script_of_a_dry_run_is_the_one_that_is_submitted(work: Work) -> Non
     assert "$ sbatch --parsable" in shown.err
     done = work.run("submit", *SHAPE, "-t", "5", "exit.py", "0")
     assert (work.last / "job.sh").read_text() == shown.out
-    known = ("queued", "nodes", "waiting for the first output", "running")  # a job that starts at once is never seen in the queue
+    known = ("queued", "nodes", "waiting for the first output", "running")
+    # a job that starts at once is never seen in the queue
     phases = [word for line in done.err.splitlines() for word in known if f"] {word}" in line]
     assert phases == sorted(phases, key=known.index)
     assert phases[-1] == "running"
