@@ -145,24 +145,13 @@ def lock_all(request: Request, progress: Progress) -> list[Locked]:
     """
     if request.update.names:
         require_known(request.update, former_locks(request.stacks, request.yard))
-    locks = [
-        fresh_lock(
-            stack,
-            request.site,
-            request.yard,
-            stack_platforms(stack, request.site),
-            only_locked=request.only_locked,
-            progress=progress,
-            update=request.update,
-        )
-        for stack in pinned(request.stacks, request.yard, request.site)
-    ]
+    locks = [fresh_lock(stack, request, stack_platforms(stack, request.site), progress) for stack in pinned(request)]
     for locked in locks:
         choices.require_known(locked.stack, locked.lock, request.site)
     for locked in locks if request.site.licences.deny else ():
         from stackyard.deploy.licence_policy import require_allowed
 
-        require_allowed(locked, request.site, request.yard, progress)
+        require_allowed(locked, request, progress)
     return locks
 
 
@@ -177,7 +166,7 @@ def require(request: Request) -> None:
     """Raise InputError, MissingError or StackyardError where a deploy cannot succeed, before anything is solved."""
     surroundings.require(request.yard, request.site)
     site_checks(request.site)  # mistakes in them are found before hours of building
-    pathlengths.require_short(request.stacks, request.site, request.yard, machine().platform)
+    pathlengths.require_short(request, machine().platform)
 
 
 def plan(request: Request, locks: Sequence[Locked]) -> list[Task]:
@@ -273,7 +262,7 @@ def ensure_built(task: Task, request: Request, progress: Progress, held: Held) -
         take_back(task, progress)
         disk.remove_tree(task.paths.building, task.paths.yard)
         return task
-    agreed = licences.require_for_build(request.yard, request.site, task.variant, request.accept)
+    agreed = licences.require_for_build(request, task.variant)
     if task.variant.base is not None:
         register(request.yard, task.variant.base)
     try:
@@ -289,7 +278,7 @@ def ensure_built(task: Task, request: Request, progress: Progress, held: Held) -
             licences=agreed,
             rebuild=request.rebuild,
         )
-        record = in_its_form(task, record, request.yard, request.site, progress)
+        record = in_its_form(task, record, request, progress)
         if record.base is not None:
             onbase.record_of(record.base)  # it may have been removed meanwhile
         held.check()

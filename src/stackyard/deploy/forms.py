@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from stackyard.core.progress import Progress
 from stackyard.deploy.plan import Task
 from stackyard.inputs.models import Site
-from stackyard.yard.layout import Yard
 from stackyard.yard.revision.record import BuildRecord
 
+if TYPE_CHECKING:
+    from stackyard.deploy.deploy import Request
 
-def in_its_form(task: Task, record: BuildRecord, yard: Yard, site: Site, progress: Progress) -> BuildRecord:
+
+def in_its_form(task: Task, record: BuildRecord, request: Request, progress: Progress) -> BuildRecord:
     """The record of a finished build, whose files are then in the form that the stack or the site asks for.
 
     Raises:
@@ -20,8 +24,8 @@ def in_its_form(task: Task, record: BuildRecord, yard: Yard, site: Site, progres
         from stackyard.images.wrap.make import wrap
 
         progress.phase(task.module, "image", task.variant.wrap.image)
-        return wrap(record, task.variant.wrap, yard, site, folder_of(task.stack))
-    if not record.origin.owns_files or not _is_image(task, record, site, progress):
+        return wrap(record, task.variant.wrap, request.yard, request.site, folder_of(task.stack))
+    if not record.origin.owns_files or not _is_image(task, record, request.site, progress):
         return record
     from stackyard.images import form
     from stackyard.images.squashfs import order

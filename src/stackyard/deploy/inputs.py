@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stackyard.deploy.memo import digests
 from stackyard.host.files import home
 from stackyard.inputs.models import Site, Stack, Variant
 from stackyard.lock.lockfile.text import path_for
 from stackyard.yard import disk
-from stackyard.yard.layout import Yard
+
+if TYPE_CHECKING:
+    from stackyard.deploy.deploy import Request
 
 PIP_CONFIGS = ("/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
 
@@ -42,18 +45,18 @@ def still_as_read(read: Mapping[str, str], now: Mapping[str, str]) -> bool:
     return all(now.get(name, digest) == digest for name, digest in read.items())
 
 
-def memo_inputs(stacks: Iterable[Stack], site: Site, yard: Yard) -> list[str] | None:
-    """All files that a deploy of these stacks reads, for the memo; None where its result depends on anything else.
+def memo_inputs(request: Request) -> list[str] | None:
+    """All files that a deploy reads, for the memo; None where its result depends on anything else.
 
     That is a local project (a folder), a host tool, a host module, a wrapped image, a variable named in a file.
     """
-    stacks = list(stacks)
-    if any(_depends_on_more(variant) for stack in stacks for variant in stack.variants):
+    if any(_depends_on_more(variant) for stack in request.stacks for variant in stack.variants):
         return None
-    files = files_of(stacks, site)
-    if any(_names_variable(f) for f in files if f != site.file):
+    files = files_of(request.stacks, request.site)
+    if any(_names_variable(f) for f in files if f != request.site.file):
         return None
-    kept = [str(yard.lock_of(path_for(Path(stack.file)))) for stack in stacks]  # of files in read-only directories
+    in_yard = (request.yard.lock_of(path_for(Path(stack.file))) for stack in request.stacks)
+    kept = map(str, in_yard)  # of files in read-only directories
     return sorted({*files, *kept, *_configs()})
 
 

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stackyard.core.names import canonical
 from stackyard.core.progress import Progress
@@ -21,6 +22,9 @@ from stackyard.make.mirror.read import opened
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
+
+if TYPE_CHECKING:
+    from stackyard.deploy.deploy import Request
 
 
 def of_variant(locked: LockedVariant, variant: Variant | None, site: Site, yard: Yard) -> list[Stated]:
@@ -51,15 +55,16 @@ def of_revision(record: BuildRecord, site: Site, yard: Yard) -> list[Stated]:
     return [replace(each, licence=each.licence or known.get(canonical(each.name), "")) for each in packages]
 
 
-def require_allowed(locked: Locked, site: Site, yard: Yard, progress: Progress) -> None:
+def require_allowed(locked: Locked, request: Request, progress: Progress) -> None:
     """Refuse a lock with a package whose licence the site denies.
 
     Raises:
         InputError: with every such package of a variant.
     """
-    policy = Policy(site.licences.deny, site.licences.allow, site.licences.unknown == "deny")
+    site, said = request.site, request.site.licences
+    policy = Policy(said.deny, said.allow, said.unknown == "deny")
     variants = {(v.version, v.name): v for v in locked.stack.wanted}
     for each in (v for v in locked.lock.variants if (v.version, v.variant) in variants):
         label = f"{each.stack} {each.version} {each.variant}".rstrip()
-        packages = of_variant(each, variants.get((each.version, each.variant)), site, yard)
+        packages = of_variant(each, variants.get((each.version, each.variant)), site, request.yard)
         licences.require_allowed(f"{label} for {each.platform}", packages, policy, progress.notice)

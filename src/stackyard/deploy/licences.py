@@ -33,6 +33,7 @@ from stackyard.yard.write import atomic
 from stackyard.yard.write.lease import lease
 
 if TYPE_CHECKING:
+    from stackyard.deploy.deploy import Request
     from stackyard.inputs.models import Licence, Site, Variant
 
 
@@ -202,20 +203,19 @@ def _of_record(
     return held or accept(yard, Needed(entry["name"], entry["sha256"], entry.get("variable", "")))
 
 
-def require_for_build(
-    yard: Yard, site: Site, variant: Variant, accepting: Collection[str]
-) -> tuple[Mapping[str, Any], ...]:
+def require_for_build(request: Request, variant: Variant) -> tuple[Mapping[str, Any], ...]:
     """The acceptances of all licences of a variant, and of those of its base that each user accepts.
 
     Raises:
         MissingError: a licence was not accepted; nothing was built.
     """
-    own = require(yard, site, variant.licences, accepting)
+    yard, site = request.yard, request.site
+    own = require(yard, site, variant.licences, request.accept)
     base = onbase.record_of(variant.base) if variant.base else None
     if base is None:
         return own
     asked = replace(base, licences=tuple(asked_of_users(base, site)))
-    return (*own, *require_of_record(yard, site, asked, accepting))
+    return (*own, *require_of_record(yard, site, asked, request.accept))
 
 
 def text_hash(licence: Licence) -> str:

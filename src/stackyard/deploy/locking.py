@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.late import dataclass
@@ -15,10 +16,12 @@ from stackyard.lock import solve
 from stackyard.lock.lockfile import text
 from stackyard.lock.lockfile.freshness import Verdict
 from stackyard.lock.lockfile.model import Lock
-from stackyard.lock.renewal import NOTHING, Update
 from stackyard.yard import checksum, disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.write import atomic
+
+if TYPE_CHECKING:
+    from stackyard.deploy.deploy import Request
 
 
 @dataclass(frozen=True)
@@ -37,19 +40,17 @@ class Locked:
     is_renewal: bool = False
 
 
-def fresh_lock(
-    stack: Stack, site: Site, yard: Yard, platforms: Sequence[str], *, only_locked: bool, progress: Progress,
-    update: Update = NOTHING,
-) -> Locked:  # fmt: skip
+def fresh_lock(stack: Stack, request: Request, platforms: Sequence[str], progress: Progress) -> Locked:
     """The lock of a stack, solved where it is missing, stale or to be renewed; nothing is written beside the file yet.
 
     The file beside the stack's is the truth: where it is deleted the stack is solved again. The yard keeps it for a
     read-only directory.
 
     Raises:
-        InputError: with `only_locked`, where the lock is missing or stale; the message says what changed.
+        InputError: the request takes only locks that are there, and this one is missing or stale; the message
+            says what changed.
     """
-    path = text.path_for(Path(stack.file))
+    path, site, yard, update = text.path_for(Path(stack.file)), request.site, request.yard, request.update
     previous, verdict = _found(stack, site, platforms, _places(path, yard))
     reasons = verdict.reasons
     if verdict.harmless and not reasons and not update:
@@ -57,7 +58,7 @@ def fresh_lock(
         progress.notice(f"{path.name} satisfies the policy of the site, which has changed since it was made: {lines}")
     if previous is not None and not reasons and not update:
         return Locked(_as_locked(stack, previous), previous, path)
-    if only_locked:
+    if request.only_locked:
         raise InputError(
             f"the lock {path} is stale" if previous else f"lock not found: {path}",
             detail="\n".join(reasons) if previous else None,

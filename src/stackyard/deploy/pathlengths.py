@@ -8,32 +8,35 @@ once they are there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
-from stackyard.inputs.models import Site, Stack, Variant
+from stackyard.inputs.models import Site, Variant
 from stackyard.inputs.stacks import naming
 from stackyard.lock.interpreter import source_of
 from stackyard.lock.lockfile.fingerprint import conda_requirements, pip_requirements, wanted
-from stackyard.yard.layout import Yard
+
+if TYPE_CHECKING:
+    from stackyard.deploy.deploy import Request
 
 LONGEST = 255
 """Characters of a prefix (``conda_build.config.DEFAULT_PREFIX_LENGTH``)."""
 
 
-def require_short(stacks: Iterable[Stack], site: Site, yard: Yard, platform: str) -> None:
+def require_short(request: Request, platform: str) -> None:
     """Refuse variants with conda packages whose prefix would have too long a path, whatever number it gets.
 
     Raises:
         InputError: with the first of them.
     """
-    for stack in stacks:
+    site = request.site
+    for stack in request.stacks:
         for variant in stack.wanted:
             if _has_conda(variant, site, platform):
                 name = naming.module_version(site, variant.version, variant.name, site.modules.first_revision)
-                require_short_prefix(f"{stack.name}/{name}", yard.revision(stack.name, name).prefix)
+                require_short_prefix(f"{stack.name}/{name}", request.yard.revision(stack.name, name).prefix)
 
 
 def require_short_prefix(module: str, prefix: Path) -> None:

@@ -83,7 +83,7 @@ def deploy_stacks(request: Request, progress: Progress, *, remembered: Path | No
 
 def _remember(path: Path, request: Request, result: Result) -> None:
     """Note that this deploy would do nothing now, unless a file has changed since it was read."""
-    files = memo_inputs(request.stacks, request.site, request.yard) if result.is_final else None
+    files = memo_inputs(request) if result.is_final else None
     now = memo.digests(files or ())
     if files is not None and still_as_read(request.read, now):
         memo.remember(path, now, [outcome.module for outcome in result.outcomes], result.manifest)

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stackyard.core.errors import InputError
 from stackyard.inputs.models import Bind, Site, Stack, Variant, Wrap
 from stackyard.inputs.sites.library_directories import WRAPPED
-from stackyard.yard.layout import Yard
+
+if TYPE_CHECKING:
+    from stackyard.deploy.deploy import Request
 
 
-def pinned(stacks: Iterable[Stack], yard: Yard, site: Site) -> tuple[Stack, ...]:
-    """The stacks, each wrapped image with its digest and with what the site gives images where it asks for that.
+def pinned(request: Request) -> tuple[Stack, ...]:
+    """The stacks of a deploy: a wrapped image has its digest, and what the site gives images where it asks for that.
 
     Raises:
         InputError: no such image.
         StackyardError: one cannot be read.
     """
     return tuple(
-        stack.model_copy(update={"variants": tuple(_pinned(each, stack, yard, site) for each in stack.variants)})
+        stack.model_copy(update={"variants": tuple(_pinned(each, stack, request) for each in stack.variants)})
         if any(each.wrap for each in stack.variants)
         else stack
-        for stack in stacks
+        for stack in request.stacks
     )
 
 
-def _pinned(variant: Variant, stack: Stack, yard: Yard, site: Site) -> Variant:
+def _pinned(variant: Variant, stack: Stack, request: Request) -> Variant:
     if variant.wrap is None:
         return variant
     from stackyard.images.wrap import origin
 
     try:
-        digest = origin.digest_of(variant.wrap, yard, site, folder_of(stack))
-        wrap = _with_site(variant.wrap.model_copy(update={"digest": digest}), site)
+        digest = origin.digest_of(variant.wrap, request.yard, request.site, folder_of(stack))
+        wrap = _with_site(variant.wrap.model_copy(update={"digest": digest}), request.site)
     except InputError as error:
         raise InputError(error.message, where=error.where or variant.place, hint=error.hint) from error
     return variant.model_copy(update={"wrap": wrap})
