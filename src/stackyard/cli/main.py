@@ -173,8 +173,8 @@ def _leave(code: int) -> None:
     status would be lost.
     """
     with suppress(OSError, ValueError):  # the reader of the output has exited
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # None where the shell closed it
+            stream.flush()
     os._exit(code)
 
 
