@@ -15,7 +15,7 @@ from stackyard.images.oci.layout import Reference
 from stackyard.make.seal import PARTS
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
-from stackyard.yard.kinds.adopted import Adopted
+from stackyard.yard.kinds.adopted import AdoptedPrefix
 from stackyard.yard.kinds.payload import Form
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents, revisions
@@ -60,7 +60,7 @@ def wrapped(record: BuildRecord) -> BuildRecord:
 
 
 def adopted(record: BuildRecord) -> BuildRecord:
-    return replace(record, adopted=Adopted("venv", "/sw/venvs/tools", "7" * 64))
+    return replace(record, adopted=AdoptedPrefix("venv", "/sw/venvs/tools", "7" * 64))
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ from stackyard.verify.report import REPORT, Report, read_report
 from stackyard.yard import formats
 from stackyard.yard.formats import Kind
 from stackyard.yard.generation.origin import Origin
-from stackyard.yard.kinds.adopted import Adopted, AdoptedPrefix
+from stackyard.yard.kinds.adopted import AdoptedPrefix
 from stackyard.yard.kinds.extension import BaseRevision, Layer
-from stackyard.yard.kinds.payload import Form
+from stackyard.yard.kinds.payload import Form, Prefix
 from stackyard.yard.others import basesinuse, childnotes
 from stackyard.yard.others.moved import NOTE
 from stackyard.yard.revision import signatures
@@ -128,8 +128,8 @@ def test_a_record_of_format_6_is_a_layer_on_a_base(old: Path) -> None:
 
 def test_a_record_of_format_7_may_be_of_an_adopted_prefix(old: Path) -> None:
     record = read_record(old / "record-7.json")
-    assert record.adopted == Adopted("venv", "/sw/venvs/tools", "7" * 64)
-    assert isinstance(record.payload, AdoptedPrefix) and record.payload.root == Path("/sw/venvs/tools")
+    assert record.adopted == AdoptedPrefix("venv", "/sw/venvs/tools", "7" * 64)
+    assert type(record.payload) is Prefix and record.payload.root == Path("/sw/venvs/tools")
 
 
 def test_a_record_of_format_8_has_the_hash_of_the_launcher_of_an_image_and_the_path_collisions(old: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
-from stackyard.yard.kinds.adopted import Adopted
+from stackyard.yard.kinds.adopted import AdoptedPrefix
 from stackyard.yard.kinds.origins import Built, Wrapped, origin_of
 from stackyard.yard.kinds.payload import Form
 from stackyard.yard.layout import Yard
@@ -32,7 +32,7 @@ def test_what_was_built_is_the_yards(built: BuildRecord) -> None:
 
 def test_what_was_adopted_is_not(built: BuildRecord, tmp_path: Path) -> None:
     prefix = tmp_path / "conda"
-    record = replace(built, prefix=str(prefix), adopted=Adopted("conda", str(prefix), "0" * 64))
+    record = replace(built, prefix=str(prefix), adopted=AdoptedPrefix("conda", str(prefix), "0" * 64))
     origin = record.origin
     assert not origin.owns_files and origin.again == "adopt" and origin.remark == "adopted, conda"
     assert (origin.outside, origin.needs) == ((prefix,), str(prefix))

@@ -39,7 +39,7 @@ def base_change(record: BuildRecord, site: Site) -> ops.EnvironmentChange:
     that the user activated on top. LD_LIBRARY_PATH is never changed.
     """
     prefix, payload = record.prefix, record.payload
-    if record.form.kind == "container":  # the rest of its environment is set in the container
+    if payload.is_system:  # the rest of its environment is set in the container
         return ops.EnvironmentChange(tuple(ops.Prepend("PATH", str(folder)) for folder in payload.program_folders))
     operations: list[ops.Operation] = [
         *(ops.Prepend("PATH", str(folder)) for folder in reversed(payload.program_folders)),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 
 from stackyard.core.change import EnvironmentChange, Prepend
@@ -34,8 +33,10 @@ def runs_beside(record: BuildRecord) -> bool:
 
 def example(record: BuildRecord) -> str:
     """A command that the stack has, for a hint: one that it offers, else Python, else a shell."""
-    wrapped: Mapping[str, str] = record.container.get("commands") or {}
-    return next(iter((*commands_of(record), *wrapped)), "python" if record.interpreter and record.packages else "bash")
+    return next(
+        iter((*commands_of(record), *record.origin.commands)),
+        "python" if record.interpreter and record.packages else "bash",
+    )
 
 
 def commands_change(record: BuildRecord) -> EnvironmentChange:

@@ -105,6 +105,6 @@ def _read_back(record: BuildRecord) -> None:
     if done.returncode:
         differs = done.stdout.splitlines() or [done.stderr.strip()]
         raise StackyardError(
-            f"{record.form.file} does not hold what was packed: {some(differs, 3)}",
+            f"{RevisionPaths.of(record.path).image.name} does not hold what was packed: {some(differs, 3)}",
             hint="see whether the disk or the memory of this machine is faulty, and deploy again",
         )

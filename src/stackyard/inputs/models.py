@@ -43,7 +43,7 @@ from stackyard.inputs.sites.sitemodels import (
     Site,
     UserPaths,
 )
-from stackyard.yard.kinds.adopted import Adopted
+from stackyard.yard.kinds.adopted import AdoptedPrefix
 from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.kinds.payload import Packing
 
@@ -327,7 +327,7 @@ class Variant(LateModel):
     name: str
     on: str = Field("", description="The name of the revision that it is a layer on, as its file has it")
     base: BaseRevision | None = Field(None, description="That revision, once it is looked up")
-    adopted: Adopted | None = Field(None, description="The prefix that it is, where others made it")
+    adopted: AdoptedPrefix | None = Field(None, description="The prefix that it is, where others made it")
     axes: dict[str, str] = {}
     summary: str = ""
     environment: Environment = Environment()

@@ -11,14 +11,14 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.make.job import Job
 from stackyard.yard import disk
 from stackyard.yard.disk import DiskUse
-from stackyard.yard.kinds.adopted import FOR_ADOPTED, Adopted
+from stackyard.yard.kinds.adopted import FOR_ADOPTED, AdoptedPrefix
 from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.revision import adoptedfiles
 from stackyard.yard.revision.contents import Tree
 from stackyard.yard.write.atomic import write_text
 
 
-def note(job: Job, prefix: Adopted) -> DiskUse:
+def note(job: Job, prefix: AdoptedPrefix) -> DiskUse:
     """Write the list of its files beside the record.
 
     Returns:
@@ -55,7 +55,7 @@ def look(root: Path) -> Tree:
         ) from error
 
 
-def interpreter(job: Job, prefix: Adopted) -> dict[str, str]:
+def interpreter(job: Job, prefix: AdoptedPrefix) -> dict[str, str]:
     """Where its Python comes from, as a record has it; empty without one."""
     locked = job.locked.interpreter
     if locked.source == "none":

@@ -24,7 +24,7 @@ from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.make.inputs import BUILD_FORMAT, input_hash, is_build_of
 from stackyard.make.job import Job
 from stackyard.yard import disk, formats
-from stackyard.yard.kinds.adopted import Adopted
+from stackyard.yard.kinds.adopted import AdoptedPrefix
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.collision import Collision, sentences
 from stackyard.yard.revision.folders import RevisionPaths
@@ -190,7 +190,7 @@ class _Steps:
             use = disk.measure(tree.values(), disk.mode_of(sharing_samples(job), job.paths.root))
         return replace(self._record(python, chain.tools, compiled, activation, use), files_sha256=files)
 
-    def _adopt(self, prefix: Adopted) -> BuildRecord:
+    def _adopt(self, prefix: AdoptedPrefix) -> BuildRecord:
         """The record of a prefix that others made: lock, activation and a list of its files, and nothing in it."""
         from stackyard.make import adopted as foreign
         from stackyard.make import recipe, seal

@@ -31,7 +31,7 @@ def _require_whole(entry: Entry, record: BuildRecord, site: Site, yard: Yard) ->
     Raises:
         StackyardError: they are not; all of an image is read, and a sample of other files.
     """
-    report = check(yard, site, [entry], Silent(), deep=record.form.kind != "prefix", whole=False)
+    report = check(yard, site, [entry], Silent(), deep=record.payload.image is not None, whole=False)
     others = RevisionPaths.of(entry.folder).signatures  # what is wrong with these, another one does not change
     found = [each for each in report.faults if not each.path.is_relative_to(others)]
     if found:

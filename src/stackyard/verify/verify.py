@@ -84,7 +84,7 @@ def verify(
     expectations = expectations or in_force(record)
     if bad := wrong_launcher(record):  # what it shows of an image proves nothing
         return Report(record.module, record.input_hash, now(), machine().to_json(), checks=(bad,))
-    if record.form.kind == "squashfs" and not record.payload.is_visible:
+    if record.payload.is_packed and not record.payload.is_visible:
         from stackyard.verify.within import within
 
         progress.phase(record.module, "verify", "in its image")

@@ -35,7 +35,9 @@ def within(record: BuildRecord, *asked: Any, **options: Any) -> Report:
         StackyardError: the checks could not be run.
     """
     if bad := _damage(record):
-        check = CheckResult("consistency", record.form.file, "failed", bad.message, bad.hint or "")
+        check = CheckResult(
+            "consistency", RevisionPaths.of(record.path).image.name, "failed", bad.message, bad.hint or ""
+        )
         return Report(record.module, record.input_hash, now(), machine().to_json(), checks=(check,))
     with scratch("within") as work:
         (work / "asked").write_bytes(pickle.dumps((record, asked, options)))
@@ -60,7 +62,7 @@ def _main(work: Path) -> None:
 
     record, asked, options = pickle.loads((work / "asked").read_bytes())
     if not record.payload.is_visible:
-        raise StackyardError(f"{record.form.file} is not mounted on {record.prefix}")
+        raise StackyardError(f"{RevisionPaths.of(record.path).image.name} is not mounted on {record.prefix}")
     with staying_mounted(record.payload):
         report = verify(record, *asked, **options)
     (work / "report.json").write_text(json.dumps(report.to_json()), encoding="utf-8")

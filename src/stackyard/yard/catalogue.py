@@ -107,16 +107,8 @@ def record_of(yard: Yard, name: str) -> BuildRecord:
 
 
 def size(record: BuildRecord) -> dict[str, Any]:
-    """What a revision takes on disk, as its record has it: bytes and files (inodes) and how many entries are inside.
-
-    An image is one file, whatever is in it; the stubs beside it are not counted. Of a prefix, what is shared with the
-    cache is counted too.
-    """
-    form, use = record.form, record.disk
-    if form.kind != "prefix":
-        return {"form": form.kind, "bytes": form.bytes, "files": 1, "entries": form.entries}
-    files = use.inodes_new + use.inodes_shared
-    return {"form": form.kind, "bytes": use.bytes_new + use.bytes_shared, "files": files, "entries": files}
+    """What a revision takes on disk, as its record has it: bytes and files (inodes) and how many entries are inside."""
+    return record.payload.size(record.disk)
 
 
 def size_of(row: Mapping[str, Any]) -> dict[str, Any]:

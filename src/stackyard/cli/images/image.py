@@ -18,7 +18,7 @@ from stackyard.cli.images import extend as imageextend
 from stackyard.cli.images import files as imagefiles
 from stackyard.cli.images import transfer as imagetransfer
 from stackyard.cli.output import echo, human_bytes, show_error, show_json, show_table, show_text
-from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.errors import StackyardError
 from stackyard.yard.api import RevisionPaths, current_entries, readable_record, record_of
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def list_(context: Context, as_json: bool) -> None:
     """List the images of this yard and the site's, and their bases: bytes, files, and what packed them."""
     from stackyard.images.api import all_bases
 
-    rows = [{"module": record.module, **_form(record)} for record in _records(context, None)]
+    rows = [{"module": record.module, **record.payload.facts()} for record in _records(context, None)]
     rows += [{"base": base.name, "digest": base.manifest, "platform": base.platform, **asdict(base.root)}
              for base, _ in all_bases(context.yard())]  # fmt: skip
     if as_json:
@@ -159,14 +159,19 @@ def inspect(context: Context, rev: str, as_json: bool) -> None:
         return
     record = _one(context, rev, wrapped=True)
     image = RevisionPaths.of(record.path).image
-    value = {"module": record.module, "image": str(image), **_form(record), "superblock": asdict(superblock(image))}
+    value = {
+        "module": record.module,
+        "image": str(image),
+        **record.payload.facts(),
+        "superblock": asdict(superblock(image)),
+    }
     if as_json:
         show_json(value)
         return
     for key in ("module", "image", "sha256", "entries", "packed_with"):
         echo(f"{key.replace('_', ' ')}: {value[key]}")
     block = value["superblock"]
-    echo(f"size: {human_bytes(record.form.bytes)}, {block['compressor']}, blocks of {human_bytes(block['block'])}")
+    echo(f"size: {human_bytes(value['bytes'])}, {block['compressor']}, blocks of {human_bytes(block['block'])}")
 
 
 @_verb(
@@ -185,7 +190,6 @@ def check(context: Context, rev: str) -> None:
     if rev.startswith("oci:"):
         imagetransfer.check(rev)
         return
-    from stackyard.host.files.hashing import sha256_file
     from stackyard.images.api import base_named, check_base, superblock
 
     if _is_file(rev):
@@ -198,12 +202,12 @@ def check(context: Context, rev: str) -> None:
     record = _one(context, rev, wrapped=True)
     image = RevisionPaths.of(record.path).image
     superblock(image)
-    if sha256_file(image) != record.form.sha256:
-        error = StackyardError(f"{image} has changed: its hash is not the one in the record",
-                               hint=f"restore it from a copy, or move {record.path} away and deploy again")  # fmt: skip
+    if bad := record.payload.changed(image):
+        hint = f"restore it from a copy, or move {record.path} away and deploy again"
+        error = StackyardError(bad, hint=hint)
         error.exit_code = 3
         raise error
-    echo(f"{record.module}: {image.name} is as it was packed ({human_bytes(record.form.bytes)})")
+    echo(f"{record.module}: {image.name} is as it was packed ({human_bytes(record.payload.facts()['bytes'])})")
 
 
 @_verb(
@@ -266,7 +270,7 @@ def autofs(context: Context, as_json: bool) -> None:
             show_error(error)
             left_out += 1
             continue
-        records += [record for record in _image_of(entry) if record.form.kind == "squashfs"]
+        records += [record for record in _image_of(entry) if record.payload.is_packed]
     maps = autofs_maps(records)
     if as_json:
         show_json(maps)
@@ -296,26 +300,19 @@ def _entries(context: Context) -> Iterator[Entry]:
 def _image_of(entry: Entry) -> list[BuildRecord]:
     """The record of a published revision, if its files are in an image."""
     record = readable_record(RevisionPaths.of(entry.folder))
-    return [record] if record is not None and record.form.kind != "prefix" else []
+    return [record] if record is not None and record.payload.image else []
 
 
 def _one(context: Context, rev: str, *, wrapped: bool = False) -> BuildRecord:
     """The record of a revision with an image; one of others, which is not mounted on the prefix, if `wrapped`."""
     record = record_of(context.yard(), rev)
-    if record.form.kind == "container" and not wrapped:
-        raise InputError(f"{record.module} is a wrapped image: it is the root of its commands, and mounted for them",
-                         hint=f"to look at its files: stackyard shell {rev}")  # fmt: skip
-    if record.form.kind == "prefix":
-        raise InputError(f"{record.module} has no image: its files are in {record.prefix}",
-                         hint="`stackyard deploy --image squashfs FILE` makes a revision with one")  # fmt: skip
+    if wrapped:
+        record.payload.require_image(record.module)
+    else:
+        record.payload.require_mountable(record.module, rev)
     return record
 
 
 def _is_file(text: str) -> bool:
     """Whether a word names a SIF file, and not a revision or a base."""
     return text.endswith(".sif") or (Path(text).is_file() and "/" in text)
-
-
-def _form(record: BuildRecord) -> dict[str, Any]:
-    form = record.form
-    return {"sha256": form.sha256, "bytes": form.bytes, "entries": form.entries, "packed_with": form.packed_with}

@@ -37,6 +37,7 @@ def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) ->
     record = record_of(yard, rev)
     require_signed(record, "load", yard)
     words = argv[1:] if argv[:1] == ("--",) else argv
+    record.origin.require_present()
     inside, environ = record.payload.command(words, change_of(record, context.site).apply(os.environ))
     if dry_run:
         for name in sorted({*environ, *os.environ}):
@@ -45,7 +46,7 @@ def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) ->
         return
     if not words:
         raise InputError("no command given", hint=f"add one: stackyard run {rev} -- {example_command(record)}")
-    if record.form.kind != "container" and which(words[0], environ) is None:  # what a container has shows inside
+    if not record.payload.finds(words[0], environ):
         raise MissingError(f"{words[0]} not found in {record.module} or on PATH")
     environ.update(agreed(context, record))
     hold_revision(record.path, yard, "run")

@@ -12,7 +12,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import show_notice
 from stackyard.core.errors import MissingError
 from stackyard.host.run.command import which
-from stackyard.yard.api import BuildRecord, count_use, hold_revision, record_of, require_files, require_signed
+from stackyard.yard.api import count_use, hold_revision, record_of, require_files, require_signed
 
 MOUNT_S = 120.0
 """Until an image is mounted that another process may be mounting too."""
@@ -42,13 +42,14 @@ def command(context: Context, rev: str, argv: tuple[str, ...]) -> None:
     yard = context.yard()
     record = record_of(yard, rev)
     require_signed(record, "load", yard)
-    shell = _shell(record)
+    record.origin.require_present()
+    shell = record.origin.shell(os.environ.get("SHELL") or "/bin/sh")
     words = argv[1:] if argv[:1] == ("--",) else argv
     inside, environ = record.payload.command([shell, *words], change_of(record, context.site).apply(os.environ))
-    if record.form.kind != "container" and which(shell, environ) is None:
+    if not record.payload.finds(shell, environ):
         raise MissingError(f"{shell} not found", hint="set SHELL")
     if not words and not record.payload.is_visible:
-        if record.form.kind != "container":
+        if record.payload.is_packed:
             from stackyard.images.api import run_within_image
 
             # before it is said to be mounted
@@ -63,15 +64,3 @@ def command(context: Context, rev: str, argv: tuple[str, ...]) -> None:
     count_use(record.path, "shell")
     program = which(inside[0], environ) or inside[0]
     os.execve(program, inside, {**environ, "STACKYARD_SHELL": record.module})
-
-
-def _shell(record: BuildRecord) -> str:
-    """Yours; in a container that of the image, which need not have yours."""
-    if record.form.kind != "container":
-        return os.environ.get("SHELL") or "/bin/sh"
-    if not record.container["shell"]:
-        raise MissingError(
-            f"the image of {record.module} has no shell",
-            hint=f"its commands are {', '.join(list(record.container['commands'])[:5])}",
-        )
-    return str(record.container["shell"])

@@ -12,8 +12,6 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_table
 from stackyard.cli.tables import show_line
 from stackyard.core.errors import InputError
-from stackyard.core.findings import some
-from stackyard.core.quoting import cut
 from stackyard.deploy.api import revision_json
 from stackyard.yard.api import (
     BuildRecord,
@@ -66,7 +64,7 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
         "python": " ".join(f"{record.interpreter.get(k, '')}" for k in ("version", "source")).strip(),
         "disk": _disk(record),
         "mounted": value["mounted"],
-        **_container(record),
+        **record.origin.facts,
         "modulefile": value["modulefile"] or "none",
         "lock": value["lock"],
         "signed": "; ".join(str(Signature(**each)) for each in value["signatures"]),
@@ -83,28 +81,14 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
 
 
 def _disk(record: BuildRecord) -> str:
-    if record.form.kind != "prefix":
+    if record.payload.image:
         size = revision_size(record)
-        return f"{human_bytes(size['bytes'])} in 1 file ({record.form.kind}), {size['entries']:,} entries inside"
+        return f"{human_bytes(size['bytes'])} in 1 file ({size['form']}), {size['entries']:,} entries inside"
     use = record.disk
     if not record.origin.owns_files:
         return f"{human_bytes(use.bytes_shared)} in {use.inodes_shared:,} files, none of them in the yard"
     own = f"{human_bytes(use.bytes_new)} in {use.inodes_new:,} files new"
     return f"{own}, {human_bytes(use.bytes_shared)} in {use.inodes_shared:,} files shared ({use.link_mode})"
-
-
-def _container(record: BuildRecord) -> dict[str, str]:
-    """Of a wrapped image: which one it is, and what of it is wrapped."""
-    if not record.container:
-        return {}
-    found = record.container
-    labels = " ".join(f"{key}={text}" for key, text in sorted(found["labels"].items()))
-    return {
-        "image": f"{found['source']} {found['digest']}",
-        "mode": found["mode"],
-        "commands": some(list(found["commands"]), 10),
-        "labels": cut(labels, 200),
-    }
 
 
 def _state(value: dict[str, Any]) -> str:

@@ -80,7 +80,7 @@ def _row(module: str, record: Any) -> dict[str, Any]:
     use = record.disk
     owned = (use.bytes_new, use.inodes_new, use.bytes_shared, use.inodes_shared)
     mine = owned if record.origin.owns_files else (0, 0, 0, 0)
-    return {"module": module, "action": record.origin.again, "form": record.form.kind,
+    return {"module": module, "action": record.origin.again, "form": record.payload.kind,
             **dict(zip(("bytes", "inodes", "shared_bytes", "shared_inodes"), mine, strict=True))}  # fmt: skip
 
 

@@ -45,7 +45,7 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
 
 def _mounted(record: BuildRecord) -> str:
     """How its image is mounted here; empty where it has none."""
-    if record.form.kind != "squashfs":
+    if not record.payload.is_packed:
         return ""
     from stackyard.images.squashfs import mounts
 

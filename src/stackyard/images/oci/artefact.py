@@ -149,7 +149,7 @@ def require_sendable(record: BuildRecord) -> None:
             f"{cannot}an earlier version built it, which did not note what its files hold, so that no yard could "
             "compare them", hint="push the next revision of it: `stackyard deploy --rebuild FILE` builds that",
         )  # fmt: skip
-    wrong = [str(bad)] if record.form.launcher and (bad := compare.problem(record)) else []
+    wrong = [str(bad)] if record.payload.launcher_sha256 and (bad := compare.problem(record)) else []
     wrong = wrong or _changed(record, RevisionPaths.of(record.path))
     if wrong:
         raise StackyardError(f"{cannot}it does not hold what was built: {some(wrong, 3)}",
@@ -161,9 +161,9 @@ def _changed(record: BuildRecord, paths: RevisionPaths) -> list[str]:
     if not disk.is_there(paths.files) or sha256_file(paths.files) != record.files_sha256:
         return [f"{paths.files} is not the list of its files whose hash the record has"]
     noted, parts = formats.load(paths.files, contents.KIND), list(PARTS)
-    if record.form.kind == "squashfs":
-        if sha256_file(paths.image) != record.form.sha256:
-            return [f"{paths.image} has changed: its hash is not the one in the record"]
+    if record.payload.is_packed:
+        if bad := record.payload.changed(paths.image):
+            return [bad]
         noted, parts = noted.without(PARTS[0]), list(PARTS[1:])
     found = contents.compare(noted, paths.root, contents.scan(paths.root, parts), noted.hashed)
     return sorted(str(each) for each in found if not _is_bytecode(each))
@@ -198,7 +198,7 @@ def pack(record: BuildRecord, entry: Mapping[str, Any], target: Reference, compr
         with ThreadPoolExecutor(cores()) as pool:
             numbers = range(len(parts))
             made = list(pool.map(lambda number: _layer(into, number, *parts[number], compression), numbers))
-        if record.form.kind == "squashfs":
+        if record.payload.is_packed:
             made.append(_image(into, paths, record))
         notes = {TITLE: record.module, ABOUT: str(FORMAT), **fit.notes(), "io.stackyard.input-hash": record.input_hash,
                  "io.stackyard.lock-sha256": sha256_file(paths.lock)}  # fmt: skip
@@ -230,11 +230,11 @@ def _publish(
 def _parts(record: BuildRecord, paths: RevisionPaths) -> Iterator[tuple[str, Layer]]:
     """The layers that are archives, each with the name of its part."""
     folders = [folder for folder in FOLDERS if disk.is_folder(paths.root / folder)]
-    beside = contents.scan(paths.root, folders + (["prefix/"] if record.form.kind == "squashfs" else []))
-    own = (*FILES, LAUNCHER) if record.form.launcher else FILES
+    beside = contents.scan(paths.root, folders + (["prefix/"] if record.payload.is_packed else []))
+    own = (*FILES, LAUNCHER) if record.payload.launcher_sha256 else FILES
     beside |= {name: (paths.root / name).lstat() for name in own if disk.is_there(paths.root / name)}
     yield BESIDE, Layer("beside the prefix", tuple(_entries(paths.root, beside)))
-    if record.form.kind == "prefix":
+    if not record.payload.is_packed:
         yield from (("prefix", layer) for layer in _of_prefix(record, paths))
     homes = overlay.interpreter(record)
     if homes:
@@ -287,10 +287,11 @@ def _layer(into: Writer, number: int, part: str, layer: Layer, compression: Comp
 
 
 def _image(into: Writer, paths: RevisionPaths, record: BuildRecord) -> tuple[Descriptor, str]:
-    made, digest = into.work / "image", f"sha256:{record.form.sha256}"
+    made, facts = into.work / "image", record.payload.facts()
+    digest = f"sha256:{facts['sha256']}"
     disk.link_or_copy(paths.image, made, link=False)
     into.add_file(made, digest)
-    return Descriptor(IMAGE, digest, record.form.bytes, {TITLE: paths.image.name, PART: "image"}), digest
+    return Descriptor(IMAGE, digest, facts["bytes"], {TITLE: paths.image.name, PART: "image"}), digest
 
 
 # --------------------------------------------------------------------------- reading

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
-from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.command import CommandError, run, which
 from stackyard.images.squashfs import file as squashfs
 from stackyard.yard.revision.folders import RevisionPaths
@@ -57,13 +56,12 @@ def pack(record: BuildRecord, root: Path, beside: Beside, work: Path) -> Path:
         StackyardError: the prefix cannot be packed; the disk is full.
     """
     paths, file = RevisionPaths.of(record.path), work / "overlay.sqsh"
-    if record.form.kind == "squashfs":
+    if record.payload.is_packed:
         shutil.copyfile(paths.image, file)
-        if sha256_file(file) != record.form.sha256:
-            raise StackyardError(f"{paths.image} has changed: its hash is not the one in the record",
-                                 hint=f"`stackyard image check {record.module}`; then deploy again")  # fmt: skip
+        if bad := record.payload.changed(paths.image, read=file):
+            raise StackyardError(bad, hint=f"`stackyard image check {record.module}`; then deploy again")  # fmt: skip
     else:
-        squashfs.pack(paths.prefix, file, order=record.form.order)
+        squashfs.pack(paths.prefix, file)
     _wrap(file, Path(record.prefix), _levels(Path(record.prefix), root, beside, work / "levels"))
     return file
 

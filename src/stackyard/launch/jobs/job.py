@@ -145,7 +145,7 @@ def stack_in_use(yard: Yard, site: Site, name: str, folder: str = "") -> StackIn
     built = read_record(RevisionPaths.of(folder).record) if folder else catalogue.record_of(yard, name)
     signatures.require(built, "launch", yard)
     built.origin.require_present()
-    image = str(RevisionPaths.of(built.path).image) if built.form.kind != "prefix" else ""
+    image = str(RevisionPaths.of(built.path).image) if built.payload.image else ""
     return StackInUse(built.module, built.path, built.prefix, built.input_hash, change_of(built, site), image)
 
 

@@ -66,7 +66,7 @@ def _on_base(variant: Variant, stack: Stack, yard: Yard) -> Variant:
 def of_record(record: BuildRecord) -> BaseRevision:
     """A revision as the base of others."""
     root = Path(record.path).parents[2]
-    return BaseRevision(str(root), record.module, record.input_hash, record.prefix, record.form.kind)
+    return BaseRevision(str(root), record.module, record.input_hash, record.prefix, record.payload.kind)
 
 
 def _require_extensible(record: BuildRecord, where: Where) -> None:

@@ -243,13 +243,8 @@ def _require_its_place(item: Item) -> None:
 
 
 def size_of(record: BuildRecord | None) -> tuple[int, int, int, int]:
-    """Bytes and inodes of a revision's own, and those that it shares; zeros where the record cannot be read.
-
-    An image is one file, whatever is in it.
-    """
+    """Bytes and inodes of a revision's own, and those that it shares; zeros where the record cannot be read."""
     if record is None:
         return 0, 0, 0, 0
-    if record.form.kind != "prefix":
-        return record.form.bytes, 1, 0, 0
-    use = record.disk
+    use = record.payload.use(record.disk)
     return use.bytes_new, use.inodes_new, use.bytes_shared, use.inodes_shared

@@ -6,7 +6,6 @@ before the record has changed: whenever this is killed, one of the signatures is
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
@@ -41,10 +40,10 @@ def renew(record: BuildRecord, yard: Yard, site: Site) -> list[str]:
         made = work / paths.launcher.name
         _make(made, record, yard)
         digest = sha256_file(made)
-        if digest == record.form.launcher:
+        if digest == record.payload.launcher_sha256:
             within.put(paths.yard, made, paths.launcher)
             return [paths.launcher.name]
-        new = replace(record, form=replace(record.form, launcher=digest))
+        new = record.with_launcher(digest)
         text = atomic.json_text(new.to_json(), checked=True)
         signed = _signed_again(paths, text, yard, site)
         within.put(paths.yard, made, paths.launcher)
@@ -54,13 +53,13 @@ def renew(record: BuildRecord, yard: Yard, site: Site) -> list[str]:
 
 def _make(target: Path, record: BuildRecord, yard: Yard) -> None:
     """The launcher: one with the recorded hash where this version makes it, or another revision has it."""
-    launcher.make(target, container=record.form.kind == "container")
-    wanted = record.form.launcher
+    launcher.make(target, container=record.payload.is_system)
+    wanted = record.payload.launcher_sha256
     if not wanted or sha256_file(target) == wanted:
         return
     for other in revisions.built(yard, on_damage=lambda *_: None):
         place = RevisionPaths.of(other.path).launcher
-        if other.form.launcher == wanted and disk.is_file(place) and sha256_file(place) == wanted:
+        if other.payload.launcher_sha256 == wanted and disk.is_file(place) and sha256_file(place) == wanted:
             within.put(target.parent, place, target, source_top=RevisionPaths.of(other.path).yard)
             return
 

@@ -33,7 +33,7 @@ from stackyard.make import adopted as foreign
 from stackyard.verify.expectations import in_force
 from stackyard.yard import disk
 from stackyard.yard.generation.origin import origin
-from stackyard.yard.kinds.adopted import Adopted, Kind
+from stackyard.yard.kinds.adopted import AdoptedPrefix, Kind
 from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import adoptedfiles, revisions
@@ -50,7 +50,7 @@ class Found:
     """A prefix, its packages and what is odd about it."""
 
     prefix: Path
-    adopted: Adopted
+    adopted: AdoptedPrefix
     packages: Installed
     warnings: tuple[str, ...] = ()
 
@@ -85,7 +85,7 @@ def look(path: Path, yard: Yard) -> Found:
     packages = installed.installed(prefix)
     _require_python(prefix, kind, packages)
     text = adoptedfiles.noted(prefix, tree).to_text()
-    described = Adopted(kind, str(prefix), hashlib.sha256(text.encode()).hexdigest())
+    described = AdoptedPrefix(kind, str(prefix), hashlib.sha256(text.encode()).hexdigest())
     return Found(prefix, described, packages, tuple(_warnings(prefix, packages, yard)))
 
 

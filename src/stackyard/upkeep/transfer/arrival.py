@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 from stackyard.core.errors import ChecksFailed, InputError, MissingError, StackyardError
@@ -236,7 +236,7 @@ def _clear(paths: RevisionPaths) -> None:
 def _place(paths: RevisionPaths, record: BuildRecord) -> None:
     """Move what a revision consists of to its place, and nothing else."""
     around = paths.work / artefact.BESIDE
-    own = [artefact.LAUNCHER] if record.form.launcher else []
+    own = [artefact.LAUNCHER] if record.payload.launcher_sha256 else []
     known = {each.rstrip("/") for each in (*artefact.FOLDERS, *artefact.FILES, PARTS[0], *own)}
     for each in disk.entries(around):
         if each.name in artefact.LEFT_OUT:
@@ -244,7 +244,7 @@ def _place(paths: RevisionPaths, record: BuildRecord) -> None:
         if each.name not in known or each.is_symlink():
             raise StackyardError(f"{record.module} is not a revision: it has {each.name}", hint="push it again")
         within.rename(paths.yard, each, paths.root / each.name)
-    if record.form.kind == "squashfs":
+    if record.payload.is_packed:
         within.rename(paths.yard, paths.work / artefact.IMAGE_FILE, paths.image)
         within.set_mode(paths.yard, paths.image, lambda _: file_mode() & 0o444)
 
@@ -259,7 +259,7 @@ def _with_launcher(arrived: Arrived, paths: RevisionPaths) -> BuildRecord:
         StackyardError: it is another program than the record says.
     """
     record = arrived.record
-    if record.form.kind == "squashfs" and not record.form.launcher:
+    if record.payload.is_packed and not record.payload.launcher_sha256:
         launcher.make(paths.launcher)
     elif compare.has_launcher(record):
         if disk.is_file(paths.launcher):
@@ -281,7 +281,7 @@ def _with_own_launcher(arrived: Arrived, paths: RevisionPaths) -> BuildRecord:
         )
     within.unlink(paths.yard, paths.launcher)
     launcher.make(paths.launcher)
-    return replace(record, form=replace(record.form, launcher=sha256_file(paths.launcher)))
+    return record.with_launcher(sha256_file(paths.launcher))
 
 
 def _interpreter(record: BuildRecord, paths: RevisionPaths, yard: Yard) -> None:
@@ -320,8 +320,8 @@ def _leads_to(place: Path, yard: Yard) -> str:
 def _compare(record: BuildRecord, paths: RevisionPaths) -> None:
     """Every byte against what was built, and the times of files with it."""
     noted = noted_contents(record)
-    image = record.form.kind == "squashfs"
-    if image and sha256_file(paths.image) != record.form.sha256:
+    image = record.payload.is_packed
+    if record.payload.changed(paths.image):
         raise StackyardError(f"{paths.image.name} of {record.module} is damaged: its hash is not the one in the record",
                              hint="push it again from where it was built")  # fmt: skip
     own = noted.without(PARTS[0]) if image else noted
@@ -372,7 +372,7 @@ def _publish(entry: Entry, record: BuildRecord, request: Request, progress: Prog
     yard = request.yard
     with generation.draft(yard, request.site, origin(request.command)) as draft:
         draft.write(after(generations.entries(yard), "published"))
-        done = verified(record, draft.modules, request, progress, deep=record.form.kind == "squashfs")
+        done = verified(record, draft.modules, request, progress, deep=record.payload.is_packed)
         if done.status in USABLE:
             draft.publish(lambda base: Step(after(base.entries, done.status), f"pull {record.module}"), held.check)
             reserve.keep(yard)

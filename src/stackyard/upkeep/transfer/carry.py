@@ -6,7 +6,6 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from stackyard.core.errors import InputError, StackyardError
@@ -208,7 +207,7 @@ def container(kept: Kept, ways: Ways, site: Site) -> BuildRecord:
     within.put(new, kept.paths.files, paths.files, source_top=old)
     launcher.make(paths.launcher, container=True)
     moved = BuildRecord.from_json(ways.over(kept.located.to_json()))
-    record = replace(moved, form=replace(moved.form, launcher=sha256_file(paths.launcher)))
+    record = moved.with_launcher(sha256_file(paths.launcher))
     _require_same(record, paths)
     for each in disk.entries(paths.root):
         settle(each, policy(ways.target, site), linked=False, top=new)

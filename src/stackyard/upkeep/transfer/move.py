@@ -220,7 +220,7 @@ def _cannot(failed: dict[str, StackyardError], request: Request) -> StackyardErr
 
 
 def _build(kept: Kept, ways: Ways, request: Request, progress: Progress, held: Held) -> BuildRecord:
-    if kept.record.form.kind == "container":
+    if kept.record.origin.again == "copy":
         progress.phase(kept.entry.module, "image")
         licences.require_of_record(ways.target, request.site, kept.record, request.accept)
         return carrying.container(kept, ways, request.site)
@@ -279,7 +279,7 @@ def _verified(kept: Kept, modules: Path, ways: Ways, request: Request, progress:
     record, wanted = revisions.readable(paths), in_force(kept.located)
     assert record is not None
     asked = deploy.Request((), request.site, ways.target)
-    report = deploy.verified(record, modules, asked, progress, wanted, deep=record.form.kind != "prefix").report
+    report = deploy.verified(record, modules, asked, progress, wanted, deep=record.payload.image is not None).report
     assert report is not None
     if not in_force(record).cover(wanted):
         keep(record, wanted)

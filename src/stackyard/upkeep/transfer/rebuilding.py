@@ -87,7 +87,7 @@ def task(kept: Kept, ways: Ways, site: Site, work: Path) -> Task:
         StackyardError: a copy is missing, its file cannot be read, or its base was not built there.
     """
     record, paths = kept.record, ways.target.revision(kept.entry.stack, Path(kept.entry.folder).name)
-    stack = _adopted(kept) if record.adopted else _read(kept, ways, site, work)
+    stack = _adopted(kept) if record.origin.again == "adopt" else _read(kept, ways, site, work)
     locked = lockfile.read(kept.paths.lock).variants[0]
     variant = _as_built(_variant(stack, record), kept, locked, site)
     there = replace(locked, interpreter=replace(locked.interpreter, path=ways.there(locked.interpreter.path)))
@@ -159,7 +159,7 @@ def _variant(stack: Stack, record: BuildRecord) -> Variant:
 
 def _as_built(variant: Variant, kept: Kept, locked: LockedVariant, site: Site) -> Variant:
     """The variant in the form that it was built in: that may come from the command line, or from the site's limit."""
-    form = "squashfs" if kept.record.form.kind == "squashfs" else "prefix"
+    form = kept.record.payload.packing
     plain = without_labels(variant)
     if variant.image == form or is_build_of(kept.record, plain, locked, site, input_hash(plain, locked, site)):
         return variant

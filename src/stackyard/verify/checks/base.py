@@ -22,7 +22,7 @@ def always(_record: BuildRecord) -> bool:
 
 def looked_into(record: BuildRecord) -> bool:
     """A check of a revision whose files and programs can be looked at: a container has its own way of starting them."""
-    return record.form.kind != "container"
+    return not record.payload.is_system
 
 
 @dataclass(frozen=True)

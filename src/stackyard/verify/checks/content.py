@@ -8,7 +8,6 @@ second look at all files, because not every machine can give them a read-only vi
 from __future__ import annotations
 
 import hashlib
-import os
 import stat
 import time
 from collections.abc import Callable, Sequence
@@ -72,22 +71,14 @@ def look(record: BuildRecord) -> Tree:
     return contents.scan(Path(record.path), PARTS)
 
 
-def is_packed(record: BuildRecord) -> bool:
-    """Whether the files of a revision are in an image that is not mounted here: stubs are in their place.
-
-    Stubs whose mark was removed are not taken for the files.
-    """
-    return record.form.kind == "squashfs" and not (record.payload.is_visible and os.path.ismount(record.prefix))
-
-
 def seen(record: BuildRecord) -> Tree:
     """The present files of a revision that this process can compare: not those in an image."""
-    return contents.scan(Path(record.path), PARTS[1:]) if is_packed(record) else look(record)
+    return contents.scan(Path(record.path), PARTS[1:]) if record.payload.has_stubs else look(record)
 
 
 def seen_of(record: BuildRecord, noted: Contents) -> Contents:
     """What is noted of `seen`."""
-    return noted.without(PARTS[0]) if is_packed(record) else noted
+    return noted.without(PARTS[0]) if record.payload.has_stubs else noted
 
 
 def compare_after(record: BuildRecord, before: Tree, no_view: str) -> CheckResult:

@@ -20,7 +20,7 @@ def wrong_launcher(record: BuildRecord) -> CheckResult | None:
 def check_launcher(record: BuildRecord) -> list[CheckResult]:
     """The check of a launcher that is not wrong: where its hash is not recorded, it was not compared."""
     if is_recorded(record):
-        return [CheckResult("content", "launcher", "passed", f"sha256 {record.form.launcher[:16]}")]
+        return [CheckResult("content", "launcher", "passed", f"sha256 {record.payload.launcher_sha256[:16]}")]
     text = "launcher not recorded: an earlier version made it, so that it cannot be compared"
     remedy = f"`stackyard fsck --repair {record.module}` makes it again, and records its hash"
     return [CheckResult("content", "launcher", "skipped", text, remedy, required=False)]

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
-from stackyard.host.files.hashing import sha256_file
 from stackyard.images.squashfs.enter import run_within
 from stackyard.images.squashfs.file import superblock
 from stackyard.images.wrap import inventory
@@ -57,17 +56,14 @@ def _timed(kind: Kind, name: str, check: Callable[[], str]) -> CheckResult:
 def _image(record: BuildRecord, *, deep: bool) -> str:
     image = RevisionPaths.of(record.path).image
     superblock(image)
-    size = image.stat().st_size
-    if size != record.form.bytes:
-        raise StackyardError(f"{image} has {size} bytes, {record.form.bytes} in its record")
-    if deep and sha256_file(image) != record.form.sha256:
-        raise StackyardError(f"{image} has changed: its hash is not the one in the record")
-    return f"{size / 1e6:,.0f} MB" + (", every byte" if deep else "")
+    if bad := record.payload.changed(image, deep=False) or (deep and record.payload.changed(image)):
+        raise StackyardError(bad)
+    return f"{record.payload.facts()['bytes'] / 1e6:,.0f} MB" + (", every byte" if deep else "")
 
 
 def _commands(record: BuildRecord) -> str:
     listed = inventory.read(RevisionPaths.of(record.path).image)
-    programs: Mapping[str, str] = record.container["commands"]
+    programs = record.origin.commands
     lost = [path for path in programs.values() if not listed.is_program(path)]
     if lost:
         raise StackyardError(f"not in the image: {some(lost, 3)}")
@@ -78,12 +74,12 @@ def _container(record: BuildRecord, environ: Mapping[str, str]) -> str:
     done = run_within(record.payload, ["/"], timeout_s=ENTER_S, environ={**os.environ, **environ})
     if done.returncode != _NOT_EXECUTABLE:
         raise StackyardError(f"making its container exited with status {done.returncode}", detail=done.output)
-    return f"{record.container['mode']} mode, {Path(record.path).name}"
+    return f"{record.origin.facts['mode']} mode, {Path(record.path).name}"
 
 
 WRAPPED = Check(
     ("content", "command"),
     "programs",
     lambda context: check_wrapped(context.record, context.kinds, context.environ, deep=context.deep),
-    lambda record: record.form.kind == "container",
+    lambda record: record.payload.is_system,
 )

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Literal
 
-from stackyard.core.errors import MissingError
 from stackyard.core.late import dataclass
-from stackyard.yard.kinds.payload import Prefix
 
 Kind = Literal["conda", "venv"]
 
@@ -17,7 +13,7 @@ FOR_ADOPTED = "adopted"
 
 
 @dataclass(frozen=True)
-class Adopted:
+class AdoptedPrefix:
     """Where the files of an adopted revision are, and what they were.
 
     Attributes:
@@ -29,27 +25,3 @@ class Adopted:
     kind: Kind
     prefix: str
     files_sha256: str
-
-
-@dataclass(frozen=True)
-class AdoptedPrefix(Prefix):
-    """The files of such a revision, which their owner may move or remove at any time."""
-
-    def command(self, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-        """As in any prefix.
-
-        Raises:
-            MissingError: the prefix does not exist any more.
-        """
-        require(self.root)
-        return super().command(argv, environ)
-
-
-def require(prefix: Path) -> None:
-    """Raise MissingError where an adopted prefix does not exist any more."""
-    if not prefix.is_dir():
-        raise MissingError(
-            f"{prefix} not found: its files were adopted where they were, and have been moved or removed since",
-            hint="restore the directory; or use another revision (`stackyard list`), and remove this one: "
-            "`stackyard remove REV`",
-        )

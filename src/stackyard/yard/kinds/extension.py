@@ -13,7 +13,7 @@ from typing import Any
 
 from stackyard.core.errors import MissingError
 from stackyard.core.late import dataclass
-from stackyard.yard.kinds.payload import Form, FormKind, Image, Prefix, payload_of
+from stackyard.yard.kinds.payload import Form, FormKind, Payload, Prefix, payload_of
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.folders import RevisionPaths
 
@@ -42,7 +42,7 @@ class BaseRevision:
         return RevisionPaths(Yard(Path(self.yard)).stacks / self.id)
 
     @property
-    def payload(self) -> Prefix | Image:
+    def payload(self) -> Payload:
         """How its programs are run."""
         return payload_of(Form(self.form), self.prefix)
 
@@ -55,7 +55,7 @@ class BaseRevision:
 class Layer(Prefix):
     """The files of an extension. Where its base is an image, its programs run where that is mounted."""
 
-    base: Prefix | Image
+    base: Payload
 
     @property
     def drift(self) -> Drift:

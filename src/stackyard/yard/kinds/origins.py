@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, MissingError, StackyardError
+from stackyard.core.findings import some
 from stackyard.core.late import dataclass
-from stackyard.yard.kinds import adopted
+from stackyard.core.quoting import cut
 
 if TYPE_CHECKING:
     from stackyard.yard.revision.record import BuildRecord
@@ -43,6 +45,24 @@ class Built:
     def remark(self) -> str:
         """What is shown behind its prefix; empty: nothing."""
         return ""
+
+    @property
+    def commands(self) -> Mapping[str, str]:
+        """The programs that it offers, by name, where they are not simply those of its prefix."""
+        return {}
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What is shown of it besides."""
+        return {}
+
+    def shell(self, own: str) -> str:
+        """The shell that works in it. `own`: that of its user.
+
+        Raises:
+            MissingError: it has none.
+        """
+        return own
 
     def require_present(self) -> None:
         """Raises MissingError: files outside the yard were moved or removed."""
@@ -81,7 +101,13 @@ class Adopted(Built):
 
     def require_present(self) -> None:
         """Raises MissingError: the prefix does not exist any more."""
-        adopted.require(Path(self.record.prefix))
+        if not Path(self.record.prefix).is_dir():
+            raise MissingError(
+                f"{self.record.prefix} not found: its files were adopted where they were, and have been moved or "
+                "removed since",
+                hint="restore the directory; or use another revision (`stackyard list`), and remove this one: "
+                "`stackyard remove REV`",
+            )
 
     def require_repairable(self) -> None:
         """Raises StackyardError, always: no lock says what it was."""
@@ -113,6 +139,33 @@ class Wrapped(Built):
 
     again: ClassVar[Again] = "copy"
 
+    @property
+    def commands(self) -> Mapping[str, str]:
+        """Those that were wrapped, with their paths in the image."""
+        wrapped: Mapping[str, str] = self.record.container["commands"]
+        return wrapped
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Which image it is, and what of it is wrapped."""
+        found = self.record.container
+        labels = " ".join(f"{key}={text}" for key, text in sorted(found["labels"].items()))
+        return {
+            "image": f"{found['source']} {found['digest']}",
+            "mode": found["mode"],
+            "commands": some(list(self.commands), 10),
+            "labels": cut(labels, 200),
+        }
+
+    def shell(self, own: str) -> str:
+        """That of the image, which need not have yours."""
+        if not self.record.container["shell"]:
+            raise MissingError(
+                f"the image of {self.record.module} has no shell",
+                hint=f"its commands are {', '.join(list(self.commands)[:5])}",
+            )
+        return str(self.record.container["shell"])
+
     def require_sendable(self) -> None:
         """Raises InputError, always: the image comes from where it was wrapped."""
         raise InputError(
@@ -129,4 +182,4 @@ def origin_of(record: BuildRecord) -> Built:
     """The origin of a revision, by its record."""
     if record.adopted is not None:
         return Adopted(record)
-    return Wrapped(record) if record.form.kind == "container" else Built(record)
+    return Wrapped(record) if record.container else Built(record)

@@ -1,7 +1,7 @@
 """What a revision holds, and how it is used: the one place that knows where programs lie inside.
 
 Modules, checks, `stackyard run` and launches ask the payload of a record, so that another form of payload is one more
-class here and a branch in `payload_of`.
+class here, a name in `FormKind` and its rows in `yard.kinds.table`.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal
 
-from stackyard.core.errors import MissingError
+from stackyard.core.errors import InputError, MissingError
 from stackyard.core.late import dataclass
+from stackyard.yard.disk import DiskUse
+from stackyard.yard.revision.folders import RevisionPaths
 
 Packing = Literal["prefix", "squashfs"]
 """How a stack's files can be asked to be kept."""
 FormKind = Literal["prefix", "squashfs", "container"]
-FORMS: tuple[FormKind, ...] = get_args(FormKind)
 STUB = ".stub"
 """The file in a tree of stubs: where it is visible, the image is not mounted on the prefix."""
 
@@ -53,9 +54,20 @@ class Form:
 
 @dataclass(frozen=True)
 class Prefix:
-    """Files at one absolute path, used where they lie; a conda prefix and a virtual environment look alike inside."""
+    """Files at one absolute path, used where they lie; a conda prefix and a virtual environment look alike inside.
+
+    Attributes:
+        kind: as the record names it.
+        packing: what a stack's file asks for to have it again.
+        is_packed: its files are in an image that is mounted on `root`, and stubs are in their place.
+        is_system: its programs have a root directory of their own, so that nothing of it can be looked at on the host.
+    """
 
     root: Path
+    kind: ClassVar[FormKind] = "prefix"
+    packing: ClassVar[Packing] = "prefix"
+    is_packed: ClassVar[bool] = False
+    is_system: ClassVar[bool] = False
 
     @property
     def program_folders(self) -> tuple[Path, ...]:
@@ -128,6 +140,67 @@ class Prefix:
         """What the variable `IMAGES` names for it."""
         return ()
 
+    @property
+    def has_stubs(self) -> bool:
+        """Whether this process sees stubs in the place of its files. Those whose mark was removed are stubs too."""
+        return False
+
+    @property
+    def image(self) -> Path | None:
+        """The image that its files are in."""
+        return None
+
+    @property
+    def launcher(self) -> Path | None:
+        """The program that its commands start with."""
+        return None
+
+    @property
+    def launcher_sha256(self) -> str:
+        """The hash of that program; empty: it has none, or its record does not say it."""
+        return ""
+
+    def finds(self, program: str, environ: Mapping[str, str]) -> bool:
+        """Whether a command can be started, as far as that shows on the host."""
+        from stackyard.host.run.command import which
+
+        return which(program, environ) is not None
+
+    def use(self, measured: DiskUse) -> DiskUse:
+        """What it takes on disk, of what was measured when it was built."""
+        return measured
+
+    def size(self, measured: DiskUse) -> dict[str, Any]:
+        """Its form, bytes, files (inodes), and how many entries are inside; what is shared with the cache counts."""
+        use = self.use(measured)
+        files = use.inodes_new + use.inodes_shared
+        return {"form": self.kind, "bytes": use.bytes_new + use.bytes_shared, "files": files, "entries": files}
+
+    def require_image(self, module: str) -> None:
+        """Raises InputError: it has no image."""
+        raise InputError(
+            f"{module} has no image: its files are in {self.root}",
+            hint="`stackyard deploy --image squashfs FILE` makes a revision with one",
+        )
+
+    def require_mountable(self, module: str, rev: str) -> None:
+        """Raises InputError: it has no image that is mounted on its prefix. `rev`: its name as it was given."""
+        self.require_image(module)
+
+    def changed(self, image: Path, *, read: Path | None = None, deep: bool = True) -> str:
+        """What shows that an image is not the one in the record; empty: nothing.
+
+        Args:
+            image: where it is now: its yard may have been moved.
+            read: a copy of it, which is read in its place.
+            deep: compare every byte, not the size alone.
+        """
+        return ""
+
+    def facts(self) -> dict[str, Any]:
+        """What the record has of an image: its hash, bytes, entries, and what packed it."""
+        return {}
+
 
 IMAGES = "STACKYARD_IMAGES"
 """The revisions whose images the launcher has to mount in one namespace: those whose modules are loaded."""
@@ -136,12 +209,37 @@ IMAGES = "STACKYARD_IMAGES"
 @dataclass(frozen=True)
 class Image(Prefix):
     """The same files in one image, which is mounted on `root`. Where it is not, `root` holds stubs: one link for each
-    command, to a program that mounts it in a namespace of the user's and executes the same path again."""
+    command, to a program that mounts it in a namespace of the user's and executes the same path again.
+
+    Attributes:
+        home: the directory of its revision, where that is not the one above `root`.
+    """
+
+    form: Form = field(default_factory=lambda: Form("squashfs"))
+    home: Path | None = None
+    kind: ClassVar[FormKind] = "squashfs"
+    packing: ClassVar[Packing] = "squashfs"
+    is_packed: ClassVar[bool] = True
+
+    @property
+    def paths(self) -> RevisionPaths:
+        """The directory of its revision."""
+        return RevisionPaths(self.home or self.root.parent)
+
+    @property
+    def image(self) -> Path:
+        """Beside the stubs."""
+        return self.paths.image
 
     @property
     def launcher(self) -> Path:
         """The program behind the stubs. With a command, it runs that where the image is mounted."""
-        return self.root.parent / "launch"
+        return self.paths.launcher
+
+    @property
+    def launcher_sha256(self) -> str:
+        """As recorded; an earlier version did not."""
+        return self.form.launcher
 
     @property
     def is_visible(self) -> bool:
@@ -156,9 +254,43 @@ class Image(Prefix):
         return not (self.root / STUB).exists()
 
     @property
+    def has_stubs(self) -> bool:
+        """Whether the image is not mounted on its prefix here."""
+        return self.is_packed and not (self.is_visible and os.path.ismount(self.root))
+
+    @property
     def listed(self) -> tuple[Path, ...]:
         """The revision."""
-        return (self.root.parent,)
+        return (self.paths.root,)
+
+    def use(self, measured: DiskUse) -> DiskUse:
+        """An image is one file, whatever is in it; the stubs beside it are not counted."""
+        return DiskUse(bytes_new=self.form.bytes, inodes_new=1)
+
+    def size(self, measured: DiskUse) -> dict[str, Any]:
+        """With the entries of the image."""
+        return {**Prefix.size(self, measured), "entries": self.form.entries}
+
+    def require_image(self, module: str) -> None:
+        """It has one."""
+
+    def require_mountable(self, module: str, rev: str) -> None:
+        """It has one."""
+
+    def changed(self, image: Path, *, read: Path | None = None, deep: bool = True) -> str:
+        """Whether the image has the hash of its record, or at least the size."""
+        from stackyard.host.files.hashing import sha256_file
+
+        if deep:
+            same = sha256_file(read or image) == self.form.sha256
+            return "" if same else f"{image} has changed: its hash is not the one in the record"
+        size = (read or image).stat().st_size
+        return "" if size == self.form.bytes else f"{image} has {size} bytes, {self.form.bytes} in its record"
+
+    def facts(self) -> dict[str, Any]:
+        """Of its form."""
+        form = self.form
+        return {"sha256": form.sha256, "bytes": form.bytes, "entries": form.entries, "packed_with": form.packed_with}
 
     def command(self, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         """As that of a prefix, begun by the launcher.
@@ -185,6 +317,12 @@ class Container(Image):
     is good on both sides.
     """
 
+    form: Form = field(default_factory=lambda: Form("container"))
+    kind: ClassVar[FormKind] = "container"
+    packing: ClassVar[Packing] = "prefix"
+    is_packed: ClassVar[bool] = False
+    is_system: ClassVar[bool] = True
+
     @property
     def settings(self) -> Path:
         """How the launcher makes the container."""
@@ -200,21 +338,33 @@ class Container(Image):
         """None: no other program sees the image."""
         return ()
 
+    def finds(self, program: str, environ: Mapping[str, str]) -> bool:
+        """What a container has shows inside."""
+        return True
 
-Payload = Prefix | Image
-"""Every form of payload."""
+    def require_mountable(self, module: str, rev: str) -> None:
+        """Raises InputError, always: it is mounted by its commands alone."""
+        raise InputError(
+            f"{module} is a wrapped image: it is the root of its commands, and mounted for them",
+            hint=f"to look at its files: stackyard shell {rev}",
+        )
 
 
-def payload_of(form: Form, root: str) -> Payload:
-    """The payload of a record.
+Payload = Prefix
+"""Any payload: what has an image is one too."""
+KINDS: Mapping[str, type[Prefix]] = {"prefix": Prefix, "squashfs": Image, "container": Container}
+
+
+def payload_of(form: Form, root: str, home: Path | None = None) -> Payload:
+    """The payload of a record; `home`: its directory, where that is not the one above its prefix.
 
     Raises:
         ValueError: the form is unknown.
     """
-    if form.kind not in FORMS:
-        raise ValueError(f"unknown form {form.kind!r} (known: {', '.join(FORMS)})")
-    kinds: dict[str, type[Payload]] = {"squashfs": Image, "container": Container}
-    return kinds.get(form.kind, Prefix)(Path(root))
+    made = KINDS.get(form.kind)
+    if made is None:
+        raise ValueError(f"unknown form {form.kind!r} (known: {', '.join(KINDS)})")
+    return made(Path(root), form, home) if issubclass(made, Image) else made(Path(root))
 
 
 def check_container(form: Form, found: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ Both are read through `yard.formats`: an older file is upgraded, a newer one ref
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, field, replace
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from stackyard.yard import formats, members
 from stackyard.yard.disk import DiskUse
 from stackyard.yard.generation import manifestfile
 from stackyard.yard.generation.origin import Origin, UsedFile
-from stackyard.yard.kinds.adopted import Adopted, AdoptedPrefix
+from stackyard.yard.kinds.adopted import AdoptedPrefix
 from stackyard.yard.kinds.extension import BaseRevision, payload_on
 from stackyard.yard.kinds.origins import Built, origin_of
 from stackyard.yard.kinds.payload import Form, Payload, check_container, payload_of
@@ -122,15 +122,15 @@ class BuildRecord:
     files_sha256: str = ""
     hash_format: int = 2
     base: BaseRevision | None = None
-    adopted: Adopted | None = None
+    adopted: AdoptedPrefix | None = None
     collisions: tuple[Collision, ...] = ()
 
     @property
     def payload(self) -> Payload:
         """What the revision holds, which knows where its programs are and how they are run."""
-        if self.adopted:
-            return AdoptedPrefix(Path(self.prefix))
-        return payload_on(self.base, self.prefix) if self.base else payload_of(self.form, self.prefix)
+        if self.base:
+            return payload_on(self.base, self.prefix)
+        return payload_of(self.form, self.prefix, Path(self.path) if self.origin.outside else None)
 
     @property
     def origin(self) -> Built:
@@ -141,6 +141,10 @@ class BuildRecord:
     def own_packages(self) -> tuple[PackageRecord, ...]:
         """The packages of this revision itself: of an extension, those of its layer."""
         return tuple(package for package in self.packages if not package.of_base)
+
+    def with_launcher(self, sha256: str) -> BuildRecord:
+        """The same with the hash of a launcher that was made again."""
+        return replace(self, form=replace(self.form, launcher=sha256))
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON values."""
@@ -171,7 +175,7 @@ def _record(value: dict[str, Any]) -> BuildRecord:
             "disk": members.make(DiskUse, value.get("disk", {})),
             "form": members.make(Form, value.get("form", {})),
             "base": members.make(BaseRevision, value["base"]) if value.get("base") else None,
-            "adopted": members.make(Adopted, value["adopted"]) if value.get("adopted") else None,
+            "adopted": members.make(AdoptedPrefix, value["adopted"]) if value.get("adopted") else None,
             "collisions": [_collision(each) for each in value.get("collisions", ())],
         },
     )

@@ -37,12 +37,12 @@ class Problem:
 
 def has_launcher(record: BuildRecord) -> bool:
     """Whether the commands of a revision are started by a launcher of its own."""
-    return record.form.kind != "prefix"
+    return record.payload.launcher is not None
 
 
 def is_recorded(record: BuildRecord) -> bool:
     """Whether the record has the hash of the launcher; those of earlier versions do not."""
-    return bool(record.form.launcher) or not has_launcher(record)
+    return bool(record.payload.launcher_sha256) or not has_launcher(record)
 
 
 def problem(record: BuildRecord) -> Problem | None:
@@ -66,7 +66,7 @@ def problem(record: BuildRecord) -> Problem | None:
         return Problem(path, "changed", f"is {cause(error)}")
     except PermissionError as error:
         return Problem(path, "unreadable", f"cannot be read: {cause(error)}")
-    return _of_bytes(path, data, record.form.launcher) or _of_mode(path, status)
+    return _of_bytes(path, data, record.payload.launcher_sha256) or _of_mode(path, status)
 
 
 def _of_bytes(path: Path, data: bytes, recorded: str) -> Problem | None:

@@ -49,30 +49,30 @@ def unanswered(record: BuildRecord) -> Fault | None:
 
 def image_faults(record: BuildRecord, reader: Reader, *, deep: bool) -> Iterator[Fault]:
     """Whether the image is the one that was packed: its size and its superblock, or every byte."""
-    path, form = RevisionPaths.of(record.path).image, record.form
+    path, packed = RevisionPaths.of(record.path).image, record.payload.facts()
     if not disk.is_there(path):
         yield Fault(path, "missing", "is missing")
         return
     size = path.stat().st_size
-    if size != form.bytes:
-        yield Fault(path, "changed", f"{size:,} bytes instead of {form.bytes:,}")
+    if size != packed["bytes"]:
+        yield Fault(path, "changed", f"{size:,} bytes instead of {packed['bytes']:,}")
         return
     try:
         squashfs.superblock(path)
-        digest = reader.digest(path) if deep else form.sha256
+        digest = reader.digest(path) if deep else packed["sha256"]
     except StackyardError as error:
         yield Fault(path, "changed", error.message.removeprefix(f"{path} "))
         return
     if not digest:
         yield Fault(path, "unreadable", "cannot be read")
-    elif digest != form.sha256:
-        yield Fault(path, "changed", f"sha256 {digest[:16]} instead of {form.sha256[:16]}")
+    elif digest != packed["sha256"]:
+        yield Fault(path, "changed", f"sha256 {digest[:16]} instead of {packed['sha256'][:16]}")
         yield from _inner(record, path)
 
 
 def _inner(record: BuildRecord, path: Path) -> Iterator[Fault]:
     """The files in a damaged image that are not what was packed, where it can be mounted here."""
-    if record.form.kind != "squashfs":
+    if not record.payload.is_packed:
         return
     if compare.problem(record):  # it would mount the image, and could show anything
         yield Fault(path, "unreadable", "its files are not compared: the launcher is not that of the record")
@@ -95,7 +95,7 @@ def inside(root: Path) -> list[dict[str, str]]:
     """The faults of the files of a revision whose image is mounted."""
     record = read_record(RevisionPaths.of(root).record)
     if not record.payload.is_visible:
-        raise StackyardError(f"{record.form.file} is not mounted on {record.prefix}")
+        raise StackyardError(f"{RevisionPaths.of(root).image.name} is not mounted on {record.prefix}")
     noted, owners = noted_contents(record), Owners(Path(record.prefix))
     tree = contents.scan(root, PARTS)
     found = differences(root, tree, noted, noted.hashed, Reader().digest)

@@ -19,7 +19,7 @@ from stackyard.upkeep.health import launchers
 from stackyard.upkeep.health.fsck.fault import Fault, Report
 from stackyard.upkeep.health.fsck.image import launcher_fault, links
 from stackyard.upkeep.health.repair import file_of, require_in_place
-from stackyard.verify.checks.content import is_packed, noted_contents
+from stackyard.verify.checks.content import noted_contents
 from stackyard.yard import disk
 from stackyard.yard.cache import caches, notes
 from stackyard.yard.generation import generations
@@ -57,7 +57,7 @@ def rest(report: Report, site: Site, made_by: Origin) -> Iterator[str]:
     unrecorded = {folder for folder in report.unrecorded if Path(folder).is_relative_to(report.yard.root)}
     for folder in sorted({fault.folder for fault in own if fault.folder} | unrecorded):
         record = revisions.readable(RevisionPaths.of(folder))
-        if record is not None and record.path == folder and record.form.kind != "prefix":
+        if record is not None and record.path == folder and record.payload.launcher:
             yield from _launcher(record, report.yard, site)
             done = mend_stubs(record, own)
             yield from [f"{record.module}: restored {some(done, _SHOWN)}"] if done else []
@@ -159,7 +159,7 @@ def _modules(report: Report, site: Site, made_by: Origin) -> Iterator[str]:
 def mend_stubs(record: BuildRecord, faults: Iterable[Fault]) -> list[str]:
     """Make the stubs again where they are missing or other ones; their names."""
     paths, done = RevisionPaths.of(record.path), list[str]()
-    if is_packed(record):
+    if record.payload.has_stubs:
         wanted = links(record, noted_contents(record))
         for fault in (each for each in faults if each.path.is_relative_to(paths.prefix) and each.what != "permissions"):
             name = fault.path.relative_to(paths.root).as_posix()

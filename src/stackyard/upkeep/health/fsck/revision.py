@@ -22,7 +22,7 @@ from stackyard.upkeep.health.fsck.reading import Reader
 from stackyard.upkeep.health.fsck.trees import Rights, differences, known, once
 from stackyard.upkeep.health.originals import Originals
 from stackyard.verify.checks.adopted import check_adopted
-from stackyard.verify.checks.content import always_read, is_packed, noted_contents, own_files, seen, seen_of
+from stackyard.verify.checks.content import always_read, noted_contents, own_files, seen, seen_of
 from stackyard.verify.checks.yardfiles import unreadable
 from stackyard.verify.report import read_report
 from stackyard.yard import disk, formats
@@ -94,12 +94,12 @@ def _faults(paths: RevisionPaths, task: Task) -> Iterator[Fault]:
     yield from _signatures(record, paths)
     yield from _base(record)
     yield from _adopted(record)
-    if record.form.kind != "prefix":
+    if record.payload.image:
         silent = image.unanswered(record)
         if silent:
             yield silent
             return
-        task.report.files += record.form.entries
+        task.report.files += record.payload.facts()["entries"]
         yield from image.image_faults(record, task.reader, deep=task.is_deep(record))
         yield from _launcher(record, paths, task)
     yield from _tree(record, paths, task)
@@ -212,9 +212,9 @@ def _tree(record: BuildRecord, paths: RevisionPaths, task: Task) -> Iterator[Fau
     except StackyardError as error:
         yield Fault(paths.files, "changed", error.message.removeprefix(f"{paths.files} "))
         return
-    kept = tree if is_packed(record) else known(tree, noted)
+    kept = tree if record.payload.has_stubs else known(tree, noted)
     yield from _with_packages(record, task.rights.faults(paths.root, kept, _is_sealed))
-    if is_packed(record):
+    if record.payload.has_stubs:
         yield from image.stub_faults(record, noted, tree)
         noted, tree = seen_of(record, noted), seen(record)
     find = Originals(record, task.yard).find
