@@ -31,5 +31,4 @@ def _names(stack: Stack, lock: Lock) -> Iterator[str]:
         yield from (package.name for package in locked.conda)
         yield from (package.name for package in locked.pip)
     for variant in stack.variants:
-        if variant.base is not None:
-            yield from (package.name for package in onbase.record_of(variant.base).packages)
+        yield from (package.name for package in onbase.packages(variant.base))

@@ -263,8 +263,7 @@ def ensure_built(task: Task, request: Request, progress: Progress, held: Held) -
         disk.remove_tree(task.paths.building, task.paths.yard)
         return task
     agreed = licences.require_for_build(request, task.variant)
-    if task.variant.base is not None:
-        register(request.yard, task.variant.base)
+    register(request.yard, task.variant.base)
     try:
         record = builder.build(
             without_labels(task.variant),
@@ -292,8 +291,10 @@ def ensure_built(task: Task, request: Request, progress: Progress, held: Held) -
     return replace(task, record=record)
 
 
-def register(yard: Yard, base: BaseRevision) -> None:
+def register(yard: Yard, base: BaseRevision | None) -> None:
     """Tell the yard of a base that this one extends it, before the build; where it may not be written to, it is not."""
+    if base is None:
+        return
     parent = Yard(Path(base.yard))
     if os.path.realpath(parent.root) != os.path.realpath(yard.root):
         childnotes.register(parent, yard, base.id)

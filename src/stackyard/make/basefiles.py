@@ -106,7 +106,7 @@ class Bases:
         version = self._job.locked.interpreter.version
         bases = [
             (each.prefix, os.fspath(layer.packages(each, version)), os.fspath(each.payload.program_folders[0]))
-            for each in asking.chain(self._base)
+            for each in self._base.lineage()
         ]
         words = [os.fspath(self._base.payload.python), "-I", "-S", "-c", _QUESTION]
         argv, environ = self._base.payload.command(words, dict(os.environ))

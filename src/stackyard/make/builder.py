@@ -156,7 +156,8 @@ class _Steps:
             chain = toolchain.prepare(job)
         job.work.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.kept = recipe.keep(job)
-        python = interpreter.prepare(job) if job.variant.base else {}
+        ground = layer.ground(job)
+        python = ground.prepare(job)
         if job.locked.conda:
             from stackyard.make.conda import install as conda
 
@@ -164,8 +165,7 @@ class _Steps:
                 with self._explained():
                     conda.install(job)
                 self.settling.conda()
-                if job.variant.base:
-                    layer.link_libraries(job, job.variant.base)
+                ground.link_libraries(job)
         with self._phase("interpreter"):
             python = python or interpreter.prepare(job)
         locked_wheels = pip.locked_wheels(job)
@@ -181,8 +181,7 @@ class _Steps:
                 self.notices += [note for each in compiled for note in each.notes]
         activation = self._activate([*locked_wheels, *(c.wheel for c in compiled)])
         with self._phase("seal"):
-            if job.variant.base:
-                layer.finish(job, job.variant.base)
+            ground.finish(job)
             seal.seal(job, python)
             disk.delete_tree(job.work, job.paths.yard)
             _settle(job)
@@ -354,20 +353,14 @@ def packages(job: Job, compiled: Sequence[Compiled]) -> tuple[PackageRecord, ...
         PackageRecord(p.name, p.version, "conda", p.build, p.channel, p.url, p.sha256, p.size, p.depends)
         for p in job.locked.conda
     )
+    from stackyard.lock.base import extension as onbase
+
+    below = (replace(package, of_base=True) for package in onbase.packages(job.variant.base))
     pip = (
         PackageRecord(p.name, p.version, "pip", keys.get(p.name, ""), p.index, p.url, p.sha256, p.size, p.requires)
         for p in job.locked.pip
     )
-    return (*_of_base(job), *conda, *pip)
-
-
-def _of_base(job: Job) -> Iterator[PackageRecord]:
-    """What an extension finds in its base, and does not bring itself."""
-    if job.variant.base is None:
-        return
-    from stackyard.lock.base.extension import record_of
-
-    yield from (replace(package, of_base=True) for package in record_of(job.variant.base).packages)
+    return (*below, *conda, *pip)
 
 
 def sharing_samples(job: Job) -> list[Path]:

@@ -8,7 +8,7 @@ from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.tools import uv
 from stackyard.lock.interpreter import install_again
-from stackyard.make import layer, programs
+from stackyard.make import programs
 from stackyard.make.job import Job
 from stackyard.make.wheels import indexes
 
@@ -28,8 +28,6 @@ def prepare(job: Job) -> dict[str, str]:
         StackyardError: its hash differs from the lock.
     """
     locked = job.locked.interpreter
-    if job.variant.base is not None:
-        return layer.prepare(job, job.variant.base)
     if locked.source in ("host", "uv"):
         base = _checked(job)
         _virtual_environment(job, base)

@@ -14,7 +14,7 @@ from stackyard.core.names import conda_name
 from stackyard.host.run.command import run
 from stackyard.lock.base import extension as onbase
 from stackyard.lock.base import interpreter as asking
-from stackyard.lock.lockfile.model import LockedInterpreter
+from stackyard.lock.lockfile.model import LockedInterpreter, LockedVariant
 from stackyard.make.job import Job
 from stackyard.yard.kinds.extension import BaseRevision, Drift
 from stackyard.yard.kinds.payload import Prefix
@@ -76,6 +76,64 @@ for prefix, stems in zip(sys.argv[1::2], sys.argv[2::2]):
             if name.startswith("lib/") and name.count("/") == 1 and ".so" in name:
                 sys.stdout.write(os.path.join(prefix, name) + "\\0")
 """
+
+
+class Ground:
+    """What a build stands on: nothing but itself."""
+
+    @property
+    def locks(self) -> tuple[LockedVariant, ...]:
+        """What was built below it."""
+        return ()
+
+    @property
+    def bytecode(self) -> tuple[str, str] | None:
+        """The cache tag and the magic number of a Python below it."""
+        return None
+
+    def prepare(self, job: Job) -> dict[str, str]:
+        """What is made before any package is installed; the entry of the interpreter in the record, if it has one."""
+        return {}
+
+    def link_libraries(self, job: Job) -> None:
+        """What is done once the conda packages are installed."""
+
+    def finish(self, job: Job) -> None:
+        """What is added once all packages are installed."""
+
+
+class OnBase(Ground):
+    """A layer: it has the Python of its base, and finds what that has installed."""
+
+    def __init__(self, base: BaseRevision) -> None:
+        self._base = base
+
+    @property
+    def locks(self) -> tuple[LockedVariant, ...]:
+        """What the base was built from, and what its own base was built from."""
+        return onbase.locks(self._base)
+
+    @property
+    def bytecode(self) -> tuple[str, str] | None:
+        """The cache tag and the magic number of the base's Python."""
+        return asking.answer(self._base).bytecode
+
+    def prepare(self, job: Job) -> dict[str, str]:
+        """The environment on the Python of the base."""
+        return prepare(job, self._base)
+
+    def link_libraries(self, job: Job) -> None:
+        """Those of the base that conda packages of the layer need."""
+        link_libraries(job, self._base)
+
+    def finish(self, job: Job) -> None:
+        """The commands of the base, `pip`, the drift folder."""
+        finish(job, self._base)
+
+
+def ground(job: Job) -> Ground:
+    """What a build stands on."""
+    return OnBase(job.variant.base) if job.variant.base else Ground()
 
 
 def prepare(job: Job, base: BaseRevision) -> dict[str, str]:
@@ -142,7 +200,7 @@ def finish(job: Job, base: BaseRevision) -> None:
     """Add what is made once the packages are installed: the commands of the base, `pip`, the drift folder."""
     (job.prefix / ".lock").unlink(missing_ok=True)  # of uv
     commands = [name for name in asking.answer(base).commands if not _is_taken(name)]
-    folders = [str(each.payload.program_folders[0]) for each in asking.chain(base)]
+    folders = [str(each.payload.program_folders[0]) for each in base.lineage()]
     program = job.prefix / "libexec" / _COMMAND
     _write_program(program, _BASES_COMMAND.format(python=job.python, folders=folders))
     for name in commands:
@@ -159,7 +217,7 @@ def link_libraries(job: Job, base: BaseRevision) -> None:
     needed = _needed(job, base)
     program = str(base.payload.python)
     words = [program, "-I", "-S", "-c", _LIBRARIES]
-    for each, locked in zip(asking.chain(base), onbase.locks(base), strict=True):
+    for each, locked in zip(base.lineage(), onbase.locks(base), strict=True):
         stems = [package.stem for package in locked.conda if package.name in needed]
         words += [each.prefix, ",".join(stems)]
     argv, environ = base.payload.command(words, dict(os.environ))

@@ -91,5 +91,5 @@ def _dry_run(context: Context, name: str, change: ExtensionChange, wanted: Wante
 
 
 def _instead(before: BuildRecord | None, base: str) -> str:
-    old = before.base.id if before is not None and before.base is not None else base
-    return f" (before: {old})" if old != base else ""
+    old = before.base_id if before is not None else ""
+    return f" (before: {old})" if old not in ("", base) else ""

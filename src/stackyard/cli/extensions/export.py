@@ -48,7 +48,7 @@ def _locked(record: BuildRecord) -> LockedVariant:
     from stackyard.lock.api import read_lock, with_base
 
     (own,) = read_lock(RevisionPaths.of(record.path).lock).variants
-    return with_base(own, record.base) if record.base else own
+    return with_base(own, record.base)
 
 
 def _text(record: BuildRecord, locked: LockedVariant, form: str) -> str:
@@ -66,7 +66,7 @@ def _text(record: BuildRecord, locked: LockedVariant, form: str) -> str:
 
 def _stack(record: BuildRecord, locked: LockedVariant, environment: str) -> Iterator[str]:
     """A stack.yaml with the same packages."""
-    yield f"# {record.module}" + (f" with its base {record.base.id}" if record.base else "")
+    yield f"# {record.module}" + (f" with its base {record.base_id}" if record.base_id else "")
     yield from (f"name: {record.stack}", f'version: "{record.version}"')
     if locked.interpreter.source in ("host", "uv"):
         yield f'interpreter: {{source: {locked.interpreter.source}, version: "{locked.interpreter.version}"}}'

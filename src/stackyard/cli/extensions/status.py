@@ -54,7 +54,7 @@ def _row(yard: Yard, name: str, loaded: set[str]) -> dict[str, Any]:
         "name": name,
         "module": record.module,
         "loaded": record.module in loaded,
-        "base": record.base.id if record.base else "",
+        "base": record.base_id,
         "newer": found.newer.module if found and found.newer else "",
         "problem": found.problem if found else "",
         "own": [f"{p.name} {p.version}" for p in record.own_packages] if record.base else [],

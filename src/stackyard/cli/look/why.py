@@ -66,4 +66,4 @@ def _of_revision(record: BuildRecord) -> tuple[LockedVariant, ...]:
     from stackyard.lock.api import read_lock, with_base
 
     own = read_lock(RevisionPaths.of(record.path).lock).variants
-    return tuple(with_base(each, record.base) for each in own) if record.base else own
+    return tuple(with_base(each, record.base) for each in own)

@@ -25,6 +25,7 @@ from stackyard.inputs.models import Site
 from stackyard.yard import disk
 from stackyard.yard.cache import caches
 from stackyard.yard.generation import generations
+from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.folders import RevisionPaths
@@ -172,14 +173,15 @@ def _is_there(entry: Entry) -> bool:
 
 def _parts(yard: Yard, entry: Entry) -> list[Path]:
     """What of a yard a revision consists of and runs on: its directory, those of its bases, its interpreter."""
+
+    def below(base: BaseRevision) -> BuildRecord | None:
+        folder = Path(base.prefix).parent
+        return read_record(yard.named(folder).record) if revisions.is_in(yard, str(folder)) else None
+
     paths = yard.named(entry.folder)
-    found = [paths.root]
-    record = read_record(paths.record)
-    found += _interpreter(yard, record)
-    while record.base is not None and revisions.is_in(yard, str(Path(record.base.prefix).parent)):
-        paths = yard.named(Path(record.base.prefix).parent)
-        record = read_record(paths.record)
-        found += [paths.root, *_interpreter(yard, record)]
+    line = list(read_record(paths.record).lineage(below))
+    found = [paths.root, *(yard.named(Path(each.prefix).parent).root for each in line[1:])]
+    found += [part for each in line for part in _interpreter(yard, each)]
     return list(dict.fromkeys(found))
 
 

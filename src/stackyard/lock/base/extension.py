@@ -26,7 +26,7 @@ from stackyard.yard import catalogue, disk
 from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import signatures
-from stackyard.yard.revision.record import BuildRecord, read_record
+from stackyard.yard.revision.record import BuildRecord, PackageRecord
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Stack, Variant
@@ -87,7 +87,7 @@ def record_of(base: BaseRevision) -> BuildRecord:
     hint = "choose another base: `stackyard list` shows them"
     if not disk.is_there(base.paths.record):
         raise StackyardError(f"the base {base.id} was removed: {base.paths.record} not found", hint=hint)
-    record = read_record(base.paths.record)
+    record = base.read()
     if record.input_hash != base.hash:
         raise StackyardError(f"the base {base.id} in {base.paths.root} is another revision now", hint=hint)
     return record
@@ -102,8 +102,12 @@ def interpreter(base: BaseRevision) -> LockedInterpreter:
 
 def locks(base: BaseRevision) -> tuple[LockedVariant, ...]:
     """What a base was built from; where it is an extension itself, also what its own base was built from."""
-    record = record_of(base)
-    return (*_variants(base), *(locks(record.base) if record.base else ()))
+    return tuple(variant for each in base.lineage(record_of) for variant in _variants(each))
+
+
+def packages(base: BaseRevision | None) -> tuple[PackageRecord, ...]:
+    """What a layer finds installed in its base; nothing for a revision that is complete in itself."""
+    return record_of(base).packages if base else ()
 
 
 @lru_cache(maxsize=4)
@@ -154,8 +158,10 @@ def contradicted(error: InputError, base: BaseRevision, below: Iterable[CondaPac
     return InputError(error.message, where=error.where, hint=hint, detail=f"{reason}\nthe base {base.id} has {has}")
 
 
-def whole(layer: LockedVariant, base: BaseRevision) -> LockedVariant:
+def whole(layer: LockedVariant, base: BaseRevision | None) -> LockedVariant:
     """A layer and its base as one locked variant, which says what is in the extension and why."""
+    if base is None:
+        return layer
     below = locks(base)
     found = below[-1]  # the lowest one has the interpreter and the channels
     return replace(

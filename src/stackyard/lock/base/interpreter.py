@@ -7,14 +7,12 @@ so one answer serves the solve, the commands of the layer and its bytecode.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.run.command import clean_environment, run
 from stackyard.host.run.question import about_distributions
 from stackyard.yard.kinds.extension import BaseRevision
-from stackyard.yard.revision.record import read_record
 
 ANSWER_S = 120
 _MARK = "stackyard"
@@ -78,7 +76,7 @@ def ask(base: BaseRevision) -> Answer:
         StackyardError: it does not run, does not answer in time, or has a command with a name that cannot be used.
     """
     words = [str(base.payload.python), "-I", "-c", _QUESTION]
-    for each in chain(base):
+    for each in base.lineage():
         words += [str(each.payload.program_folders[0]), str(each.payload.python)]
     argv, environ = base.payload.command(words, clean_environment())
     done = run(argv, env=environ, timeout_s=ANSWER_S, leaves_others=True)
@@ -92,14 +90,6 @@ def ask(base: BaseRevision) -> Answer:
 def answer(base: BaseRevision) -> Answer:
     """What it has answered to this process already, since a revision never changes; else ask it. Raises as `ask`."""
     return _ANSWERS.get(base) or ask(base)
-
-
-def chain(base: BaseRevision) -> Iterator[BaseRevision]:
-    """A base, the base of that, and so on."""
-    yield base
-    further = read_record(base.paths.record).base
-    if further is not None:
-        yield from chain(further)
 
 
 def _read(base: BaseRevision, parts: list[str]) -> Answer:

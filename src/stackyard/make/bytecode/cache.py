@@ -21,11 +21,11 @@ from typing import Any
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
-from stackyard.lock.base import interpreter as asking
 from stackyard.make import programs
 from stackyard.make.bytecode.pyfiles import Installed, Unit
 from stackyard.make.cache_adoption import adopt
 from stackyard.make.job import Job, cores
+from stackyard.make.layer import ground
 from stackyard.make.wheels.install import Wheel
 from stackyard.yard import checksum, disk, formats
 from stackyard.yard.cache.caches import BYTECODE, content_hash, may_look_into, searched
@@ -78,8 +78,8 @@ def pyc(name: str, tag: str) -> str:
 
 def _identity(job: Job) -> tuple[str, str]:
     """The interpreter's cache tag and magic number, e.g. ``cpython-311`` and ``a70d0d0a``; a layer has its base's."""
-    if job.variant.base is not None:
-        return asking.answer(job.variant.base).bytecode
+    if inherited := ground(job).bytecode:
+        return inherited
     code = "import sys,importlib.util as u;print(sys.implementation.cache_tag,u.MAGIC_NUMBER.hex())"
     argv: programs.Argv = [job.python, "-I", "-S", "-c", code]
     result = programs.run(argv, what="reading Python's bytecode version", log=job.paths.log, timeout_s=50)

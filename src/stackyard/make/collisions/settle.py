@@ -154,11 +154,10 @@ class Settling:
     @cached_property
     def _choices(self) -> tuple[collisions.Choice, ...]:
         job = self._job
-        names = [*(p.name for p in job.locked.conda), *(p.name for p in job.locked.pip)]
-        if job.variant.base is not None:
-            from stackyard.lock.base.extension import record_of
+        from stackyard.lock.base import extension as onbase
 
-            names += [package.name for package in record_of(job.variant.base).packages]
+        names = [*(p.name for p in job.locked.conda), *(p.name for p in job.locked.pip)]
+        names += [p.name for p in onbase.packages(job.variant.base)]
         return collisions.choices_for(job.variant, names)
 
     @property

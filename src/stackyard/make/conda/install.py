@@ -18,7 +18,6 @@ from stackyard.core import secrets
 from stackyard.core.errors import StackyardError
 from stackyard.host.files import filelocks, space
 from stackyard.host.tools.rattler import client
-from stackyard.lock.base.extension import locks
 from stackyard.lock.conda.records import repodata_record
 from stackyard.lock.lockfile.model import CondaPackage
 from stackyard.make.cache_adoption import adopt
@@ -26,6 +25,7 @@ from stackyard.make.conda.placeholder import too_long
 from stackyard.make.conda.unpack import unpack, write_note
 from stackyard.make.fetch import check_local_archives
 from stackyard.make.job import Job
+from stackyard.make.layer import ground
 from stackyard.yard import disk
 from stackyard.yard.cache import notes
 from stackyard.yard.cache.caches import CONDA, searched, unpacked_from
@@ -138,7 +138,7 @@ def install_alone(job: Job, package: CondaPackage, folder: Path) -> None:
 
 def _python_of_base(job: Job) -> CondaPackage | None:
     """The conda package of the Python that an extension has from its base."""
-    below = (package for each in (locks(job.variant.base) if job.variant.base else ()) for package in each.conda)
+    below = (package for each in ground(job).locks for package in each.conda)
     return next((package for package in below if package.name == "python"), None)
 
 

@@ -37,20 +37,19 @@ def built_again(record: BuildRecord, yard: Yard, site: Site, place: RevisionPath
     with at.parent(place.yard, job.work, make=True) as (folder, name):
         os.mkdir(name, 0o700, dir_fd=folder)
     settling = Settling(job)
-    python = interpreter.prepare(job) if record.base else {}
+    ground = layer.ground(job)
+    python = ground.prepare(job)
     if locked.conda:
         conda.install(job)
         settling.conda()
-        if record.base:
-            layer.link_libraries(job, record.base)
+        ground.link_libraries(job)
     python = python or interpreter.prepare(job)
     found = [*pip.locked_wheels(job), *_compiled_wheels(record, locked, yard)]
     pip.install(job, found)
     settling.settle(found)
     bytecode.add(job, found, settling.sources)
     settling.finish()
-    if record.base:
-        layer.finish(job, record.base)
+    ground.finish(job)
     seal.seal(job, python)
     return job
 

@@ -128,8 +128,7 @@ def _arrive(arrived: Arrived, request: Request, progress: Progress, held: Held) 
     else:
         _require_no_interpreter(record, request.yard)
         licences.require_of_record(request.yard, request.site, record, request.accept)
-        if record.base:
-            register(request.yard, record.base)
+        register(request.yard, record.base)
         record = _unpack(arrived, paths, request, progress)
         held.check()
         revisions.mark(record, arrived.signed.record if arrived.signed else "")

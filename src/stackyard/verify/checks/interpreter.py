@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from stackyard.verify.context import Context, Python
 from stackyard.verify.report import CheckResult
 from stackyard.yard.kinds.extension import BaseRevision, Layer
 from stackyard.yard.revision.folders import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, read_record
 
 _QUESTION = """
 import json, site, sys, sysconfig
@@ -79,7 +78,7 @@ def _problems(context: Context, answer: Mapping[str, Any]) -> list[str]:
 
 def _foreign(context: Context, answer: Mapping[str, Any]) -> list[str]:
     """Entries of sys.path outside the prefix, its bases and the interpreter that it is based on."""
-    layers = [each.prefix for each in _bases(context.record)]
+    layers = [each.prefix for each in context.record.bases()]
     drift = [str(context.payload.drift.root)] if isinstance(context.payload, Layer) else []
     homes = [os.path.realpath(home) for home in (context.prefix, answer["base"], *layers, *drift)]
     paths = [os.path.realpath(path) for path in answer["path"] if path]
@@ -89,15 +88,8 @@ def _foreign(context: Context, answer: Mapping[str, Any]) -> list[str]:
 def _unseen(context: Context, answer: Mapping[str, Any]) -> list[BaseRevision]:
     """The bases of an extension that its Python has no directory of packages of."""
     paths = [os.path.realpath(path) for path in answer["path"]]
-    roots = [(each, f"{os.path.realpath(each.prefix)}/lib/") for each in _bases(context.record)]
+    roots = [(each, f"{os.path.realpath(each.prefix)}/lib/") for each in context.record.bases()]
     return [each for each, root in roots if not any(p.startswith(root) and p.endswith("-packages") for p in paths)]
-
-
-def _bases(record: BuildRecord) -> Iterator[BaseRevision]:
-    """The bases of an extension, the nearest first."""
-    if record.base is not None:
-        yield record.base
-        yield from _bases(read_record(record.base.paths.record))
 
 
 def _site_packages(context: Context, folders: list[str]) -> tuple[Path, ...]:

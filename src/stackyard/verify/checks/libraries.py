@@ -28,7 +28,6 @@ from stackyard.verify.checks.base import Check, looked_into
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.report import CheckResult
 from stackyard.yard.kinds.extension import BaseRevision
-from stackyard.yard.revision.record import read_record
 
 _DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
@@ -119,10 +118,9 @@ def check_libraries(context: Context) -> list[CheckResult]:
 def _in_bases(base: BaseRevision | None) -> frozenset[str]:
     """The names of the shared libraries in the bases of an extension, whose packages load them."""
     found: set[str] = set()
-    while base is not None:
-        for _, _, names in os.walk(base.prefix):
+    for each in base.lineage() if base else ():
+        for _, _, names in os.walk(each.prefix):
             found.update(name for name in names if ".so" in name)
-        base = read_record(base.paths.record).base
     return frozenset(found)
 
 

@@ -6,16 +6,19 @@ packages of the base behind its own. Beside it is a drift folder: what its user 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stackyard.core.errors import MissingError
 from stackyard.core.late import dataclass
 from stackyard.yard.kinds.payload import Form, FormKind, Payload, Prefix, payload_of
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.folders import RevisionPaths
+
+if TYPE_CHECKING:
+    from stackyard.yard.revision.record import BuildRecord
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,21 @@ class BaseRevision:
     def payload(self) -> Payload:
         """How its programs are run."""
         return payload_of(Form(self.form), self.prefix)
+
+    def read(self) -> BuildRecord:
+        """Its record.
+
+        Raises:
+            StackyardError: it was removed, or cannot be read.
+        """
+        from stackyard.yard.revision.record import read_record
+
+        return read_record(self.paths.record)
+
+    def lineage(self, find: Callable[[BaseRevision], BuildRecord] = read) -> Iterator[BaseRevision]:
+        """It, its own base, and so on. Raises as `find` does, which reads the record of each."""
+        yield self
+        yield from find(self).bases(find)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

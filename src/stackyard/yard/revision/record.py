@@ -5,7 +5,7 @@ Both are read through `yard.formats`: an older file is upgraded, a newer one ref
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, field, replace
 from datetime import date
 from functools import lru_cache
@@ -136,6 +136,22 @@ class BuildRecord:
     def origin(self) -> Built:
         """Who made its files, which knows whether they are the yard's and how they are made again."""
         return origin_of(self)
+
+    @property
+    def base_id(self) -> str:
+        """The module of its base; empty: it is complete in itself."""
+        return self.base.id if self.base else ""
+
+    def bases(self, find: Callable[[BaseRevision], BuildRecord] = BaseRevision.read) -> Iterator[BaseRevision]:
+        """Its base, the base of that, and so on. Raises as `find` does, which reads the record of each."""
+        yield from self.base.lineage(find) if self.base else ()
+
+    def lineage(self, find: Callable[[BaseRevision], BuildRecord | None] = BaseRevision.read) -> Iterator[BuildRecord]:
+        """The revision and those that it extends, as far as `find` has the record of each. Raises as that does."""
+        here: BuildRecord | None = self
+        while here is not None:
+            yield here
+            here = find(here.base) if here.base else None
 
     @property
     def own_packages(self) -> tuple[PackageRecord, ...]:

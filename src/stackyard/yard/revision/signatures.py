@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from stackyard.host.files import at, strictmodes
 from stackyard.host.tools import sshkeygen
 from stackyard.host.tools.sshkeygen import Signers, Verdict
 from stackyard.yard import checksum, disk, formats, members
+from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.folders import RevisionPaths
@@ -297,7 +298,7 @@ def require(record: BuildRecord, what: What, yard: Yard | None = None) -> None:
         ChecksFailed: a signature is missing or not valid.
         StackyardError: that cannot be known.
     """
-    for root, each, why in _problems(_with_bases(record), what, yard):
+    for root, each, why in _problems(record.lineage(_readable), what, yard):
         raise ChecksFailed(
             f"cannot {what} {record.module}: {_of(each, record)}{why}, and {root} demands a valid signature",
             hint=f"who answers for it compares it (`stackyard verify --deep {each.module}`) and signs it: "
@@ -307,11 +308,11 @@ def require(record: BuildRecord, what: What, yard: Yard | None = None) -> None:
 
 def refusals(entries: Iterable[Entry], records: Mapping[str, BuildRecord], yard: Yard) -> dict[str, str]:
     """Why revisions may not be loaded, by module: what their modulefiles say in place of loading them."""
-    found, below = {}, cache(revisions.readable)  # most extensions of a yard have one base
+    found, below = {}, cache(_readable)  # most extensions of a yard have one base
     for entry in entries:
         if entry.module in records and entry.state != "removed":
             record = records[entry.module]
-            for _, each, why in _problems(_with_bases(record, below), "load", yard):
+            for _, each, why in _problems(record.lineage(below), "load", yard):
                 found[entry.module] = f"{entry.module} may not be loaded: {_of(each, record)}{why}"
                 break
     return found
@@ -327,14 +328,8 @@ def _of(each: BuildRecord, record: BuildRecord) -> str:
     return "" if each is record else f"{each.module}, its base: "
 
 
-def _with_bases(
-    record: BuildRecord, readable: Callable[[RevisionPaths], BuildRecord | None] = revisions.readable
-) -> Iterator[BuildRecord]:
-    """A revision and those that it extends, as far as they are there."""
-    yield record
-    below = readable(record.base.paths) if record.base is not None else None
-    if below is not None:
-        yield from _with_bases(below, readable)
+def _readable(base: BaseRevision) -> BuildRecord | None:
+    return revisions.readable(base.paths)
 
 
 def _problems(chain: Iterable[BuildRecord], what: What, yard: Yard | None) -> Iterator[tuple[Path, BuildRecord, str]]:
