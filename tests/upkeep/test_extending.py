@@ -148,7 +148,7 @@ def test_a_layer_is_never_kept_in_an_image(published: Bed) -> None:
     published.site.write_text(f"{site}fs: {{max_inodes: 10}}\n")
     done = published.user("extend", "--name", "small", "--base", "sci", "--pip", "mdurl")
     published.site.write_text(site)
-    assert "the site's limit is 10; a layer is not kept in an image" in done.out + done.err
+    assert "the site's limit is 10; a stack with a `base:` has files of its own, not an image" in done.out + done.err
     assert _record(published, "small").form.kind == "prefix"
 
 

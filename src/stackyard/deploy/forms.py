@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stackyard.core.progress import Progress
 from stackyard.deploy.plan import Task
 from stackyard.inputs.models import Site
+from stackyard.yard.kinds.table import refusal
 from stackyard.yard.revision.record import BuildRecord
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def in_its_form(task: Task, record: BuildRecord, request: Request, progress: Pro
 
         progress.phase(task.module, "image", task.variant.wrap.image)
         return wrap(record, task.variant.wrap, request.yard, request.site, folder_of(task.stack))
-    if not record.origin.owns_files or not _is_image(task, record, request.site, progress):
+    if not _is_image(task, record, request.site, progress):
         return record
     from stackyard.images import form
     from stackyard.images.squashfs import order
@@ -39,13 +40,12 @@ def in_its_form(task: Task, record: BuildRecord, request: Request, progress: Pro
 def _is_image(task: Task, record: BuildRecord, site: Site, progress: Progress) -> bool:
     """Whether the files are kept in an image: the stack says so, or they are more than the site's limit."""
     inodes, most = record.disk.inodes_new + record.disk.inodes_shared, site.fs.max_inodes
-    if task.variant.base is not None:
-        if most and inodes > most:
-            progress.notice(
-                f"{task.module}: {inodes:,} files, the site's limit is {most:,}; a layer is not kept in an image"
-            )
+    is_over = bool(most and inodes > most)
+    if why := refusal("squashfs", record.origin.kind, on_base=bool(record.base_id)):
+        if is_over and record.origin.owns_files:
+            progress.notice(f"{task.module}: {inodes:,} files, the site's limit is {most:,}; {why}")
         return False
-    if task.variant.image == "prefix" and most and inodes > most:
+    if is_over and task.variant.image == "prefix":
         text = f"{inodes:,} files, the site's limit is {most:,} (fs: max_inodes)"
         progress.notice(f"{task.module} is kept in an image: {text}")
         return True

@@ -21,6 +21,7 @@ from stackyard.host.files.scratch import scratch
 from stackyard.inputs.models import Site, Stack
 from stackyard.inputs.sites.settings import scratch_yard
 from stackyard.lock.stackfiles import load_stacks
+from stackyard.yard.kinds.table import refusal
 from stackyard.yard.layout import Yard
 
 
@@ -59,9 +60,8 @@ def deploy_request(
 
 def _in_form(stack: Stack, form: Literal["prefix", "squashfs"]) -> Stack:
     """The stack with its files kept in this form."""
-    if form != "prefix" and any(variant.on for variant in stack.variants):
-        hint = "leave out --image; its base may be an image"
-        raise InputError(f"{stack.file}: a stack with a `base:` has files of its own, not an image", hint=hint)
+    if any(variant.on for variant in stack.variants) and (why := refusal(form, "built", on_base=True)):
+        raise InputError(f"{stack.file}: {why}", hint="leave out --image; its base may be an image")
     return stack.in_form(form)
 
 

@@ -25,7 +25,7 @@ from stackyard.host.files.scratch import scratch
 from stackyard.host.machine.modules import ModuleSystem, find_environment_modules, find_lmod, fresh_environment
 from stackyard.host.machine.probe import machine
 from stackyard.host.run.view import view_of
-from stackyard.verify.checks.adopted import adopted_folders, check_adopted
+from stackyard.verify.checks.adopted import check_adopted
 from stackyard.verify.checks.base import Check, Stage, looked_into
 from stackyard.verify.checks.content import look
 from stackyard.verify.checks.interpreter import find_python
@@ -134,14 +134,14 @@ class _Job:
 
     def run(self) -> list[CheckResult]:
         """All checks of the requested kinds; of an adopted prefix that does not exist only that."""
-        if self.record.adopted and not self.record.payload.root.is_dir():
+        if any(not folder.is_dir() for folder in self.record.origin.outside):
             return check_adopted(self.record)
         context = self._context()
         with ThreadPoolExecutor(max_workers=1) as beside:
             systems = beside.submit(_systems)  # each prints its version meanwhile
             context = replace(context, tree=look(self.record))
             checks = self._walk("files", context)
-            own = [RevisionPaths.of(self.record.path).yard, *adopted_folders(self.record)]
+            own = [RevisionPaths.of(self.record.path).yard, *self.record.origin.outside]
             view, no_view = view_of([*own, *self.yards], [self.work])
         checks += self._load(*systems.result())
         context = replace(context, environ=self._environ(), view=view, no_view=no_view)

@@ -38,6 +38,7 @@ from stackyard.inputs.stacks.join import Piece
 from stackyard.inputs.stacks.matrix import Point
 from stackyard.inputs.stacks.pieces import Reader, Source
 from stackyard.inputs.stacks.stackfile import StackFile, named_check
+from stackyard.yard.kinds.table import refusal
 
 
 def stack_from_file(path: Path, site: Site, name: str | None = None, version: str | None = None) -> Stack:
@@ -161,8 +162,8 @@ class _Maker:
         file = piece.stack
         place = point.place if point.place.file else self.source.root.where
         if file.base:
-            if file.wrap:
-                raise InputError("`base` and `wrap` exclude each other", where=place, hint="make two stacks of it")
+            if file.wrap and (why := refusal("container", "wrapped", on_base=True)):
+                raise InputError(why, where=place, hint="make two stacks of it")
             _check_layer(file, piece.environment, place)
             interpreter, environment, added = file.interpreter, piece.environment, tuple[str, ...]()
         elif file.wrap:  # no Python of ours: without packages conda's is none
@@ -256,9 +257,8 @@ def _check_layer(file: StackFile, environment: Environment, place: Where) -> Non
     if file.python or file.interpreter != Interpreter() or pythons.requirement(environment) is not None:
         hint = "remove it; or choose a base with that Python"
         raise InputError("a stack with a `base:` has the Python of its base", where=place, hint=hint)
-    if file.image != "prefix":
-        hint = "remove `image:`; its base may be an image"
-        raise InputError("a stack with a `base:` has files of its own, not an image", where=place, hint=hint)
+    if why := refusal(file.image, "built", on_base=True):
+        raise InputError(why, where=place, hint="remove `image:`; its base may be an image")
 
 
 def _check_wrap(file: StackFile, environment: Environment, place: Where) -> None:

@@ -263,10 +263,11 @@ def _before(name: str, found: Found, yard: Yard) -> BuildRecord | None:
         InputError: the name is that of another stack.
     """
     known = revisions.built(yard, name, lambda *_: None)
-    mine = [record for record in known if record.adopted and record.prefix == found.adopted.prefix]
+    mine = [record for record in known if Path(found.adopted.prefix) in record.origin.outside]
     others = [record for record in known if record not in mine]
     if others and not mine:
-        from_where = f"was adopted from {others[-1].prefix}" if others[-1].adopted else "is a stack that was built"
+        last = others[-1]
+        from_where = f"was adopted from {last.prefix}" if last.origin.outside else "is a stack that was built"
         raise InputError(
             f"the name {name} is taken: {others[-1].module} {from_where}", hint="choose another with --name"
         )

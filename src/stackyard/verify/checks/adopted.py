@@ -25,14 +25,9 @@ from stackyard.yard.revision.record import BuildRecord
 _SHOWN = 4
 
 
-def adopted_folders(record: BuildRecord) -> list[Path]:
-    """The directories of a revision that are not in the yard, and that no check may change."""
-    return [Path(record.prefix)] if record.adopted else []
-
-
 def check_adopted(record: BuildRecord) -> list[CheckResult]:
     """The packages and the files of an adopted prefix against those that were adopted; nothing for other revisions."""
-    if record.adopted is None:
+    if record.origin.owns_files:
         return []
     if not disk.is_folder(Path(record.prefix)):
         text = f"{record.prefix} not found: it was moved or removed since it was adopted"

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from stackyard.core.errors import MissingError
 from stackyard.core.late import dataclass
-from stackyard.yard.kinds.payload import Form, FormKind, Payload, Prefix, payload_of
+from stackyard.yard.kinds.payload import Form, Payload, Prefix, payload_of
+from stackyard.yard.kinds.table import FormKind
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.folders import RevisionPaths
 

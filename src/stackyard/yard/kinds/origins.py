@@ -11,6 +11,7 @@ from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.findings import some
 from stackyard.core.late import dataclass
 from stackyard.core.quoting import cut
+from stackyard.yard.kinds.table import OriginKind
 
 if TYPE_CHECKING:
     from stackyard.yard.revision.record import BuildRecord
@@ -23,11 +24,13 @@ class Built:
     """The files were built in the yard, from a lock.
 
     Attributes:
+        kind: its name in `yard.kinds.table`.
         again: how the same revision is made at another place.
         owns_files: whether the files are the yard's: sealed, repaired, packed and deleted by it.
     """
 
     record: BuildRecord
+    kind: ClassVar[OriginKind] = "built"
     again: ClassVar[Again] = "build"
     owns_files: ClassVar[bool] = True
 
@@ -81,6 +84,7 @@ class Built:
 class Adopted(Built):
     """The files were there before, and stay where they are: their owner may change or remove them at any time."""
 
+    kind: ClassVar[OriginKind] = "adopted"
     again: ClassVar[Again] = "adopt"
     owns_files: ClassVar[bool] = False
 
@@ -137,6 +141,7 @@ class Adopted(Built):
 class Wrapped(Built):
     """The files are a third party's image, kept in the yard."""
 
+    kind: ClassVar[OriginKind] = "wrapped"
     again: ClassVar[Again] = "copy"
 
     @property

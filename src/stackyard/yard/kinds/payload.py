@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Literal
 from stackyard.core.errors import InputError, MissingError
 from stackyard.core.late import dataclass
 from stackyard.yard.disk import DiskUse
+from stackyard.yard.kinds.table import FormKind
 from stackyard.yard.revision.folders import RevisionPaths
 
 Packing = Literal["prefix", "squashfs"]
 """How a stack's files can be asked to be kept."""
-FormKind = Literal["prefix", "squashfs", "container"]
 STUB = ".stub"
 """The file in a tree of stubs: where it is visible, the image is not mounted on the prefix."""
 

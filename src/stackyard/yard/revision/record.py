@@ -21,6 +21,7 @@ from stackyard.yard import formats, members
 from stackyard.yard.disk import DiskUse
 from stackyard.yard.generation import manifestfile
 from stackyard.yard.generation.origin import Origin, UsedFile
+from stackyard.yard.kinds import table
 from stackyard.yard.kinds.adopted import AdoptedPrefix
 from stackyard.yard.kinds.extension import BaseRevision, payload_on
 from stackyard.yard.kinds.origins import Built, origin_of
@@ -201,6 +202,7 @@ def _record(value: dict[str, Any]) -> BuildRecord:
         at.component(name)
     payload_of(made.form, made.prefix)
     check_container(made.form, made.container)
+    table.require(made.form.kind, made.origin.kind, on_base=bool(made.base_id))
     _check_module(made.module)
     _check_settings(made)
     return made
