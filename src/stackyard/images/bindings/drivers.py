@@ -10,7 +10,7 @@ from typing import Any
 
 from stackyard.core.findings import Finding
 from stackyard.host.machine.probe import Machine
-from stackyard.images.bindings.families import read_data
+from stackyard.inputs.reading.yamlfile import packaged
 
 _CUDART = re.compile(r"libcudart\.so\.(\d+(?:\.\d+)*)")
 
@@ -130,4 +130,4 @@ def _two(version: str) -> str:
 
 @lru_cache(maxsize=1)
 def _table() -> Any:
-    return read_data("drivers.yaml")
+    return packaged(__package__, "drivers.yaml")

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from stackyard.core.errors import StackyardError
 from stackyard.host.files.elf import mapped
 from stackyard.host.run.command import run
 from stackyard.images.bindings.versions import text_of
+from stackyard.inputs.reading.yamlfile import packaged
 from stackyard.inputs.sites.bindings import Family as FamilyName
 
 
@@ -59,26 +59,18 @@ class KnownMpi:
         return f"{self.family.title} {self.version}".rstrip()
 
 
-def read_data(name: str) -> Any:
-    """A YAML file of this package."""
-    from stackyard.inputs.reading.yamlfile import parse_yaml
-
-    text = resources.files("stackyard.images.bindings").joinpath(name).read_text(encoding="utf-8")
-    return parse_yaml(text, name).value
-
-
 @lru_cache(maxsize=1)
 def families() -> tuple[Family, ...]:
     """All that are known, in the order in which a library is compared with them."""
     fixed = ("sonames", "companions", "pmi")
-    rows = read_data("families.yaml")["families"]
+    rows = packaged(__package__, "families.yaml")["families"]
     return tuple(Family(**{**row, **{key: tuple(row[key]) for key in fixed}}) for row in rows)
 
 
 @lru_cache(maxsize=1)
 def parts() -> tuple[Part, ...]:
     """What goes with which library."""
-    rows = read_data("families.yaml")["parts"]
+    rows = packaged(__package__, "families.yaml")["parts"]
     return tuple(Part(row["library"], tuple(row["folders"]), tuple(row["paths"]), row["why"]) for row in rows)
 
 
@@ -136,6 +128,6 @@ def pmi_kinds(family: Family, names: Iterable[str]) -> tuple[str, ...]:
     Args:
         names: the libraries that it is linked to and the components that it opens.
     """
-    rows, names = read_data("families.yaml")["pmi"], list(names)
+    rows, names = packaged(__package__, "families.yaml")["pmi"], list(names)
     kinds = [row["kind"] for row in rows if any(fnmatchcase(name, row["library"]) for name in names)]
     return tuple(dict.fromkeys(kinds)) or family.pmi

@@ -160,6 +160,13 @@ def read_yaml(path: Path) -> Document:
     return parse_yaml(read_text(path), str(path))
 
 
+def packaged(package: str, name: str) -> Any:
+    """The values of a YAML file that comes with a package of this program."""
+    from importlib import resources  # late: it imports much, and most commands read none
+
+    return parse_yaml(resources.files(package).joinpath(name).read_text(encoding="utf-8"), name).value
+
+
 @lru_cache(maxsize=4)  # one command asks the same file for its kind, its keys and its content
 def parse_yaml(text: str, file: str) -> Document:
     """Read YAML text; `file` is the name that places carry. Raises as `read_yaml`."""

@@ -9,7 +9,6 @@ import functools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +99,9 @@ def rules() -> tuple[Rule, ...]:
     Raises:
         StackyardError: causes.yaml is invalid (a test keeps it valid).
     """
-    from ruamel.yaml import YAML
+    from stackyard.inputs.reading.yamlfile import packaged
 
-    text = resources.files("stackyard.launch.run").joinpath("causes.yaml").read_text(encoding="utf-8")
-    return tuple(_rule(row) for row in YAML(typ="safe", pure=True).load(text))
+    return tuple(_rule(row) for row in packaged(__package__, "causes.yaml"))
 
 
 def site_rules(files: Iterable[str]) -> tuple[Rule, ...]:

@@ -9,7 +9,6 @@ import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +62,9 @@ class Rule:
 @functools.cache
 def rules() -> tuple[Rule, ...]:
     """The table, in the order in which rules are tried."""
-    from ruamel.yaml import YAML
+    from stackyard.inputs.reading.yamlfile import packaged
 
-    text = resources.files("stackyard.lock.explain").joinpath("sourcefailures.yaml").read_text(encoding="utf-8")
-    rows = YAML(typ="safe", pure=True).load(text)
-    return tuple(_rule(row) for row in rows)
+    return tuple(_rule(row) for row in packaged(__package__, "sourcefailures.yaml"))
 
 
 def _rule(row: Mapping[str, Any]) -> Rule:

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from stackyard.core.errors import StackyardError
 from stackyard.host.files import at
-from stackyard.host.files.hashing import sha256_file
 from stackyard.yard import disk
 from stackyard.yard.cache import notes
 from stackyard.yard.cache.caches import BYTECODE, CONDA, UV, Kind, parts
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.contents import Item
+from stackyard.yard.revision.contents import Item, holds
 from stackyard.yard.revision.record import BuildRecord
 
 
@@ -25,7 +23,7 @@ class Originals:
 
     def find(self, item: Item) -> Path | None:
         """A file that holds these bytes now: it is read to be sure."""
-        return next((path for path in self._places.get(item.sha256, ()) if _holds(path, item)), None)
+        return next((path for path in self._places.get(item.sha256, ()) if holds(path, item)), None)
 
     @cached_property
     def _places(self) -> dict[str, list[Path]]:
@@ -46,13 +44,6 @@ class Originals:
         yield from ((CONDA, place) for place in places if disk.is_folder(place) and not place.is_symlink())
         yield from ((BYTECODE, entry) for entry in BYTECODE.complete(part) if entry.name in hashes)
         yield from ((UV, entry) for entry in UV.complete(part))
-
-
-def _holds(path: Path, item: Item) -> bool:
-    try:
-        return not path.is_symlink() and sha256_file(path) == item.sha256
-    except StackyardError:
-        return False
 
 
 def first_difference(one: Path, other: Path, block: int = 1 << 20) -> int:

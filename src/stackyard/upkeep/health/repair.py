@@ -214,7 +214,8 @@ class _Sources:
         if not name.startswith("prefix/"):
             same = (Path(file.path) for file in self._given if file.sha256 == item.sha256)
             # not linked: it is the user's own
-            return next((at.read_regular(path) for path in same if _holds(path, item)), None)
+            read = (path for path in same if path.is_file() and contents.digest_if_readable(path) == item.sha256)
+            return next(map(at.read_regular, read), None)
         kept = self._kept.find(item)
         if kept is not None:
             return kept
@@ -274,13 +275,6 @@ class _Sources:
         """The build, done: the steps that need no file of the user: all but a post script."""
         self.discard()
         return built_again(self._record, self._yard, self._site, self._twin, self._progress)
-
-
-def _holds(path: Path, item: Item) -> bool:
-    try:
-        return path.is_file() and sha256_file(path) == item.sha256
-    except StackyardError:
-        return False
 
 
 def _urlsafe(digest: bytes) -> bytes:

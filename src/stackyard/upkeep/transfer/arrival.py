@@ -33,6 +33,7 @@ from stackyard.images.oci import artefact
 from stackyard.images.oci.artefact import Arrived, Fit, Signed
 from stackyard.images.squashfs import launcher
 from stackyard.images.squashfs.launcher import compare
+from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import policy
 from stackyard.make.seal import PARTS
 from stackyard.verify.checks.content import noted_contents
@@ -215,7 +216,7 @@ def _unpack(arrived: Arrived, paths: RevisionPaths, request: Request, progress: 
             _compare_signed(arrived.signed, paths)
         record = _with_launcher(arrived, paths)
         write_beside(record, request.site)
-        _close(arrived.record, paths, request)
+        close(paths, request.yard, request.site)
     except BaseException as error:
         if not disk.is_there(paths.record):
             _clear(paths)
@@ -343,11 +344,11 @@ def _as_noted(paths: RevisionPaths, items: Mapping[str, contents.Item]) -> None:
                     os.utime(name, ns=(item.mtime_ns, item.mtime_ns), dir_fd=place, follow_symlinks=False)
 
 
-def _close(record: BuildRecord, paths: RevisionPaths, request: Request) -> None:
-    """Others may read it as this yard's policy says, and no account may write to it."""
+def close(paths: RevisionPaths, yard: Yard, site: Site) -> None:
+    """Let others read a revision as this yard's policy says, and no account write to it."""
     for part in disk.entries(paths.root):
         if part != paths.work:
-            settle(part, policy(request.yard, request.site), linked=False, top=paths.yard)
+            settle(part, policy(yard, site), linked=False, top=paths.yard)
     contents.seal(paths.root, contents.scan(paths.root, PARTS), folders=False)
     contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), folders=True)
 

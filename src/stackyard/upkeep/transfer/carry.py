@@ -17,11 +17,11 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.identity import process_token
 from stackyard.images.squashfs import launcher
 from stackyard.inputs.models import Site
-from stackyard.inputs.sites.siteyard import policy
 from stackyard.lock.lockfile import text as lockfile
 from stackyard.lock.lockfile.model import Lock
 from stackyard.make.seal import PARTS
 from stackyard.upkeep.extensions.file import LOCK
+from stackyard.upkeep.transfer.arrival import close
 from stackyard.upkeep.transfer.rebuilding import Kept, Ways
 from stackyard.verify.checks.content import noted_contents
 from stackyard.yard import disk
@@ -33,7 +33,7 @@ from stackyard.yard.revision import contents, revisions
 from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.revision.record import MANIFEST, BuildRecord, Manifest
 from stackyard.yard.write import atomic, trash, within
-from stackyard.yard.write.permissions import file_mode, settle
+from stackyard.yard.write.permissions import file_mode
 
 _MOST_BYTES = 1 << 22
 """No text file of an interpreter that names its path is larger."""
@@ -209,10 +209,7 @@ def container(kept: Kept, ways: Ways, site: Site) -> BuildRecord:
     moved = BuildRecord.from_json(ways.over(kept.located.to_json()))
     record = moved.with_launcher(sha256_file(paths.launcher))
     _require_same(record, paths)
-    for each in disk.entries(paths.root):
-        settle(each, policy(ways.target, site), linked=False, top=new)
-    contents.seal(paths.root, contents.scan(paths.root, PARTS), folders=False)
-    contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), folders=True)
+    close(paths, ways.target, site)
     revisions.mark(record)
     return record
 

@@ -186,6 +186,11 @@ def digest_if_readable(path: Path) -> str:
         return ""
 
 
+def holds(path: Path, item: Item) -> bool:
+    """Whether a path is a file, and not a link, that holds these bytes now."""
+    return path.is_file() and not path.is_symlink() and digest_if_readable(path) == item.sha256
+
+
 # --------------------------------------------------------------------------- comparing
 
 

@@ -15,7 +15,6 @@ from typing import cast
 
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.host.files import automount
-from stackyard.host.files.hashing import sha256_file
 from stackyard.images.squashfs import file as squashfs
 from stackyard.images.squashfs.enter import run_module_within
 from stackyard.images.squashfs.launcher import compare
@@ -136,7 +135,7 @@ def links(record: BuildRecord, noted: Contents) -> dict[str, str]:
         target = "/".join([".."] * len(inside_of.parts)) + "/launch"
         for name, item in noted.files.items():
             here = name.rpartition("/")[0] == inside_of.as_posix()
-            if here and _runs(record, name, noted) and not _is_copy(Path(record.path, name), item):
+            if here and _runs(record, name, noted) and not contents.holds(Path(record.path, name), item):
                 found[name] = target
     return found
 
@@ -155,13 +154,6 @@ def _runs(record: BuildRecord, name: str, noted: Contents) -> bool:
     return False
 
 
-def _is_copy(path: Path, item: Item) -> bool:
-    try:
-        return path.is_file() and not path.is_symlink() and sha256_file(path) == item.sha256
-    except StackyardError:
-        return False
-
-
 def _wrong_stub(path: Path, mode: int, target: str, item: Item | None) -> str:
     """What is wrong with a stub; empty: nothing."""
     if stat.S_ISLNK(mode):
@@ -169,7 +161,7 @@ def _wrong_stub(path: Path, mode: int, target: str, item: Item | None) -> str:
         return "" if now == target else f"is a link to {now}"
     if item is None:
         return "was added"
-    same = not item.sha256 or _is_copy(path, item)
+    same = not item.sha256 or contents.holds(path, item)
     return "" if same else f"is not the file of the image, which has sha256 {item.sha256[:16]}"
 
 
