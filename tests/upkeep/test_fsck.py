@@ -18,14 +18,14 @@ from stackyard.core.progress import Silent
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.sitemodels import ModulePolicy
 from stackyard.upkeep.health import repair
-from stackyard.upkeep.health.fsck import check, image
+from stackyard.upkeep.health.fsck import check
 from stackyard.upkeep.health.fsck.image import launcher_fault
 from stackyard.upkeep.health.fsck.owners import Owners
 from stackyard.upkeep.health.fsck.reading import Reader
 from stackyard.upkeep.health.originals import first_difference
 from stackyard.yard.kinds.payload import Form
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.contents import Item
+from stackyard.yard.revision.contents import Item, holds
 from stackyard.yard.revision.folders import RevisionPaths
 from stackyard.yard.write import trash
 from support import smallyard, stackrecords
@@ -290,7 +290,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
     os.mkfifo(launcher, 0o555)
     fault = launcher_fault(replace(record, form=Form("squashfs")))
     assert fault is not None and fault.text == "is not a regular file"
-    assert not repair._holds(launcher, Item()) and not image._is_copy(launcher, Item())
+    assert not holds(launcher, Item(sha256="0" * 64))
 
 
 @pytest.mark.parametrize("point", ["mend:1", "mended:1"])

@@ -188,7 +188,8 @@ def digest_if_readable(path: Path) -> str:
 
 def holds(path: Path, item: Item) -> bool:
     """Whether a path is a file, and not a link, that holds these bytes now."""
-    return path.is_file() and not path.is_symlink() and digest_if_readable(path) == item.sha256
+    is_file = path.is_file() and not path.is_symlink()
+    return is_file and bool(item.sha256) and digest_if_readable(path) == item.sha256
 
 
 # --------------------------------------------------------------------------- comparing
