@@ -52,7 +52,7 @@ class NameOf(click.ParamType):  # type: ignore[type-arg]
     def __init__(self, known: list[str]) -> None:
         self._known = known
 
-    def get_metavar(self, *_: Any) -> str:
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         """The built-in ones."""
         return f"[{'|'.join(self._known)}]"
 
