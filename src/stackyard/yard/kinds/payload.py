@@ -11,13 +11,15 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from stackyard.core.errors import InputError, MissingError
 from stackyard.core.late import dataclass
-from stackyard.yard.disk import DiskUse
 from stackyard.yard.kinds.table import FormKind
 from stackyard.yard.revision.folders import RevisionPaths
+
+if TYPE_CHECKING:
+    from stackyard.yard.disk import DiskUse
 
 Packing = Literal["prefix", "squashfs"]
 """How a stack's files can be asked to be kept."""
@@ -265,6 +267,8 @@ class Image(Prefix):
 
     def use(self, measured: DiskUse) -> DiskUse:
         """An image is one file, whatever is in it; the stubs beside it are not counted."""
+        from stackyard.yard.disk import DiskUse  # late: a launch needs only the names here
+
         return DiskUse(bytes_new=self.form.bytes, inodes_new=1)
 
     def size(self, measured: DiskUse) -> dict[str, Any]:
