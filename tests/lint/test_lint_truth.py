@@ -44,3 +44,22 @@ def test_every_rule_that_needs_only_the_script_or_source_has_a_planted_fault() -
         name for name, rule in TABLE.items() if rule.severity != "note" and "site" not in rule.evidence
     } - planted
     assert missing == {"dos-line-ends"}  # its file would be changed by git; see test_lint_rules
+
+
+CASES = Path(__file__).parents[3] / "shared" / "cases"
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="the shared cases are not beside this checkout")
+@pytest.mark.parametrize(
+    ("case", "rule"),
+    [
+        ("90-lint-mem-and-mem-per-cpu", "options-together"),
+        ("91-lint-srun-eats-loop-input", "loop-input"),
+        ("92-lint-signal-without-step", "signal-not-received"),
+        ("94-lint-export-none", "export-none"),
+        ("99-lint-steps-in-turn", "steps-in-turn"),
+    ],
+)
+def test_cases_of_public_reports(case: str, rule: str) -> None:
+    (script,) = (CASES / case).glob("*.sh")
+    assert rule in {name for name, _ in found(script)}

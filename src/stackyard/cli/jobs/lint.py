@@ -90,15 +90,14 @@ def _show_group(place: str, group: Sequence[Finding], rows: Sequence[str], said:
 
 
 def _counted(findings: Iterable[Finding]) -> str:
-    """``1 error, 2 warnings, 3 notes``, or ``clean``."""
+    """``1 error, 2 warnings, 3 notes``; ``clean`` where nothing was found at all."""
     count: Counter[str] = Counter(finding.severity for finding in findings)
     said = [counted(count[kind], word) for kind, (word, _) in WORDS.items() if count[kind]]
-    found = count["refused"] + count["warning"]
-    return ", ".join(said if found else [click.style("clean", fg="green"), *said])
+    return ", ".join(said) or click.style("clean", fg="green")
 
 
 def _show_total(reports: Sequence[Any]) -> None:
-    clean = sum(report.exit_code == 0 for report in reports)
+    clean = sum(not report.findings for report in reports)
     echo(f"{len(reports)} scripts, {clean} clean: {_counted(f for report in reports for f in report.findings)}")
 
 

@@ -2,6 +2,7 @@
 
 from stackyard.lint.rules import (
     address,
+    around,
     flux,
     gpus,
     head,
@@ -15,6 +16,7 @@ from stackyard.lint.rules import (
     rendezvous,
     resources,
     shape,
+    together,
     torch,
     used,
     waiting,
@@ -27,6 +29,7 @@ __all__ = [
     "Hit",
     "Rule",
     "address",
+    "around",
     "flux",
     "gpus",
     "head",
@@ -40,6 +43,7 @@ __all__ = [
     "rendezvous",
     "resources",
     "shape",
+    "together",
     "torch",
     "used",
     "waiting",

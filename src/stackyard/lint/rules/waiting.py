@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from stackyard.lint.launches import python_program
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.shell.scope import Resolved
 from stackyard.lint.shell.words import shown
@@ -38,18 +39,25 @@ def missing_wait(case: Case) -> Iterator[Hit]:
     if not script.scheduler:
         return
     started = [each for each in script.launches if each.command.command.background and not each.via and not each.remote]
-    if not started:
+    python = [each for each in script.commands if each.command.background and _is_python(each.argv)]
+    if not started and not python:
         return
-    last = started[-1]
-    rest = [each for each in script.commands if each.line > last.line]
-    tail = "\n".join(row for row in script.code.splitlines()[last.line - 1 :])
+    begun = [(each.line, each.words, each.word) for each in started]
+    line, words, name = max([*begun, *((each.line, each.argv, each.argv[0]) for each in python)])
+    rest = [each for each in script.commands if each.line > line]
+    tail = "\n".join(row for row in script.code.splitlines()[line - 1 :])
     if (
         _WAITS.search(tail)
         or any(_works(each) or _sleeps_until(case, each) for each in rest)
-        or _is_server(case, last.line, shown(" ".join(last.words)))
+        or _is_server(case, line, shown(" ".join(words)))
     ):
         return
-    yield Hit(last.line, f"{last.word} runs in the background, but the script ends without wait", "wait")
+    yield Hit(line, f"{name} runs in the background, but the script ends without wait", "wait")
+
+
+def _is_python(argv: tuple[str, ...]) -> bool:
+    """Whether a command runs a Python program."""
+    return bool(python_program(argv))
 
 
 def _works(resolved: Resolved) -> bool:

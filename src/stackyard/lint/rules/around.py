@@ -1,0 +1,220 @@
+"""Rules on the shell around a launch: its standard input, its signals, its environment, its exit status, its output."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stackyard.lint.launches import RANKS, Launch
+from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.rules.head import read_by_scheduler
+
+
+@rule(
+    "loop-input",
+    why="The first launch reads the rest of the list, the standard input of the loop: only one line is worked on",
+    example="while read host; do\n  srun -N1 -n1 ./work.sh $host\ndone < hosts.txt",
+    instead="while read host; do\n  srun -N1 -n1 ./work.sh $host < /dev/null\ndone < hosts.txt",
+)
+def loop_input(case: Case) -> Iterator[Hit]:
+    """A launch, or ssh, in a ``while read`` loop, which reads the loop's input."""
+    readers = {}
+    for each in case.script.commands:
+        if each.argv[:1] == ("read",) and not any(word.startswith("-u") for word in each.argv):
+            loops = [number for number, kind in each.command.blocks if kind == "loop"]
+            if loops:
+                readers[loops[-1]] = each.line
+    for launch in case.script.launches:
+        command = launch.command.command
+        within = [number for number, kind in command.blocks if kind == "loop" and number in readers]
+        own = any(redirect.lstrip("0").startswith("<") for redirect, _ in command.redirects) or command.fed
+        silent = launch.given("input") or command.background or ("-n" in launch.words[:2] and launch.word == "ssh")
+        if within and launch.kind in RANKS and not launch.via and not own and not silent:
+            text = f"{launch.word} reads the input of the loop of line {readers[within[-1]]}"
+            yield Hit(launch.line, text, f"{launch.word} ... < /dev/null")
+
+
+def _signal(case: Case) -> tuple[str, int] | None:
+    """The value of Slurm's --signal in the head, and its line."""
+    for each in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
+        for option in each.options:
+            if option.name == "signal":
+                return option.value, each.line
+    return None
+
+
+@rule(
+    "signal-not-received",
+    why="Without B: Slurm signals the job's steps only, and with it the batch shell only",
+    example="#SBATCH --signal=USR1@60\npython train.py",
+    instead="#SBATCH --signal=USR1@60\nsrun python train.py",
+)
+def signal_not_received(case: Case) -> Iterator[Hit]:
+    """``--signal`` in a script without a step; with ``B:``, a script that neither traps it nor hands it on by exec."""
+    found = _signal(case)
+    if found is None or case.script.is_filled_in:
+        return
+    value, line = found
+    steps = [launch for launch in case.launches if launch.kind == "srun"]
+    programs = [launch for launch in case.launches if not launch.remote]
+    if not value.upper().startswith(("B:", "RB:", "BR:")) and not value.upper().startswith("R:B"):
+        if not steps and not any(launch.kind in RANKS for launch in programs) and not case.script.inner:
+            text = f"--signal={value} reaches the job's steps, and this script starts none"
+            yield Hit(line, text, f"start the program with srun, or #SBATCH --signal=B:{value} with a trap and wait")
+        return
+    traps = [each for each in case.script.commands if each.argv[:1] == ("trap",)]
+    execs = any(each.argv[:1] == ("exec",) for each in case.script.commands)
+    if not traps and not execs:
+        name = value.partition(":")[2].partition("@")[0] or "USR1"
+        text = f"--signal={value} reaches the batch shell, which does not trap it: it ends the script"
+        yield Hit(line, text, f"trap 'kill -{name} $pid' {name}; srun ... & pid=$!; wait $pid")
+        return
+    last = programs[-1] if programs else None
+    waits = any(each.argv[:1] == ("wait",) for each in case.script.commands)
+    if traps and not execs and last is not None and not last.command.command.background and not waits:
+        text = f"the shell runs its trap only after {last.word} in the foreground has ended"
+        yield Hit(last.line, text, f"{last.word} ... & wait $!")
+
+
+@rule(
+    "export-none",
+    why="srun takes --export=NONE of the job for its own: the step has neither PATH nor what modules have set",
+    example="#SBATCH --export=NONE\nmodule load pytorch\nsrun python train.py",
+    instead="#SBATCH --export=NONE\nmodule load pytorch\nsrun --export=ALL python train.py",
+)
+def export_none(case: Case) -> Iterator[Hit]:
+    """``#SBATCH --export=NONE`` and an srun without ``--export``."""
+    if case.script.scheduler != "slurm" or (case.script.request.values.get("export") or "").upper() not in (
+        "NONE",
+        "NIL",
+    ):
+        return
+    if re.search(r"unset\s+[^\n]*SLURM_EXPORT_ENV|SLURM_EXPORT_ENV=ALL", case.script.code):
+        return
+    for launch in case.launches:
+        if launch.kind == "srun" and not launch.given("export") and not launch.via:
+            yield Hit(launch.line, "this step gets no environment: the job has --export=NONE", "srun --export=ALL ...")
+            return
+
+
+@rule(
+    "steps-in-turn",
+    why="Since Slurm 20.11 a step takes all cores and memory of its nodes: the next one waits for it",
+    example="for i in 1 2 3 4; do\n  srun -n1 ./work.sh $i &\ndone\nwait",
+    instead="for i in 1 2 3 4; do\n  srun -n1 --exact --mem=4G ./work.sh $i &\ndone\nwait",
+)
+def steps_in_turn(case: Case) -> Iterator[Hit]:
+    """Several background steps without ``--exact``, ``--overlap`` or a number of CPUs."""
+    if case.script.scheduler != "slurm" or (case.version and case.version < (20, 11)):
+        return
+    steps = [launch for launch in case.script.launches if _is_part(launch)]
+    several = len(steps) > 1 or any(step.command.command.within("loop") for step in steps)
+    if steps and several:
+        yield Hit(steps[0].line, "these steps run one after the other: each takes the whole allocation",
+                  "srun --exact -c N --mem=... for each")  # fmt: skip
+
+
+def _is_part(launch: Launch) -> bool:
+    """Whether a step in the background asks for a part of the job, and does not say of which cores."""
+    own = ("exact", "exclusive", "overlap", "cpus-per-task", "relative", "nodelist", "jobid", "het-group", "pack-group")
+    background = launch.kind == "srun" and launch.command.command.background and not launch.via and not launch.remote
+    return background and launch.given("ntasks", "nodes") and not launch.given(*own) and not launch.doubtful
+
+
+@rule(
+    "mkdir-too-late",
+    why="The scheduler opens the output file before the script runs; without its directory the output is lost",
+    example="#SBATCH --output=logs/%j.out\nmkdir -p logs",
+    instead="mkdir -p logs; sbatch job.sh",
+)
+def mkdir_too_late(case: Case) -> Iterator[Hit]:
+    """An output file in a directory that the script itself makes."""
+    made = {
+        word.rstrip("/").removeprefix("./")
+        for each in case.script.commands if each.argv[:1] == ("mkdir",) for word in each.argv[1:] if word[:1] != "-"
+    }  # fmt: skip
+    for each in read_by_scheduler(case):
+        for option in each.options:
+            folder = option.value.rpartition("/")[0].removeprefix("./")
+            if option.name in ("output", "error", "o", "e", "oo", "eo") and folder and folder in made:
+                yield Hit(each.line, f"{folder} is made by the script, after its output file is opened",
+                          f"mkdir -p {folder} before the job is submitted")  # fmt: skip
+
+
+@rule(
+    "array-output",
+    why="All tasks of the array write to the same file at the same time",
+    example="#SBATCH --array=0-9\n#SBATCH --output=train.log",
+    instead="#SBATCH --array=0-9\n#SBATCH --output=train-%A_%a.log",
+)
+def array_output(case: Case) -> Iterator[Hit]:
+    """A job array of Slurm or LSF whose output file is the same for every task."""
+    kind, values = case.script.scheduler, case.script.request.values
+    index = {"slurm": r"%\d*[ajJ]|^/dev/null", "lsf": r"%I|^/dev/null"}.get(kind)
+    is_array = "array" in values if kind == "slurm" else "[" in (values.get("J") or "")
+    if index is None or not is_array or case.script.is_filled_in:
+        return
+    for each in read_by_scheduler(case):
+        for option in each.options:
+            if option.name in ("output", "o", "oo") and not re.search(index, option.value) and "$" not in option.value:
+                better = "%A_%a" if kind == "slurm" else "%J_%I"
+                yield Hit(each.line, f"every task of the array writes to {option.value}", f"put {better} into the name")
+
+
+@rule(
+    "blank-behind-backslash",
+    why="A backslash continues a line only as its last character: what follows is a command of its own",
+    example="srun -n 4 \\ \n  python train.py",
+    instead="srun -n 4 \\\n  python train.py",
+)
+def blank_behind_backslash(case: Case) -> Iterator[Hit]:
+    """A backslash with blanks behind it at the end of a line."""
+    rows = case.script.rows
+    for number, row in enumerate(rows, 1):
+        if re.search(r"(?<!\\)\\[ \t]+$", row) and not row.lstrip().startswith("#") and number < len(rows) \
+                and number not in case.script.inner_lines and rows[number].strip():  # fmt: skip
+            yield Hit(number, "blanks follow the backslash at the end of this line: the next line is another command",
+                      "remove the blanks")  # fmt: skip
+
+
+@rule(
+    "status-behind-a-pipe",
+    "note",
+    why="The status of a pipe is that of its last command: a failed launch ends the job as if it had succeeded",
+    example="srun python train.py | tee train.log",
+    instead="set -o pipefail\nsrun python train.py | tee train.log",
+)
+def status_behind_a_pipe(case: Case) -> Iterator[Hit]:
+    """A launch whose output goes into a pipe, without ``pipefail``."""
+    if "pipefail" in case.script.code or "PIPESTATUS" in case.script.code or not case.script.is_batch:
+        return
+    for launch in case.script.launches:
+        if launch.kind in RANKS and launch.command.command.piped and not launch.via:
+            yield Hit(launch.line, f"the exit status of {launch.word} is lost behind the pipe", "set -o pipefail")
+            return
+
+
+@rule(
+    "conda-activate-hook",
+    why="conda activate is a function of the shell, which a batch script does not have: the base Python runs instead",
+    example="#SBATCH --nodes=1\nconda activate train\nsrun python train.py",
+    instead='#SBATCH --nodes=1\neval "$(conda shell.bash hook)"\nconda activate train\nsrun python train.py',
+)
+def conda_activate_hook(case: Case) -> Iterator[Hit]:
+    """``conda activate`` with nothing before it that could define the function."""
+    if not case.script.is_batch:
+        return
+    for each in case.script.commands:
+        if each.argv[:2] in (("conda", "activate"), ("mamba", "activate"), ("micromamba", "activate")):
+            before = "\n".join(case.script.rows[: each.line - 1])
+            if not _HOOK.search(before):
+                yield Hit(each.line, f"{each.argv[0]} activate: the shell function is not defined here",
+                          f'eval "$({each.argv[0]} shell.bash hook)"')  # fmt: skip
+            return
+
+
+_HOOK = re.compile(
+    r"(?m)^#!.*\s(?:-\w*[li]\w*|--login)\b|conda\.sh|shell[. ](?:\w+[. ])?(?:bash|zsh|posix)|\bhook\b|conda init|"
+    r"^\s*(?:source|\.)\s|\bmodule\b|\bml\b|\beval\b|\bspack\b"
+)
+"""What may define the function: a login shell, conda's own script or hook, a sourced file, a module."""

@@ -1,0 +1,6 @@
+#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH --ntasks=4
+#SBATCH --time=1:00:00
+srun -n 4 \ 
+  ./a.out

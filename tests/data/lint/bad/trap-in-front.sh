@@ -1,0 +1,7 @@
+#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH --ntasks=4
+#SBATCH --time=1:00:00
+#SBATCH --signal=B:USR1@120
+trap 'touch stop' USR1
+srun python train.py
