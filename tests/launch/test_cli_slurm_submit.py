@@ -173,7 +173,7 @@ while not saved.exists():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_preempted_job_that_saves_at_sigterm_goes_on(slurm_exclusive: SlurmCluster, tmp_path: Path) -> None:
     """The job was told to leave: it is queued again, with whatever status its program left."""
     with working(slurm_exclusive, tmp_path, at_sigterm=AT_SIGTERM) as work:

@@ -56,6 +56,7 @@ def test_a_failing_rank_and_an_array(sge: Cluster) -> None:
         assert status["state"] == "done" and status["job"].endswith(f".{task}")
 
 
+@pytest.mark.long
 def test_cancelled_and_out_of_time(sge: Cluster) -> None:
     sge.run("submit", "--no-follow", "-N", "2", "-r", "2", "-t", "10", "hello.py", "wait")
     sge.wait(sge.last() / "status.json", '"running"')

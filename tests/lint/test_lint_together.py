@@ -38,7 +38,7 @@ def written(name: str) -> str:
 
 
 @pytest.mark.real
-@pytest.mark.slow
+@pytest.mark.long
 def test_generated_heads_are_judged_as_by_sbatch(slurm: SlurmCluster, tmp_path: Path) -> None:
     """At most one in 200 differs each way. What depends on the sizes of the cluster is not the table's."""
     wrong_yes, wrong_no = [], []
