@@ -10,6 +10,7 @@ from stackyard.core.errors import InputError, ManyErrors
 from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.launch.request.job_file import job_text, load_job
 from stackyard.lint.api import lint_file, lint_text, to_intent
+from support.cli import stackyard
 
 FOLDER = Path(__file__).parent.parent / "data" / "lint"
 
@@ -138,3 +139,41 @@ def test_every_script_becomes_a_valid_job_file(tmp_path: Path, path: Path) -> No
     report = lint_file(path)
     intent, notes = to_intent(report.script)
     assert load_job(written(tmp_path, job_text(intent, notes))) == intent
+
+
+LOSING = {
+    "#!/bin/bash\n#BSUB -nnodes 2 -W 30\nddlrun --rack 18 --racks python $CONDA_PREFIX/mnist.py\n": (
+        "variables of the script in $CONDA_PREFIX/mnist.py", "18 may be the value of rack",
+    ),
+    "#!/bin/bash\n#SBATCH -N 2 -t 60\n": ("no launch line found: fill in program",),
+    "#!/bin/bash\n#SBATCH -N 2 -t 60\nsrun --container-image=nvcr.io/x:1 --container-mounts=/d:/d python x.py\n": (
+        "the container image nvcr.io/x:1", "the option container-mounts",
+    ),
+    "#!/bin/bash\n#SBATCH -N 1 -t 60\nsrun ./first\nsrun ./second\n": ("a further launch, srun ./first",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LOSING)
+def test_what_a_job_must_not_lose_is_refused_until_it_is_answered(tmp_path: Path, text: str) -> None:
+    (tmp_path / "job.sh").write_text(text)
+    done = stackyard("lint", "--fix", "job.sh", cwd=tmp_path, expect=None)
+    job = tmp_path / "job.sh.job.yaml"
+    for said in LOSING[text]:
+        assert f"to be answered: line 3: {said}" in done.out or f"to be answered: {said}" in done.out
+    for verb in (("submit", "--dry-run"), ("launch",), ("explain",)):
+        refused = stackyard(*verb, "--job", job.name, cwd=tmp_path, expect=2)
+        assert "could not be carried over" in refused.err and "`unanswered`" in refused.err
+        assert all(said in refused.err for said in LOSING[text])
+    lines = job.read_text().splitlines(keepends=True)
+    answered = [line for line in lines if not line.startswith(("unanswered:", "  - "))]
+    job.write_text("".join(answered) if "fill in" not in done.out else "".join(answered) + "program: [x.py]\n")
+    (tmp_path / "x.py").touch()
+    assert load_job(job).unanswered == ()
+    left = stackyard("explain", "--job", job.name, cwd=tmp_path, expect=None)
+    assert "could not be carried over" not in left.err
+
+
+def test_the_driver_of_a_symmetric_ray_cluster_is_the_program() -> None:
+    text = "#!/bin/bash\n#SBATCH -N 2 -t 60\nray symmetric-run --address $ip:6379 --min-nodes 2 -- python x.py --k 3\n"
+    intent, _ = to_intent(lint_text(text, name="job.sh").script)
+    assert (intent.backend, intent.program, intent.unanswered) == ("ray", ("x.py", "--k", "3"), ())

@@ -16,7 +16,8 @@ reports errors and wasted resources. Each rule names the evidence it needs: the 
   (0 without findings, 3 with).
 - A rule reports nothing about values that are known only at run time; lint does not guess.
 
-`stackyard lint --fix` also writes an equivalent job file; its first lines list what could not be carried over.
+`stackyard lint --fix` also writes an equivalent job file; its first lines list what could not be carried over. What the
+job must not lose stands under `unanswered:`, and `submit` refuses the file until you have removed these lines.
 """
 
 

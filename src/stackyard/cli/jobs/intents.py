@@ -14,6 +14,7 @@ from stackyard.cli.help import Decorator, F, LastOption, options_of
 from stackyard.cli.output import show_notice
 from stackyard.core import grammar
 from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -292,7 +293,14 @@ def _job_file(path: Path | None) -> Intent | None:
         return None
     from stackyard.launch.api.jobs import load_job
 
-    return load_job(path)
+    intent = load_job(path)
+    if intent.unanswered:
+        raise InputError(
+            f"{path}: {counted(len(intent.unanswered), 'line')} of the script could not be carried over",
+            detail="\n".join(intent.unanswered),
+            hint="edit the file; remove each line of `unanswered` once the job does without it, or has it otherwise",
+        )
+    return intent
 
 
 def _variables(pairs: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:

@@ -119,6 +119,13 @@ def _fix(path: Path, report: Any) -> None:
     intent, notes = to_intent(report.script)
     target = path.with_name(path.name + ".job.yaml")
     write_text(target, job_text(intent, [f"generated from {path.name} by stackyard lint --fix", *notes]))
-    echo(f"wrote {_short(target)}: stackyard submit --job {_short(target)}")
+    echo(f"wrote {_short(target)}" + ("" if intent.unanswered else f": stackyard submit --job {_short(target)}"))
     for note in notes:
-        echo(f"    {click.style('not carried over:', fg='yellow')} {note}")
+        said = (
+            click.style("to be answered:", fg="red")
+            if note in intent.unanswered
+            else click.style("not carried over:", fg="yellow")
+        )
+        echo(f"    {said} {note}")
+    if intent.unanswered:
+        echo("  submit refuses it until the lines of `unanswered` in it are removed")

@@ -50,6 +50,9 @@ class BatchOptions(LateModel):
 class Intent(LateModel):
     """One distributed job. None or empty: the default of the site, the node kind or the program."""
 
+    unanswered: tuple[str, ...] = Field(
+        (), description="What `lint --fix` could not carry over: remove a line once you have dealt with it"
+    )
     program: tuple[str, ...] = Field(
         (), description="The command of every rank; a *.py file and -m MODULE are run by python"
     )

@@ -11,6 +11,7 @@ batch:
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,9 @@ def job_text(intent: Intent, comments: Sequence[str] = ()) -> str:
     values = _differences(intent.recorded())
     if intent.roles:  # they have the nodes
         values.pop("nodes", None)
-    return "".join(lines) + _yaml({"format": FORMAT, **values})
+    unanswered = "".join(f"  - {json.dumps(line, ensure_ascii=False)}\n" for line in values.pop("unanswered", ()))
+    head = f"unanswered:  # submit takes this file once these lines are gone\n{unanswered}" if unanswered else ""
+    return "".join(lines) + head + _yaml({"format": FORMAT, **values})
 
 
 def _yaml(values: dict[str, Any]) -> str:

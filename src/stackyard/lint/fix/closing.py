@@ -67,7 +67,7 @@ def _patterns(making: Making, started: Resolved) -> None:
         texts = [_unquoted(started, part.kind, part.text) for part in word.parts if not part.quoted]
         found = any(_PATTERN.search(text) and any(text in each for each in program) for text in texts)
         if (found or _is_split(word)) and word.raw.strip():
-            making.note(started.line, f"the shell expands {word.raw}: a job file has it as it is")
+            making.ask(started.line, f"the shell expands {word.raw}: a job file has it as it is")
 
 
 def _is_split(word: Word) -> bool:
@@ -86,27 +86,27 @@ def _words(making: Making, started: Resolved, chain: list[Launch]) -> None:
     """The words of the innermost program that the job file's has not; programs behind a colon; doubtful beginnings."""
     program = tuple(making.values.get("program") or ())
     if chain and command_name(started.argv[0]).rsplit("/", 1)[-1] in REMOTE:
-        making.note(started.line, f"the launch is started by another program: {text_of(started)}")
+        making.ask(started.line, f"the launch is started by another program: {text_of(started)}")
     for launch in chain:
         if launch.kind in _MPMD and ":" in launch.program:
-            making.note(launch.line, "several programs in one launch: make them roles; the job file has their words")
+            making.ask(launch.line, "several programs in one launch: make them roles; the job file has their words")
         if launch.doubtful and launch.program[:1] and not is_known(launch.program[0]):
             named = shown(launch.program[0])
-            making.note(
-                launch.line, f"{named} may hold options of {launch.word}, and not begin the program: check both"
-            )
+            making.ask(launch.line, f"{named} may hold options of {launch.word}, and not begin the program: check both")
         unknown = [option for option in launch.reading.options if not option.name]
         if launch.reading.doubtful and unknown and launch.program:
             named = f"{launch.program[0]} may be the value of {unknown[-1].written}, and not the program"
-            making.note(launch.line, f"{named}: check program")
+            making.ask(launch.line, f"{named}: check program")
     words = chain[-1].program if chain else tuple(unwrapped(list(started.argv)))
+    if words[:2] == ("ray", "symmetric-run") and "--" in words:  # its own words start a cluster, as the backend does
+        words = words[words.index("--") + 1 :]
     if chain and any(each.launch is chain[-1] for each in making.script.inner):
         return  # the commands of a shell, each of which is looked at
     notes = "\n".join(making.notes)
     left = [shown(word) for word in words if shown(word) not in program and not any(shown(word) in p for p in program)]
     left = [word for word in left if word and word not in notes and word.rsplit("/", 1)[-1] != "python"]
     if left:
-        making.note(started.line, f"words of the launch that the job file has not: {' '.join(left)}")
+        making.ask(started.line, f"words of the launch that the job file has not: {' '.join(left)}")
 
 
 def _environment(making: Making, started: Resolved) -> None:

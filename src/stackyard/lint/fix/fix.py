@@ -75,8 +75,10 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
     values = {name: value for name, value in making.values.items() if value is not None}
     close(making, started, main, case.chain(main) if main else [], place)
     batch = _valid(BatchOptions, making.batch, making.notes)
-    intent = _valid(Intent, {**values, "batch": batch}, making.notes)
-    return intent, list(dict.fromkeys(shown(note) for note in making.notes))
+    notes = list(dict.fromkeys(shown(note) for note in making.notes))
+    asked = {shown(note) for note in making.asked}
+    open_ = tuple(note for note in notes if note in asked)
+    return _valid(Intent, {**values, "batch": batch, "unanswered": open_}, making.notes), notes
 
 
 def _image_of_head(making: Making) -> None:
@@ -84,7 +86,7 @@ def _image_of_head(making: Making) -> None:
     for each in making.script.directives if not making.values.get("container") else ():
         for option in each.options if each.state == "read" else ():
             if option.written in ("image", "container-image") and option.value:
-                making.note(each.line, f"--{option.written}={option.value}")
+                making.ask(each.line, f"--{option.written}={option.value}")
 
 
 def _valid(model: type[M], values: dict[str, Any], notes: list[str]) -> M:
@@ -113,8 +115,12 @@ def _note_others(case: Case, making: Making, own: Sequence[Resolved]) -> None:
     """The launches of other commands than those that the job file has."""
     for other in case.launches:
         if not (other.via or other.wrapped) and all(other.command is not each for each in own):
-            kind = "a small command on the nodes" if case.is_helper(other) else "a further launch"
-            making.note(other.line, f"{kind}, {' '.join(other.words)}")
+            say, kind = (
+                (making.note, "a small command on the nodes")
+                if case.is_helper(other)
+                else (making.ask, "a further launch")
+            )
+            say(other.line, f"{kind}, {' '.join(other.words)}")
 
 
 def _program(case: Case, making: Making, launch: Launch) -> None:
@@ -163,7 +169,7 @@ def _variables(making: Making, command: Resolved, launch: Launch | None) -> None
         elif is_known(value) and "$" not in value and "`" not in value:
             found[name] = value.strip("\"'")
         else:
-            making.note(command.line, f"the variable {name}={value}")
+            making.ask(command.line, f"the variable {name}={value}")
     making.values["variables"] = found or None
 
 
@@ -180,7 +186,7 @@ def _plain_program(case: Case, making: Making, ray: list[Launch]) -> Resolved | 
     Ray: the last Python command, bare or as a launch of its own; `backend: ray` starts the head and the workers.
     """
     request = making.script.request
-    started = _last_program(case) or (None if ray else _last_command(case))
+    started = _symmetric(ray) or _last_program(case) or (None if ray else _last_command(case))
     line = started[0].line if started else 1
     sizes(case, making, None, line, whole=bool(ray) or started is None)
     making.values["backend"] = "ray" if ray else "any"
@@ -194,6 +200,16 @@ def _plain_program(case: Case, making: Making, ray: list[Launch]) -> Resolved | 
         _variables(making, started[0], None)
         return started[0]
     making.notes.append("no launch line found: fill in program")
+    making.asked.add(making.notes[-1])
+    return None
+
+
+def _symmetric(ray: list[Launch]) -> tuple[Resolved, tuple[str, ...]] | None:
+    """The driver behind ``ray symmetric-run ... --``, which starts a cluster around it on all nodes."""
+    for launch in ray:
+        words = tuple(launch.words)
+        if "symmetric-run" in words and "--" in words:
+            return launch.command, words[words.index("--") + 1 :]
     return None
 
 
@@ -244,7 +260,7 @@ def _known_words(making: Making, line: int, words: tuple[str, ...]) -> tuple[str
     words = (*(command_name(word) for word in words[:1]), *words[1:])
     open_words = " ".join(shown(word) for word in words if not is_known(word))
     if open_words:
-        making.note(line, f"variables of the script in {open_words}")
+        making.ask(line, f"variables of the script in {open_words}")
     if any(SECRET in word for word in words):
-        making.note(line, f"a secret in the program's words, which a job file must not hold: it is {HIDDEN} there")
+        making.ask(line, f"a secret in the program's words, which a job file must not hold: it is {HIDDEN} there")
     return tuple(shown(word) for word in words)

@@ -122,7 +122,7 @@ def _carry(making: Making, directive: Directive, option: Option) -> None:
         if option.written not in ("image", "container-image") or not value:
             making.note(directive.line, (value and f"--{option.written} {value}") or directive.text)
     elif is_template(_plain(kind, name, value)) or ("$" in value and kind != "pbs"):
-        making.note(directive.line, f"{name}: {value} is a placeholder: fill it in")
+        making.ask(directive.line, f"{name}: {value} is a placeholder: fill it in")
     elif not value and name in HEADS[kind].valued.values() and name not in HEADS[kind].optional.values():
         making.note(directive.line, f"{name} has no value: fill it in")
     elif known:
@@ -132,7 +132,7 @@ def _carry(making: Making, directive: Directive, option: Option) -> None:
     elif name in _SIZES.get(kind, ()):
         _size(making, directive, option)
     elif name in _ONLY_NOTED.get(kind, ()):
-        making.note(directive.line, f"the option {_written(kind, name, value)}")
+        making.ask(directive.line, f"the option {_written(kind, name, value)}")
     elif not _SPECIAL.get(kind, _slurm)(making, directive, option):
         _pass(making, kind, name, value)
 

@@ -18,6 +18,8 @@ class Making:
     values: dict[str, Any] = field(default_factory=dict)
     batch: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    asked: set[str] = field(default_factory=set)
+    """Those of the notes without an answer to which the job would not do what the script does."""
 
     def note_lines(self, lines: list[str], text: str) -> None:
         """Say the same of several lines."""
@@ -27,4 +29,13 @@ class Making:
 
     def note(self, line: int, text: str) -> None:
         """Say that something of a line is left out or needs a look."""
-        self.notes.append(f"line {line}: {cut(' '.join(shown(text).split()), 120)}")
+        self.notes.append(self._of_line(line, text))
+
+    def ask(self, line: int, text: str) -> None:
+        """Say the same, as a question that has to be answered before the job file can be submitted."""
+        self.note(line, text)
+        self.asked.add(self.notes[-1])
+
+    @staticmethod
+    def _of_line(line: int, text: str) -> str:
+        return f"line {line}: {cut(' '.join(shown(text).split()), 120)}"

@@ -42,25 +42,25 @@ def container(making: Making, launch: Launch) -> None:
     image = words[-1] if words and "shifter" not in launch.word else launch.get("image") or _head_image(making)
     named_image(making, launch.line, image)
     if words[1:2] == ("run",):
-        making.note(launch.line, f"the run script of the image, which {launch.word} run starts")
+        making.ask(launch.line, f"the run script of the image, which {launch.word} run starts")
     values = {option.value for option in launch.reading.options}
     for word in words[:-1] if "shifter" not in launch.word else ():
         if word.startswith(OPEN) and word.endswith(CLOSE) and word not in values:
-            making.note(launch.line, f"the container options in {word}")
+            making.ask(launch.line, f"the container options in {word}")
     own = {"nv", "rocm", "nvccli", "image"} | ({"env"} if not launch.via else set())  # carried as variables
     for option in launch.reading.options:
         if option.name not in own:
-            making.note(launch.line, f"the container option --{option.name or option.written} {option.value}".strip())
+            making.ask(launch.line, f"the container option --{option.name or option.written} {option.value}".strip())
 
 
 def named_image(making: Making, line: int, image: str) -> None:
     """An image by its file; a note for one of a registry, and for one whose name is known only at run time."""
     if not image or not is_known(image) or image.startswith("-"):
-        making.note(line, f"the container image {shown(image) or 'is not found'}")
+        making.ask(line, f"the container image {shown(image) or 'is not found'}")
         return
     making.values["container"] = image
     if not image.endswith(IMAGES) and not image.startswith(("/", "./")):
-        making.note(line, f"the container image {image}: a job file takes a file or a directory")
+        making.ask(line, f"the container image {image}: a job file takes a file or a directory")
 
 
 def _head_image(making: Making) -> str:

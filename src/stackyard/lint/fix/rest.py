@@ -123,11 +123,11 @@ def _around(making: Making, started: Resolved) -> None:
         means = "launch --stdin" if operator.startswith("<") else "runs logs has the output of each rank"
         making.note(started.line, f"the redirection {operator}{word.raw}: {means}")
     if command.fed:
-        making.note(started.line, "the pipe into the launch, its standard input: launch --stdin")
+        making.ask(started.line, "the pipe into the launch, its standard input: launch --stdin")
     if command.piped:
         making.note(started.line, "the pipe behind the launch: runs logs has the output of each rank")
     if command.here:
-        making.note(started.line, "the here-document that the launch reads")
+        making.ask(started.line, "the here-document that the launch reads")
     kinds = {"loop": "in a loop: the job file starts it once", "function": "in a function"}
     kinds |= {"branch": "in a condition: the job file starts it always"}
     for kind, text in kinds.items():
@@ -165,14 +165,14 @@ def _options(making: Making, launch: Launch) -> None:
         if option.name in _PLACING:
             making.note(launch.line, f"the option {text} of {launch.word}: Stackyard places the ranks")
         elif option.name not in carried or not option.name:
-            making.note(launch.line, f"the option {text} of {launch.word}")
+            making.ask(launch.line, f"the option {text} of {launch.word}")
         elif option.name.startswith(("gres", "gpus")) and _GPU_KIND.match(option.value):
             making.note(launch.line, f"the kind of GPU in {option.value}: the site's node kind decides")
     if "torch.distributed.launch" in launch.words[:8] and not launch.given("use_env"):
         making.note(launch.line, "torch.distributed.launch passes --local_rank=N; the job file's ranks have LOCAL_RANK")
     own = launch.words[1 : launch.words.index("-m")] if "-m" in launch.words[:8] else ()
     if own and launch.word.rsplit("/", 1)[-1].startswith("python"):
-        making.note(launch.line, f"the options {' '.join(own)} of {launch.word}")
+        making.ask(launch.line, f"the options {' '.join(own)} of {launch.word}")
     name = launch.word.rsplit("/", 1)[0] if "/" in launch.word else ""
     if name and not launch.word.rsplit("/", 1)[-1].startswith("python"):
         making.note(launch.line, f"the path of {launch.word}")
