@@ -55,3 +55,23 @@ def test_generated_heads_are_judged_as_by_sbatch(slurm: SlurmCluster, tmp_path: 
             wrong_yes.append(words)
     assert len(wrong_no) <= 1, wrong_no
     assert len(wrong_yes) <= 1, wrong_yes
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("options", "taken"),
+    [
+        ("--gpus-per-socket=1 -B 1", True),
+        ("--gpus-per-socket=1 --gpus=1", False),
+        ("--gpus-per-task=1 --cpus-per-task=2", False),
+        ("--ntasks-per-gpu=1 --cpus-per-task=2", False),
+        ("--ntasks-per-gpu=1 --gpus-per-socket=1 --sockets-per-node=1", False),
+    ],
+)
+def test_what_gpus_are_counted_by(slurm: SlurmCluster, tmp_path: Path, options: str, taken: bool) -> None:
+    """Cores of a task say nothing about the number of tasks; -B says how many sockets a node has."""
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/bash\n#SBATCH --time=5 {options}\n{BODY}")
+    done = slurm.run("sbatch", "--test-only", script, check=False)
+    said = any(each.rule == "options-together" for each in lint_text(script.read_text(), name="job.sh").findings)
+    assert (done.returncode == 0, said) == (taken, not taken), done.output

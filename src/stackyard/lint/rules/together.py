@@ -17,6 +17,7 @@ _SLURM: tuple[frozenset[str], ...] = (
     frozenset({"core-spec", "thread-spec"}),
     frozenset({"ntasks-per-node", "ntasks-per-gpu"}),
     frozenset({"gpus-per-task", "ntasks-per-gpu"}),
+    frozenset({"gpus-per-socket", "ntasks-per-gpu"}),
 )
 EXCLUDING: Mapping[str, tuple[frozenset[str], ...]] = {
     "slurm": _SLURM,
@@ -29,9 +30,9 @@ _GPUS = frozenset({"gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", 
 NEEDING: Mapping[str, Mapping[str, frozenset[str]]] = {
     "slurm": {
         "mem-per-gpu": _GPUS,
-        "gpus-per-task": frozenset({"gpus", "ntasks", "ntasks-per-node", "nodes", "cpus-per-task"}),
-        "gpus-per-socket": frozenset({"sockets-per-node"}),
-        "ntasks-per-gpu": _GPUS | {"nodes", "ntasks", "cpus-per-task"},
+        "gpus-per-task": frozenset({"gpus", "ntasks", "ntasks-per-node", "nodes"}),
+        "gpus-per-socket": frozenset({"sockets-per-node", "extra-node-info"}),
+        "ntasks-per-gpu": _GPUS | {"nodes", "ntasks"},
     },
     "lsf": {},
     "pbs": {"l.place": frozenset({"l.select"})},
