@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from stackyard.lint.launches import RANKS, Launch
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.head import read_by_scheduler
+from stackyard.lint.shell.words import shown
 
 
 @rule(
@@ -69,11 +70,13 @@ def signal_not_received(case: Case) -> Iterator[Hit]:
         text = f"--signal={value} reaches the batch shell, which does not trap it: it ends the script"
         yield Hit(line, text, f"trap 'kill -{name} $pid' {name}; srun ... & pid=$!; wait $pid")
         return
-    last = programs[-1] if programs else None
+    last = case.script.commands[-1] if case.script.commands else None
     waits = any(each.argv[:1] == ("wait",) for each in case.script.commands)
-    if traps and not execs and last is not None and not last.command.command.background and not waits:
-        text = f"the shell runs its trap only after {last.word} in the foreground has ended"
-        yield Hit(last.line, text, f"{last.word} ... & wait $!")
+    works = last is not None and last.argv and last.argv[0] not in ("echo", "exit", "date", "trap", "wait")
+    if last is not None and works and traps and not (execs or waits or last.command.background):
+        name = last.argv[0]
+        text = f"the shell runs its trap only after {shown(name)} in the foreground has ended"
+        yield Hit(last.line, text, f"{shown(name)} ... & wait $!")
 
 
 @rule(
@@ -218,3 +221,44 @@ _HOOK = re.compile(
     r"^\s*(?:source|\.)\s|\bmodule\b|\bml\b|\beval\b|\bspack\b"
 )
 """What may define the function: a login shell, conda's own script or hook, a sourced file, a module."""
+
+
+_OF_THE_TASK = re.compile(
+    r"SLURM_(?:ARRAY_TASK_ID|ARRAY_JOB_ID|JOB_ID|PROCID|LOCALID)|PBS_(?:JOBID|ARRAY_INDEX)|LSB_JOBI(?:D|NDEX)"
+)
+
+
+@rule(
+    "scheduler-variable-set",
+    why="The scheduler sets this variable for each job or task; a value of the script is the same for all of them",
+    example="#SBATCH --array=1-10\nexport SLURM_ARRAY_TASK_ID=3",
+    instead="#SBATCH --array=1-10",
+)
+def scheduler_variable_set(case: Case) -> Iterator[Hit]:
+    """A plain value for a variable by which jobs and tasks know themselves."""
+    for each in case.script.commands if case.script.is_batch else ():
+        words = each.argv[1:] if each.argv[:1] in (("export",), ("declare",)) else ()
+        pairs = [(made.name, made.raw) for made in each.command.assignments if not each.argv]
+        pairs += [(word.partition("=")[0], word.partition("=")[2]) for word in words if "=" in word]
+        for name, value in pairs:
+            if _OF_THE_TASK.fullmatch(name) and re.fullmatch(r"[\"']?\d+[\"']?", value):
+                yield Hit(
+                    each.line, f"{name} is set to {value} for every task", f"remove it: {name} is the scheduler's"
+                )
+
+
+@rule(
+    "array-disabled",
+    why="Without an array its index is empty: the commands that use it get nothing",
+    example="##SBATCH --array=1-100\n./work $SLURM_ARRAY_TASK_ID",
+    instead="#SBATCH --array=1-100\n./work $SLURM_ARRAY_TASK_ID",
+)
+def array_disabled(case: Case) -> Iterator[Hit]:
+    """The index of an array in a script whose ``--array`` is commented out."""
+    if case.script.scheduler != "slurm" or "array" in case.script.request.values:
+        return
+    disabled = next((number for number, row in enumerate(case.script.rows, 1)
+                     if re.match(r"##+\s*SBATCH\s+(?:--array|-a)\b", row)), 0)  # fmt: skip
+    if disabled and re.search(r"\$\{?SLURM_ARRAY_TASK_ID\b", case.script.code):
+        yield Hit(disabled, "--array is commented out, but the script uses SLURM_ARRAY_TASK_ID",
+                  case.script.rows[disabled - 1].lstrip("#").strip().join(("#", "")))  # fmt: skip

@@ -76,6 +76,41 @@ def option_without_value(case: Case) -> Iterator[Hit]:
             yield Hit(each.line, f"{dashed} has no value: sbatch rejects the directive", remedy)
 
 
+_BLANKS = re.compile("[\u00a0\u2007\u202f\u3000\u200b\ufeff]")
+"""Blanks of Unicode, which schedulers read as parts of a word."""
+
+
+@rule(
+    "blank-not-ascii",
+    "refused",
+    why="The scheduler takes a no-break space, as web pages have them, for a letter of the option",
+    example="#SBATCH --partition\u00a0milan    (a no-break space)",
+    instead="#SBATCH --partition=milan",
+)
+def blank_not_ascii(case: Case) -> Iterator[Hit]:
+    """A blank in a directive that is not a space or a tab."""
+    for each in read_by_scheduler(case):
+        row = case.script.rows[each.line - 1]
+        if found := _BLANKS.search(row):
+            better = " ".join(_BLANKS.sub(" ", row).split())
+            yield Hit(each.line, f"a blank that is not a space (U+{ord(found[0]):04X}) is part of an option", better)
+
+
+@rule(
+    "pbs-words",
+    "refused",
+    why="qsub takes each word of a directive for an option and rejects others",
+    example="#PBS walltime=04:00:00",
+    instead="#PBS -l walltime=04:00:00",
+)
+def pbs_words(case: Case) -> Iterator[Hit]:
+    """A directive of PBS that does not begin with an option."""
+    for each in read_by_scheduler(case) if case.script.scheduler == "pbs" else ():
+        first = each.text.split()[:1]
+        if first and re.match(r"(?:walltime|mem|vmem|pmem|ncpus|nodes|select|place|ngpus)=", first[0]):
+            yield Hit(each.line, f"{first[0]!r} does not belong to an option: qsub rejects it", f"#PBS -l {each.text}")
+
+
 _APART = re.compile(r"(?<!\S)(--[\w-]+)(?:\s+=\s*|=\s+)(?=[^\s#])")
 """A long option whose value is not joined to it, as ``--ntasks = 4``."""
 _HOLE = re.compile(r"(?<!\S)<\w[\w ,-]*>(?!\S)")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.lint.launches import python_program
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.shell.scope import Resolved
-from stackyard.lint.shell.words import shown
+from stackyard.lint.shell.words import is_known, shown
 
 _WAITS = re.compile(r"\b(?:wait|jswait|fg|tail\s+--pid|flux queue drain|flux jobs|kill -0|pgrep|jslist|sleep inf)")
 _RAY = re.compile(
@@ -39,11 +38,11 @@ def missing_wait(case: Case) -> Iterator[Hit]:
     if not script.scheduler:
         return
     started = [each for each in script.launches if each.command.command.background and not each.via and not each.remote]
-    python = [each for each in script.commands if each.command.background and _is_python(each.argv)]
-    if not started and not python:
+    others = [each for each in script.commands if each.command.background and each.argv and not _is_brief(each.argv)]
+    if not started and not others:
         return
     begun = [(each.line, each.words, each.word) for each in started]
-    line, words, name = max([*begun, *((each.line, each.argv, each.argv[0]) for each in python)])
+    line, words, name = max([*begun, *((each.line, each.argv, each.argv[0]) for each in others)])
     rest = [each for each in script.commands if each.line > line]
     tail = "\n".join(row for row in script.code.splitlines()[line - 1 :])
     if (
@@ -55,9 +54,9 @@ def missing_wait(case: Case) -> Iterator[Hit]:
     yield Hit(line, f"{name} runs in the background, but the script ends without wait", "wait")
 
 
-def _is_python(argv: tuple[str, ...]) -> bool:
-    """Whether a command runs a Python program."""
-    return bool(python_program(argv))
+def _is_brief(argv: tuple[str, ...]) -> bool:
+    """Whether a command ends at once, or only names a file or a function that is not known."""
+    return argv[0].rsplit("/", 1)[-1] in _QUIET or not is_known(argv[0])
 
 
 def _works(resolved: Resolved) -> bool:
