@@ -420,4 +420,4 @@ def test_a_run_that_is_ended_before_its_ranks_start_is_cancelled(
     (folder,) = (tmp_path / "runs").iterdir()
     status = read_status(RunPaths(folder))
     assert (status.state, status.code, status.message) == ("cancelled", 128 + number, f"ended by {number.name}")
-    assert f"ended by {number.name}: " in done.err
+    assert f"ended by {number.name}\n" in done.err

@@ -168,7 +168,7 @@ class RankProgram:
         argv: the command of each task. Words may hold ``${NAME}`` of the rank's own variables (below), nothing else is
             expanded; the shim writes them so that the shell replaces exactly these.
         variables: for every task; values may hold ``${NAME}`` in the same way.
-        mpi: the tasks are MPI processes, and the launcher provides their PMI.
+        mpi: the tasks are MPI processes, and the launcher provides their PMI; or they may be, unless `certain`.
         ports: how many ports are bound on rank 0's node and passed to all: MASTER_PORT, STACKYARD_PORT_1, ...
         sidecar: a program that the agent of rank 0's node runs beside the ranks (Horovod's rendezvous server), which
             ends with them; its output goes to logs/sidecar.log.
@@ -179,6 +179,7 @@ class RankProgram:
     argv: tuple[str, ...]
     variables: dict[str, str] = field(default_factory=dict)
     mpi: bool = False
+    certain: bool = True
     ports: int = 1
     sidecar: tuple[str, ...] = ()
     ranks_per_task: int = 1

@@ -56,7 +56,7 @@ def plan_roles(intent: Intent, site: Site, context: PlanContext, hosts: Sequence
             need(whole_nodes(part), context.offer, oversubscribe=intent.oversubscribe)
     rank = terminals.rank_of(intent, every)
     case = case if rank is None else replace(case, attached=rank_in_role(every, tasks, rank))
-    program = RankProgram(every, (), mpi=any(made.mpi for made in programs))
+    program = RankProgram(every, (), mpi=any(made.mpi and made.certain for made in programs))
     line = _line(case, program, layout, hosts, head)
     roles = tuple(_role(case, role, made, line) for role, made in zip(placed, programs, strict=True))
     stage = make.stage_of(intent, site, layout, context)
@@ -90,7 +90,7 @@ def _check(intent: Intent, placed: Sequence[PlacedRole], programs: Sequence[Rank
                 "rendezvous server of Horovod's gloo controller), which a job has for one program only",
                 hint="use controller: mpi, with which all roles are MPI programs; or start it as a job of its own",
             )
-    mpi = [role.name for role, made in zip(placed, programs, strict=True) if made.mpi]
+    mpi = [role.name for role, made in zip(placed, programs, strict=True) if made.mpi and made.certain]
     others = [role.name for role in placed if role.name not in mpi]
     if mpi and others:
         raise InputError(

@@ -22,7 +22,12 @@ class Any:
         """One task per rank, with PMI unless it is known that MPI is not used."""
         uses = source.uses_mpi(intent)[0]
         return RankProgram(
-            layout, command(intent), dict(UNBUFFERED), mpi=uses is not False, findings=nested(intent, layout)
+            layout,
+            command(intent),
+            dict(UNBUFFERED),
+            mpi=uses is not False,
+            certain=uses is not None,
+            findings=nested(intent, layout),
         )
 
 
