@@ -256,3 +256,25 @@ def test_threads_that_use_it_first_at_the_same_time() -> None:
     finally:
         sys.setswitchinterval(before)
     assert made == [True] * 80
+
+
+@pytest.mark.parametrize("use", [hash, repr, lambda one: one == one], ids=["hash", "repr", "eq"])
+def test_an_interrupt_within_a_special_method_is_not_lost(
+    use: Callable[[object], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python drops what the look-up of these methods raises, and would say that the object has no hash."""
+
+    @late.dataclass(frozen=True)
+    class Point:
+        x: int
+
+    whole, one = late._complete, Point(1)
+
+    def interrupted(*_: object, **__: object) -> None:
+        monkeypatch.setattr(late, "_complete", whole)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(late, "_complete", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        use(one)
+    assert hash(one) == hash(Point(1)) and one == Point(1) and repr(one).endswith("Point(x=1)")

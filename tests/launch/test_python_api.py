@@ -52,7 +52,7 @@ def test_the_package_is_light_until_it_is_used() -> None:
 def test_the_keyword_arguments_are_the_fields_of_a_request() -> None:
     fields = {**Intent.model_fields, **BatchOptions.model_fields}
     of_a_terminal = {"debug_rank", "stdin_rank"}
-    assert set(OptionFields.__annotations__) == set(fields) - {"program", "batch"} - of_a_terminal
+    assert set(OptionFields.__annotations__) == set(fields) - {"program", "batch", "unanswered"} - of_a_terminal
     for name, kind in get_type_hints(OptionFields).items():
         assert (type(None) in get_args(kind)) == (type(None) in get_args(fields[name].annotation)), name
 

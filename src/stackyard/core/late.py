@@ -30,6 +30,19 @@ class _Made:
         self._name = name
 
     def __get__(self, one: object, cls: type) -> Any:
+        try:
+            self._prepare(cls)
+        except BaseException as error:
+            if one is None or self._name not in _SHOWING:
+                raise
+            return _raising(error)
+        found = (vars(each)[self._name] for each in cls.__mro__ if self._name in vars(each))
+        for value in found:
+            if not isinstance(value, _Made):
+                return value.__get__(one, cls) if hasattr(value, "__get__") else value
+        raise AttributeError(self._name)
+
+    def _prepare(self, cls: type) -> None:
         with _LOCK:  # a thread that comes while another one makes the class waits here
             for each in cls.__mro__:
                 if each in _WAITING:
@@ -38,11 +51,15 @@ class _Made:
                 if each in _BARE and self._name in _SHOWING:
                     _complete(each, frozen=_BARE[each])
                     _BARE.pop(each, None)
-        found = (vars(each)[self._name] for each in cls.__mro__ if self._name in vars(each))
-        for value in found:
-            if not isinstance(value, _Made):
-                return value.__get__(one, cls) if hasattr(value, "__get__") else value
-        raise AttributeError(self._name)
+
+
+def _raising(error: BaseException) -> Any:
+    """A method that raises an interrupt: ``hash()``, ``==`` and ``repr()`` lose what the look-up of theirs raises."""
+
+    def interrupted(*_: object) -> Any:
+        raise error
+
+    return interrupted
 
 
 class _Late:
