@@ -192,13 +192,13 @@ def test_a_lost_node_ends_a_job_that_may_not_start_again(slurm_exclusive: SlurmC
     assert state.hosts == hosts
 
 
-def test_a_range_of_nodes_gets_as_many_as_are_free(slurm: SlurmCluster, tmp_path: Path) -> None:
+def test_a_range_of_nodes_gets_as_many_as_are_free(slurm_exclusive: SlurmCluster, tmp_path: Path) -> None:
     """With a number of tasks per node Slurm grants its minimum, or little more."""
     asked = replace(request(NODE, Scheduler(kind="slurm", exclusive=False), 3, SMALL), least_nodes=1,
                     output=str(tmp_path / "out"))  # fmt: skip
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/bash\n" + SCHEDULER.head_text(SCHEDULER.head(asked)) + "srun -n 3 -N 3 -c 1 hostname\n")
-    job = SCHEDULER.job_id(slurm.run(*SCHEDULER.submit_argv(str(script))).stdout)
+    job = SCHEDULER.job_id(slurm_exclusive.run(*SCHEDULER.submit_argv(str(script))).stdout)
     done = end(job)
     assert (done.phase, len(done.hosts)) == ("done", 3)
     assert len(set((tmp_path / "out").read_text().split())) == 3
