@@ -216,6 +216,17 @@ def _interrupted(line: int, use: Callable[[], object]) -> bool:
     return False
 
 
+def _free() -> bool:
+    """Whether another thread could make a class now."""
+    taken: list[bool] = []
+    other = threading.Thread(
+        target=lambda: taken.append(late._LOCK.acquire(blocking=False) and not late._LOCK.release())
+    )
+    other.start()
+    other.join()
+    return taken == [True]
+
+
 @pytest.mark.parametrize("frozen", [True, False])
 def test_an_interrupt_reaches_the_caller_and_the_next_use_works(frozen: bool) -> None:
     def made() -> Any:
@@ -226,11 +237,12 @@ def test_an_interrupt_reaches_the_caller_and_the_next_use_works(frozen: bool) ->
 
         return One
 
-    for line in range(0, 4000, 7):
+    for line in range(0, 4000):
         cls = made()
         was = _interrupted(line, lambda cls=cls: (cls(1) == cls(2), repr(cls(1)), frozen and hash(cls(1))))  # type: ignore[misc]
         assert cls(1) == cls(1) != cls(2) and cls(1).more == [] and "One(x=1, more=[])" in repr(cls(1)), line
         assert not frozen or hash(cls(1)) == hash(cls(1)), line
+        assert _free(), line
         if not was:
             break
     assert 100 < line < 3990
@@ -252,7 +264,7 @@ def test_threads_that_use_it_first_at_the_same_time() -> None:
             for one in threads:
                 one.start()
             for one in threads:
-                one.join()
+                one.join(60)
     finally:
         sys.setswitchinterval(before)
     assert made == [True] * 80

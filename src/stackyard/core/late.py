@@ -31,7 +31,8 @@ class _Made:
 
     def __get__(self, one: object, cls: type) -> Any:
         try:
-            self._prepare(cls)
+            with _LOCK:  # a thread that comes while another one makes the class waits here
+                self._prepare(cls)
         except BaseException as error:
             if one is None or self._name not in _SHOWING:
                 raise
@@ -43,14 +44,13 @@ class _Made:
         raise AttributeError(self._name)
 
     def _prepare(self, cls: type) -> None:
-        with _LOCK:  # a thread that comes while another one makes the class waits here
-            for each in cls.__mro__:
-                if each in _WAITING:
-                    _make(each, *_WAITING[each])
-                    _WAITING.pop(each, None)  # last: an interrupt leaves it to the next use
-                if each in _BARE and self._name in _SHOWING:
-                    _complete(each, frozen=_BARE[each])
-                    _BARE.pop(each, None)
+        for each in cls.__mro__:
+            if each in _WAITING:
+                _make(each, *_WAITING[each])
+                _WAITING.pop(each, None)  # last: an interrupt leaves it to the next use
+            if each in _BARE and self._name in _SHOWING:
+                _complete(each, frozen=_BARE[each])
+                _BARE.pop(each, None)
 
 
 def _raising(error: BaseException) -> Any:
@@ -89,6 +89,7 @@ def _late(cls: type, options: dict[str, Any]) -> type:
 def _make(cls: type, options: dict[str, Any], body: dict[str, Any]) -> None:
     """Make what an instance needs; after an interrupt nothing, so that the next use begins anew whatever it is."""
     is_bare = options.keys() <= {"frozen", "kw_only"} and not any(name in body for name in _SHOWING)
+    _take_back(cls, body)  # an interrupt may have come between the end of this and the note that it is made
     try:
         dataclasses.dataclass(**options, **({"repr": False, "eq": False} if is_bare else {}))(cls)
         if is_bare:
