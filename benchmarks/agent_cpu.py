@@ -31,18 +31,18 @@ def measure(pairs: int = 1) -> list[Figure]:
 
 def share() -> float:
     """The part of one core that the agent uses, once all ranks run."""
-    with scratch("agent") as folder:
-        (folder / "threads.py").write_text(PROGRAM)
+    with scratch("agent") as directory:
+        (directory / "threads.py").write_text(PROGRAM)
         words = [STACKYARD, "launch", "-r", str(RANKS), "-c", "1", "--oversubscribe", sys.executable, "threads.py"]
-        own = {**os.environ, "HOME": str(folder), "STACKYARD_TMP": str(folder)}
+        own = {**os.environ, "HOME": str(directory), "STACKYARD_TMP": str(directory)}
         process = subprocess.Popen(
-            words, cwd=folder, env=own, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            words, cwd=directory, env=own, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         try:
             assert process.stdout
             assert process.stdout.readline() == "ready\n"
             time.sleep(10)
-            agent = agent_of(folder)
+            agent = agent_of(directory)
             before = cpu_s(agent)
             time.sleep(LOOK_S)
             return (cpu_s(agent) - before) / LOOK_S
@@ -51,14 +51,14 @@ def share() -> float:
             process.wait(60)
 
 
-def agent_of(folder: Path) -> int:
-    """The process of the agent of the launch below a folder."""
+def agent_of(directory: Path) -> int:
+    """The process of the agent of the launch below a directory."""
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
         try:
             words = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if any(word.startswith(os.fsencode(folder)) and word.endswith(b"/agent.py") for word in words):
+        if any(word.startswith(os.fsencode(directory)) and word.endswith(b"/agent.py") for word in words):
             return int(name)
     raise SystemExit("no agent")
 

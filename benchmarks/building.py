@@ -25,14 +25,14 @@ def measure(pairs: int = 4) -> list[Figure]:
     """The first build of these packages, and one whose bytecode is in the cache; all downloads are cached for both."""
     from support.testbed import real_channel
 
-    with scratch("build") as folder:
-        file = inputs.environment_file(folder / "environment.yml", real_channel())
-        stackyard(folder, "lock", file, "--name", "research", "--version", "1")
-        conda, pip = inputs.bare_inputs(Path(f"{file}.lock"), folder / "bare")
+    with scratch("build") as directory:
+        file = inputs.environment_file(directory / "environment.yml", real_channel())
+        stackyard(directory, "lock", file, "--name", "research", "--version", "1")
+        conda, pip = inputs.bare_inputs(Path(f"{file}.lock"), directory / "bare")
         figures = []
         for cached, target in ((False, FIRST_TARGET), (True, CACHED_TARGET)):
-            ours = Ours(folder, file, keep_bytecode=cached)
-            made = alternate(ours, lambda: bare(folder), pairs)
+            ours = Ours(directory, file, keep_bytecode=cached)
+            made = alternate(ours, lambda: bare(directory), pairs)
             checks, phases = statistics.median(ours.checks), ", ".join(f"{k} {v:.1f}" for k, v in ours.phases.items())
             figures.append(
                 figure_of(
@@ -50,24 +50,34 @@ class Ours:
     `empty` names caches that are emptied before, too.
     """
 
-    def __init__(self, folder: Path, file: Path, *, keep_bytecode: bool, empty: Sequence[str] = ()) -> None:
-        self.folder, self.file = folder, file
+    def __init__(self, directory: Path, file: Path, *, keep_bytecode: bool, empty: Sequence[str] = ()) -> None:
+        self.directory, self.file = directory, file
         self.empty = [*empty, *([] if keep_bytecode else ["bytecode"])]
         self.checks: list[float] = []
         self.phases: dict[str, float] = {}
 
     def __call__(self) -> float:
         """Deploy once."""
-        forget(self.folder / "yard", self.empty)
-        argv = ["--yard", self.folder / "yard", "deploy", self.file, "--name", "research", "--version", "1", "--locked"]
+        forget(self.directory / "yard", self.empty)
+        argv = [
+            "--yard",
+            self.directory / "yard",
+            "deploy",
+            self.file,
+            "--name",
+            "research",
+            "--version",
+            "1",
+            "--locked",
+        ]
         started = time.perf_counter()
         done = subprocess.run(
-            [STACKYARD, *argv], env=environment(self.folder), capture_output=True, text=True, check=False
+            [STACKYARD, *argv], env=environment(self.directory), capture_output=True, text=True, check=False
         )
         taken = time.perf_counter() - started
         if done.returncode != 0:
             raise SystemExit(f"the deploy exited with status {done.returncode}\n{done.stdout}\n{done.stderr}")
-        (root,) = (self.folder / "yard" / "stacks" / "research").iterdir()
+        (root,) = (self.directory / "yard" / "stacks" / "research").iterdir()
         checks = json.loads((root / "report.json").read_text())["seconds"]
         self.checks.append(checks)
         self.phases = json.loads((root / "record.json").read_text())["timings_s"]
@@ -84,22 +94,22 @@ def forget(yard: Path, caches: list[str]) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def bare(folder: Path) -> float:
+def bare(directory: Path) -> float:
     """Install the same lock with the plain tools, whose caches are warm after the first time; returns seconds."""
-    prefix, cache = folder / "bare" / "prefix", folder / "bare" / "cache"
+    prefix, cache = directory / "bare" / "prefix", directory / "bare" / "cache"
     shutil.rmtree(prefix, ignore_errors=True)
-    env = environment(folder)
+    env = environment(directory)
     started = time.perf_counter()
-    plain_conda(folder, prefix, cache / "conda", env)
+    plain_conda(directory, prefix, cache / "conda", env)
     uv = [PYTHON.with_name("uv"), "pip", "install", "--quiet", "--preview-features", "pylock", "--no-deps"]
     uv += ["--cache-dir", cache / "uv", "--python", prefix / "bin" / "python", "--break-system-packages"]
-    subprocess.run([*uv, "-r", folder / "bare" / "pylock.toml"], env=env, check=True)
+    subprocess.run([*uv, "-r", directory / "bare" / "pylock.toml"], env=env, check=True)
     compile_all = [prefix / "bin" / "python", "-m", "compileall", "-q", "-j", "0", prefix / "lib"]
     subprocess.run(compile_all, env=env, check=False, capture_output=True)  # status 1: templates that are not Python
     return time.perf_counter() - started
 
 
-def plain_conda(folder: Path, prefix: Path, cache: Path, env: dict[str, str]) -> None:
+def plain_conda(directory: Path, prefix: Path, cache: Path, env: dict[str, str]) -> None:
     """The conda part alone, by py-rattler."""
-    argv = [PYTHON, HERE / "bare_conda.py", folder / "bare" / "conda.json", prefix, cache]
+    argv = [PYTHON, HERE / "bare_conda.py", directory / "bare" / "conda.json", prefix, cache]
     subprocess.run([*argv], env=env, check=True)

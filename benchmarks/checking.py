@@ -22,14 +22,14 @@ def measure(pairs: int = 5) -> list[Figure]:
     """Seconds over those of sha256sum, and MiB over what it is to stay under."""
     from support.testbed import real_channel
 
-    with scratch("fsck") as folder:
-        file = folder / "checked" / "environment.yml"
+    with scratch("fsck") as directory:
+        file = directory / "checked" / "environment.yml"
         file.parent.mkdir()
         inputs.environment_file(file, real_channel())
-        stackyard(folder, "deploy", file, "--version", "1")
-        (root,) = (folder / "yard" / "stacks" / "checked").iterdir()
+        stackyard(directory, "deploy", file, "--version", "1")
+        (root,) = (directory / "yard" / "stacks" / "checked").iterdir()
         memory: list[float] = []
-        found = alternate(lambda: _fsck(folder, memory), lambda: _sha256sum(root), pairs)
+        found = alternate(lambda: _fsck(directory, memory), lambda: _sha256sum(root), pairs)
         count, size = _counted(root)
     what, against = "fsck --deep of a revision", f"sha256sum on {_cores()} cores"
     note = f"{count:,} files, {size / 2**20:,.0f} MiB, in the page cache"
@@ -44,11 +44,11 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _fsck(folder: Path, memory: list[float]) -> float:
+def _fsck(directory: Path, memory: list[float]) -> float:
     """Seconds of a check; what it took of memory at most is added to the list, in MiB."""
-    words = [STACKYARD, "--yard", folder / "yard", "fsck", "checked", "--deep"]
+    words = [STACKYARD, "--yard", directory / "yard", "fsck", "checked", "--deep"]
     started = time.perf_counter()
-    child = subprocess.Popen(words, env=environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(words, env=environment(directory), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(child.pid, 0)
     taken = time.perf_counter() - started
     if status:

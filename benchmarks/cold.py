@@ -19,17 +19,17 @@ def measure(pairs: int = 3) -> list[Figure]:
     """The pip step of a deploy against ``pip install`` without a cache, with and without its bytecode."""
     from support.testbed import real_channel
 
-    with scratch("cold") as folder:
-        file = inputs.environment_file(folder / "environment.yml", real_channel())
-        stackyard(folder, "lock", file, "--name", "research", "--version", "1")
-        _, count = inputs.bare_inputs(Path(f"{file}.lock"), folder / "bare")
-        ours = Ours(folder, file, keep_bytecode=True, empty=["uv"])
+    with scratch("cold") as directory:
+        file = inputs.environment_file(directory / "environment.yml", real_channel())
+        stackyard(directory, "lock", file, "--name", "research", "--version", "1")
+        _, count = inputs.bare_inputs(Path(f"{file}.lock"), directory / "bare")
+        ours = Ours(directory, file, keep_bytecode=True, empty=["uv"])
         figures = []
         for options, target, note in (
             ([], TARGET, "pip compiles bytecode as it installs, ours is made later and once; see the next line"),
             (["--no-compile"], None, "neither side compiles"),
         ):
-            made = alternate(lambda: _step(ours), lambda words=options: _pip(folder, words), pairs, warm_up=0)
+            made = alternate(lambda: _step(ours), lambda words=options: _pip(directory, words), pairs, warm_up=0)
             figures.append(
                 figure_of(
                     f"pip part, {count} packages, empty cache: how much faster",
@@ -44,13 +44,13 @@ def _step(ours: Ours) -> float:
     return ours.phases["pip"]
 
 
-def _pip(folder: Path, options: list[str]) -> float:
+def _pip(directory: Path, options: list[str]) -> float:
     """Install the locked versions with pip into a new prefix; only pip is timed, and it need not solve anything."""
-    prefix, env = folder / "bare" / "prefix", environment(folder)
+    prefix, env = directory / "bare" / "prefix", environment(directory)
     shutil.rmtree(prefix, ignore_errors=True)
-    plain_conda(folder, prefix, folder / "bare" / "cache" / "conda", env)
+    plain_conda(directory, prefix, directory / "bare" / "cache" / "conda", env)
     argv = [prefix / "bin" / "python", "-m", "pip", "--no-input", "install", "--quiet", "--no-cache-dir", "--no-deps"]
     argv += ["--root-user-action", "ignore"]
     started = time.perf_counter()
-    subprocess.run([*argv, *options, "-r", folder / "bare" / "requirements.txt"], env=env, check=True)
+    subprocess.run([*argv, *options, "-r", directory / "bare" / "requirements.txt"], env=env, check=True)
     return time.perf_counter() - started

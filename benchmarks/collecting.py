@@ -22,10 +22,10 @@ TARGET_S, TARGET_MIB = 5.0, 300.0
 
 def measure(pairs: int = 5) -> list[Figure]:
     """Seconds and MiB of a dry run, each over what it is to stay under."""
-    with scratch("gc") as folder:
-        _make(folder / "yard")
-        (folder / "site.yaml").write_text("modules: {formats: [tcl]}\nremoval: {keep: 0}\n")
-        runs = [_run(folder) for _ in range(pairs)]
+    with scratch("gc") as directory:
+        _make(directory / "yard")
+        (directory / "site.yaml").write_text("modules: {formats: [tcl]}\nremoval: {keep: 0}\n")
+        runs = [_run(directory) for _ in range(pairs)]
     took, memory = [seconds for seconds, _ in runs], [mib for _, mib in runs]
     what = f"gc --dry-run, {REVISIONS} revisions, {ENTRIES:,} entries"
     return [
@@ -64,10 +64,10 @@ def _make(root: Path) -> None:
     ), "withdraw half"))  # fmt: skip
 
 
-def _run(folder: Path) -> tuple[float, float]:
+def _run(directory: Path) -> tuple[float, float]:
     """Seconds, and MiB at the most, of one dry run."""
     program = Path(sys.executable).with_name("stackyard")
-    words = [program, "--site", folder / "site.yaml", "--yard", folder / "yard", "gc", "--dry-run"]
+    words = [program, "--site", directory / "site.yaml", "--yard", directory / "yard", "gc", "--dry-run"]
     started = time.perf_counter()
     child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     _, status, used = os.wait4(child.pid, 0)

@@ -36,8 +36,8 @@ CONDA = os.environ.get("STACKYARD_BENCH_CONDA", "")
 
 def measure(pairs: int = 3) -> list[Figure]:
     """Seconds and directory entries of an extension against clones and a venv, and the start of its Python."""
-    with scratch("extend") as folder:
-        ways = Ways(folder, deployed(folder))
+    with scratch("extend") as directory:
+        ways = Ways(directory, deployed(directory))
         against = {
             **ways.clones(),
             "python -m venv --system-site-packages, uv pip install": (ways.venv(), VENV_TARGET),
@@ -47,15 +47,15 @@ def measure(pairs: int = 3) -> list[Figure]:
         return [*(figure for both in figures for figure in both), _entries(ways), *_starts(ways)]
 
 
-def deployed(folder: Path) -> Path:
-    """Deploy the base into the yard of a folder. Returns its prefix."""
+def deployed(directory: Path) -> Path:
+    """Deploy the base into the yard of a directory. Returns its prefix."""
     from support.testbed import real_channel
 
-    file = folder / "base" / "environment.yml"
+    file = directory / "base" / "environment.yml"
     file.parent.mkdir()
     inputs.environment_file(file, real_channel())
-    stackyard(folder, "deploy", file, "--version", "1")
-    return Path(stackyard(folder, "show", "base", "--json")["prefix"])
+    stackyard(directory, "deploy", file, "--version", "1")
+    return Path(stackyard(directory, "show", "base", "--json")["prefix"])
 
 
 def _cpu() -> float:
@@ -67,12 +67,12 @@ def _cpu() -> float:
 class Ways:
     """The ways to add a package to a base."""
 
-    def __init__(self, folder: Path, base: Path) -> None:
-        self.folder, self.base = folder, base
-        self.environ = {**environment(folder), "PYTHONNOUSERSITE": "1"}
+    def __init__(self, directory: Path, base: Path) -> None:
+        self.directory, self.base = directory, base
+        self.environ = {**environment(directory), "PYTHONNOUSERSITE": "1"}
         self.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # pip and venv as people have them
         self.index = uv.index_options(settings(PipPolicy(), PipOptions(), self.environ)[0])
-        self.made = folder / "made"
+        self.made = directory / "made"
         self._numbers = count()
         self.extension = Path()
         self.cloned = 0
@@ -121,9 +121,9 @@ class Ways:
         """`stackyard extend`, with all that it does: solve, build, verify, publish."""
         name = f"mine{next(self._numbers)}"
         started = time.perf_counter()
-        stackyard(self.folder, "extend", "--base", "base", "--name", name, "--pip", PACKAGE)
+        stackyard(self.directory, "extend", "--base", "base", "--name", name, "--pip", PACKAGE)
         taken = time.perf_counter() - started
-        self.extension = Path(stackyard(self.folder, "show", name, "--json")["path"])
+        self.extension = Path(stackyard(self.directory, "show", name, "--json")["path"])
         return taken
 
     def clone(self, how: str) -> Way:
@@ -136,7 +136,7 @@ class Ways:
 
     def conda_clone(self) -> float:
         """A clone by conda."""
-        self.environ["CONDA_PKGS_DIRS"] = str(self.folder / "conda-packages")
+        self.environ["CONDA_PKGS_DIRS"] = str(self.directory / "conda-packages")
         return self._timed([CONDA, "create", "-q", "-y", "--clone", self.base, "-p", self.made]) + self._with_pip()
 
     def _with_pip(self) -> float:
@@ -167,7 +167,7 @@ def _entries(ways: Ways) -> Figure:
     figure = figure_of("extension: files, links and directories", "a clone", [pair], INODES_TARGET, unit="")
     absolute = f"{pair[0]:,.0f} : {pair[1]:,.0f}"
     return Figure(
-        figure.name, figure.against, figure.ratios, figure.target, figure.at_least, absolute, "with the drift folder"
+        figure.name, figure.against, figure.ratios, figure.target, figure.at_least, absolute, "with the drift directory"
     )
 
 
@@ -189,5 +189,5 @@ def _starts(ways: Ways) -> list[Figure]:
     ]
 
 
-def _count(folder: Path) -> int:
-    return sum(len(folders) + len(files) for _, folders, files in os.walk(folder))
+def _count(directory: Path) -> int:
+    return sum(len(directories) + len(files) for _, directories, files in os.walk(directory))

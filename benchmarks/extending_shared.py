@@ -16,12 +16,12 @@ DELAY_US, KEPT_S = 500, 5
 
 def measure(pairs: int = 1) -> list[Figure]:
     """Seconds and operations of an extension against clones; a clone takes minutes."""
-    with scratch("extend-shared") as folder:
-        slow.build(folder / "slow_fs")
-        place = folder / "shared"
+    with scratch("extend-shared") as directory:
+        slow.build(directory / "slow_fs")
+        place = directory / "shared"
         place.mkdir()
         ways = Ways(place, deployed(place))
-        with slow.mounted(folder / "slow_fs", place, DELAY_US, KEPT_S) as operations:
+        with slow.mounted(directory / "slow_fs", place, DELAY_US, KEPT_S) as operations:
             figures = [
                 ways.compared(name, *way, pairs, meter=operations, what="operations on names and attributes", unit="#")
                 for name, way in ways.clones().items()

@@ -136,18 +136,18 @@ def _times_of(way: Way, ours: Side, plain: Side) -> list[Figure]:
 class Bed:
     """A yard with both environments, and the slow file system that can take its place."""
 
-    folder: Path
+    directory: Path
     plain: Path
     packed: Path
 
     @property
     def yard(self) -> Path:
         """Where the yard is, whichever file system it is on."""
-        return self.folder / "yard"
+        return self.directory / "yard"
 
     @property
     def _env(self) -> dict[str, str]:
-        return {**environment(self.folder), "STACKYARD_TMP": str(self.folder / "node")}
+        return {**environment(self.directory), "STACKYARD_TMP": str(self.directory / "node")}
 
     def import_once(self, prefix: Path) -> float:
         """Seconds of one process that imports the packages."""
@@ -212,7 +212,7 @@ class Bed:
 
     def slow(self, delay_us: int, kept_s: int, *options: str) -> AbstractContextManager[Callable[[], int]]:
         """The yard on the slow file system meanwhile; what says how many operations that had."""
-        return slow.mounted(self.folder / "slow_fs", self.yard, delay_us, kept_s, *options)
+        return slow.mounted(self.directory / "slow_fs", self.yard, delay_us, kept_s, *options)
 
 
 def _end_servers(image: Path) -> None:
@@ -229,13 +229,13 @@ def deployed() -> Iterator[Bed]:
     if os.geteuid() != 0:
         raise SystemExit("images: run it as root: it mounts an image by the kernel")
     with tempfile.TemporaryDirectory(prefix="stackyard-bench-images-") as name:
-        folder = Path(name)
-        slow.build(folder / "slow_fs")
-        (folder / "node").mkdir()
+        directory = Path(name)
+        slow.build(directory / "slow_fs")
+        (directory / "node").mkdir()
         for stack, form in (("plain", "prefix"), ("packed", "squashfs")):
-            file = folder / stack / "environment.yml"
+            file = directory / stack / "environment.yml"
             file.parent.mkdir()
             inputs.environment_file(file, real_channel(), CONDA, PIP)
-            stackyard(folder, "deploy", file, "--version", "1", "--image", form)
-        prefixes = [next((folder / "yard/stacks" / stack).iterdir()) / "prefix" for stack in ("plain", "packed")]
-        yield Bed(folder, *prefixes)
+            stackyard(directory, "deploy", file, "--version", "1", "--image", form)
+        prefixes = [next((directory / "yard/stacks" / stack).iterdir()) / "prefix" for stack in ("plain", "packed")]
+        yield Bed(directory, *prefixes)

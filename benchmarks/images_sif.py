@@ -27,22 +27,21 @@ def measure(pairs: int = 3) -> list[Figure]:
     from support import images
     from support.testbed import real_channel
 
-    with scratch("sif") as folder:
-        file = folder / "sif" / "environment.yml"
+    with scratch("sif") as directory:
+        file = directory / "sif" / "environment.yml"
         file.parent.mkdir()
         inputs.environment_file(file, real_channel(), conda=CONDA, pip=PIP)
         for form in ("prefix", "squashfs"):
-            stackyard(folder, "deploy", file, "--version", form, "--image", form)
+            stackyard(directory, "deploy", file, "--version", form, "--image", form)
         started = time.perf_counter()
-        stackyard(folder, "image", "from-folder", images.image_folder(), "--name", "base")
+        stackyard(directory, "image", "from-folder", images.image_directory(), "--name", "base")
         imported = time.perf_counter() - started
-        theirs = _directory(folder, images.image_folder())
-        note = (
-            f"the base was imported before, once, in {imported:.1f} s; every file of ours was the same: {_same(folder)}"
-        )
+        theirs = _directory(directory, images.image_directory())
+        same = _same(directory)
+        note = f"the base was imported before, once, in {imported:.1f} s; every file of ours was the same: {same}"
         made = []
         for form in ("prefix", "squashfs"):
-            rows = alternate(lambda form=form: _ours(folder, form), lambda: _apptainer(folder, theirs), pairs)
+            rows = alternate(lambda form=form: _ours(directory, form), lambda: _apptainer(directory, theirs), pairs)
             name = {"prefix": "SIF of a prefix: how much faster", "squashfs": "SIF of an image: how much faster"}[form]
             made.append(figure_of(name, "apptainer build", rows, TARGET, at_least=True, unit="s", note=note))
             note = ""
@@ -51,41 +50,52 @@ def measure(pairs: int = 3) -> list[Figure]:
                                  at_least=True, unit="s")]  # fmt: skip
 
 
-def _ours(folder: Path, form: str) -> float:
+def _ours(directory: Path, form: str) -> float:
     started = time.perf_counter()
-    words = ("image", "build", f"sif/{form}", "--base", "base", "--format", "sif", "-o", folder / "ours.sif", "--json")
-    stackyard(folder, *words)
+    words = (
+        "image",
+        "build",
+        f"sif/{form}",
+        "--base",
+        "base",
+        "--format",
+        "sif",
+        "-o",
+        directory / "ours.sif",
+        "--json",
+    )
+    stackyard(directory, *words)
     return time.perf_counter() - started
 
 
-def _apptainer(folder: Path, root: Path) -> float:
+def _apptainer(directory: Path, root: Path) -> float:
     from support import images
 
-    (folder / "theirs.sif").unlink(missing_ok=True)
-    words = ["apptainer", "--quiet", "build", "--mksquashfs-args", PACKING, folder / "theirs.sif", root]
+    (directory / "theirs.sif").unlink(missing_ok=True)
+    words = ["apptainer", "--quiet", "build", "--mksquashfs-args", PACKING, directory / "theirs.sif", root]
     started = time.perf_counter()
-    subprocess.run(words, env=images.environ(TMPDIR=str(folder)), check=True, capture_output=True)
+    subprocess.run(words, env=images.environ(TMPDIR=str(directory)), check=True, capture_output=True)
     return time.perf_counter() - started
 
 
-def _directory(folder: Path, base: Path) -> Path:
+def _directory(directory: Path, base: Path) -> Path:
     """The files of the base and of the revision, as a container has them."""
-    root = folder / "root"
+    root = directory / "root"
     shutil.copytree(base, root, symlinks=True)
-    (revision,) = (folder / "yard" / "stacks" / "sif").glob("prefix-*")
+    (revision,) = (directory / "yard" / "stacks" / "sif").glob("prefix-*")
     prefix = Path(json.loads((revision / "record.json").read_text())["prefix"])
     shutil.copytree(prefix, root / str(prefix).lstrip("/"), symlinks=True)
     subprocess.run(["chmod", "-R", "u+w", root], check=True)
     return root
 
 
-def _same(folder: Path) -> str:
+def _same(directory: Path) -> str:
     """Whether two builds of each form gave the same bytes."""
     answers = []
     for form in ("prefix", "squashfs"):
         files = []
         for _ in range(2):
-            _ours(folder, form)
-            files.append((folder / "ours.sif").read_bytes())
+            _ours(directory, form)
+            files.append((directory / "ours.sif").read_bytes())
         answers.append(files[0] == files[1])
     return "yes" if all(answers) else "no"

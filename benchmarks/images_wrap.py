@@ -26,14 +26,14 @@ def measure(pairs: int = 25) -> list[Figure]:
     """Starts of a wrapped command, over those of Charliecloud and of Apptainer."""
     from support import images
 
-    sif, root = images.image_sif(), images.image_folder()
-    with scratch("wrap") as folder:
-        (folder / "wrap").mkdir()
-        file = folder / "wrap" / "stack.yaml"
+    sif, root = images.image_sif(), images.image_directory()
+    with scratch("wrap") as directory:
+        (directory / "wrap").mkdir()
+        file = directory / "wrap" / "stack.yaml"
         file.write_text(f"name: wrapped\nversion: '1'\nwrap: {{image: 'sif:{sif}', commands: ['true', sleep]}}\n")
-        stackyard(folder, "deploy", file)
-        (command,) = (folder / "yard" / "stacks" / "wrapped").glob("*/prefix/bin/true")
-        with _node(folder) as env:
+        stackyard(directory, "deploy", file)
+        (command,) = (directory / "yard" / "stacks" / "wrapped").glob("*/prefix/bin/true")
+        with _node(directory) as env:
             first = seconds([command], env=env)
             figures = []
             theirs = {"Apptainer": (["apptainer", "-s", "exec", sif, "true"], images.environ())}
@@ -55,11 +55,11 @@ def measure(pairs: int = 25) -> list[Figure]:
 
 
 @contextmanager
-def _node(folder: Path) -> Iterator[dict[str, str]]:
+def _node(directory: Path) -> Iterator[dict[str, str]]:
     """The environment of the commands; what they leave is ended."""
-    node = folder / "node"
+    node = directory / "node"
     node.mkdir()
-    yield {"USER": "root", **environment(folder), "STACKYARD_TMP": str(node), "STACKYARD_IMAGE_IDLE_S": "60"}
+    yield {"USER": "root", **environment(directory), "STACKYARD_TMP": str(node), "STACKYARD_IMAGE_IDLE_S": "60"}
     for note in (node / f".stackyard-images-{os.geteuid()}").glob("*[0-9a-f]"):
         for line in note.read_text().splitlines():
             os.kill(int(line.split()[0]), signal.SIGTERM)

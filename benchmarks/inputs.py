@@ -31,7 +31,7 @@ def environment_file(path: Path, channel: Path, conda: Sequence[str] = CONDA, pi
     return path
 
 
-def bare_inputs(lock: Path, folder: Path) -> tuple[int, int]:
+def bare_inputs(lock: Path, directory: Path) -> tuple[int, int]:
     """Write what the plain tools need of a lock: ``conda.json``, ``pylock.toml`` and ``requirements.txt``.
 
     Returns:
@@ -40,9 +40,9 @@ def bare_inputs(lock: Path, folder: Path) -> tuple[int, int]:
     from stackyard.lock.lockfile import text
     from stackyard.make.wheels.install import Wheel, pylock
 
-    folder.mkdir(exist_ok=True)
+    directory.mkdir(exist_ok=True)
     (locked,) = text.read(lock).variants
-    (folder / "conda.json").write_text(json.dumps([asdict(package) for package in locked.conda]))
-    (folder / "pylock.toml").write_text(pylock([Wheel.of(package) for package in locked.pip]))
-    (folder / "requirements.txt").write_text("".join(f"{p.name}=={p.version}\n" for p in locked.pip))
+    (directory / "conda.json").write_text(json.dumps([asdict(package) for package in locked.conda]))
+    (directory / "pylock.toml").write_text(pylock([Wheel.of(package) for package in locked.pip]))
+    (directory / "requirements.txt").write_text("".join(f"{p.name}=={p.version}\n" for p in locked.pip))
     return len(locked.conda), len(locked.pip)

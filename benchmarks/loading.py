@@ -34,15 +34,15 @@ def measure(pairs: int = 25) -> list[Figure]:
     from support import modules
 
     figures: list[Figure] = []
-    with scratch("load") as folder:
-        _deploy(folder)
+    with scratch("load") as directory:
+        _deploy(directory)
         for system, title in (("lmod", "Lmod"), ("em", "Environment Modules")):
             reason = modules.missing(system, "bash")
             if reason:
                 print(f"  {title} is left out: {reason}")
                 continue
             names = [CONTROL, STACK, *([ACTIVATE] if system == "lmod" else [])]
-            times = _session(modules.initialise(system, "bash"), folder, names, pairs)
+            times = _session(modules.initialise(system, "bash"), directory, names, pairs)
             figures += _figures(title, times)
     return figures
 
@@ -72,7 +72,7 @@ def _figures(title: str, times: Mapping[str, list[tuple[float, float]]]) -> list
     return made
 
 
-def _deploy(folder: Path) -> None:
+def _deploy(directory: Path) -> None:
     """The stack, a base with conda's stand-in, a module of one line, and one that activates at every load."""
     from support.channel import Package, make_channel
     from support.sitechannels import conda_package
@@ -81,16 +81,16 @@ def _deploy(folder: Path) -> None:
     tools = [
         Package(name, "1.0", files={f"etc/conda/activate.d/{name}.sh": text}) for name, text in sorted(SCRIPTS.items())
     ]
-    channel = make_channel(folder / "channel", [*tools, conda_package("4.8.3", "3.11", "linux-64")])
+    channel = make_channel(directory / "channel", [*tools, conda_package("4.8.3", "3.11", "linux-64")])
     channels = f"channels: [{real_channel().as_uri()}, {channel.as_uri()}]"
     for name, packages in ((STACK, ["numpy", *SCRIPTS]), (BASE, ["conda"])):
-        file = folder / f"{name}.yml"
+        file = directory / f"{name}.yml"
         file.write_text(f"name: {name}\n{channels}\ndependencies: [{', '.join(['python=3.11', *packages])}]\n")
-        stackyard(folder, "deploy", file, "--version", "1")
-    paths = {row["stack"]: Path(row["path"]) / "prefix" for row in stackyard(folder, "list", "--json")}
-    _write(folder / "others" / f"{CONTROL}.lua", 'setenv("ONE_VARIABLE", "1")\n')
-    _write(folder / "others" / CONTROL, "#%Module1.0\nsetenv ONE_VARIABLE 1\n")
-    _write(folder / "others" / f"{ACTIVATE}.lua", activating(paths[BASE], paths[STACK]))
+        stackyard(directory, "deploy", file, "--version", "1")
+    paths = {row["stack"]: Path(row["path"]) / "prefix" for row in stackyard(directory, "list", "--json")}
+    _write(directory / "others" / f"{CONTROL}.lua", 'setenv("ONE_VARIABLE", "1")\n')
+    _write(directory / "others" / CONTROL, "#%Module1.0\nsetenv ONE_VARIABLE 1\n")
+    _write(directory / "others" / f"{ACTIVATE}.lua", activating(paths[BASE], paths[STACK]))
 
 
 def _write(path: Path, text: str) -> None:
@@ -111,12 +111,12 @@ def activating(base: Path, prefix: Path) -> str:
     return f'execute{{cmd=[==[{load}]==], modeA={{"load"}}}}\nexecute{{cmd=[==[{unload}]==], modeA={{"unload"}}}}\n'
 
 
-def _session(initialise: str, folder: Path, names: list[str], rounds: int) -> dict[str, list[tuple[float, float]]]:
+def _session(initialise: str, directory: Path, names: list[str], rounds: int) -> dict[str, list[tuple[float, float]]]:
     """Seconds of load and of unload, per module and round; fails where a module does not load or leaves traces."""
-    script = folder / "session.sh"
-    script.write_text(_script(initialise, [folder / "others", folder / "yard" / "modules"], names, rounds))
+    script = directory / "session.sh"
+    script.write_text(_script(initialise, [directory / "others", directory / "yard" / "modules"], names, rounds))
     plain = ("HOME", "USER", "LANG", "TERM")  # a PATH with a duplicate would be changed by the module system itself
-    env = {k: v for k, v in environment(folder).items() if k in plain} | {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    env = {k: v for k, v in environment(directory).items() if k in plain} | {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     done = subprocess.run(
         ["bash", "--norc", "--noprofile", script], env=env, capture_output=True, text=True, check=False
     )

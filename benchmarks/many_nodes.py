@@ -122,9 +122,17 @@ def measure(pairs: int = 1) -> list[Figure]:
 
 def run(nodes: int, *before: str) -> dict[str, float]:
     """One launch; what its hub and its agents say of it."""
-    with scratch("nodes") as folder:
-        words = [sys.executable, "-c", HUB, str(folder / RUN), str(Path(__file__).parents[1]), str(nodes), str(RANKS)]
-        (folder / RUN).mkdir()
+    with scratch("nodes") as directory:
+        words = [
+            sys.executable,
+            "-c",
+            HUB,
+            str(directory / RUN),
+            str(Path(__file__).parents[1]),
+            str(nodes),
+            str(RANKS),
+        ]
+        (directory / RUN).mkdir()
         done = subprocess.run([*before, *words, AGENTS], capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(done.stderr[-4000:])
@@ -134,11 +142,11 @@ def run(nodes: int, *before: str) -> dict[str, float]:
 
 def file_calls(nodes: int) -> int:
     """The hub's calls that open, rename or write files below its run directory, by strace without the agents."""
-    with scratch("trace") as folder:
-        trace = folder / "trace"
+    with scratch("trace") as directory:
+        trace = directory / "trace"
         run(nodes, "strace", "-ff", "-qq", "-y", "-e", "trace=openat,write,rename,fsync,chmod", "-o", str(trace))
         found = 0
-        for file in folder.glob("trace.*"):
+        for file in directory.glob("trace.*"):
             text = file.read_text(errors="replace")
             if AGENTS_READ not in text:  # else it is the simulated agents' process, not a thread of the hub
                 found += sum(bool(re.search(rf"/{RUN}[\"/]", line)) for line in text.splitlines())

@@ -129,11 +129,11 @@ def seconds(argv: Sequence[str | os.PathLike[str]], *, env: Mapping[str, str] | 
     return taken
 
 
-def disk_bytes(folder: Path) -> int:
+def disk_bytes(directory: Path) -> int:
     """What a tree takes on disk, every inode counted once."""
     seen: dict[tuple[int, int], int] = {}
-    for root, folders, files in os.walk(folder):
-        for name in (*folders, *files):
+    for root, directories, files in os.walk(directory):
+        for name in (*directories, *files):
             status = os.lstat(f"{root}/{name}")
             seen[status.st_dev, status.st_ino] = status.st_blocks * 512
     return sum(seen.values())

@@ -22,17 +22,17 @@ def measure(pairs: int = 3) -> list[Figure]:
     """Bytes that the yard grows by, and time of the deploy, from a lock and an empty cache; with and without checks."""
     from support.testbed import real_channel
 
-    with scratch("share") as folder:
+    with scratch("share") as directory:
         second = [*(name for name in inputs.PIP if name not in REPLACED), *SECOND]
-        files = [folder / "first" / "environment.yml", folder / "second" / "environment.yml"]
+        files = [directory / "first" / "environment.yml", directory / "second" / "environment.yml"]
         for file, pip in zip(files, (inputs.PIP, second), strict=True):
             file.parent.mkdir()
             inputs.environment_file(file, real_channel(), pip=pip)
-            stackyard(folder, "lock", file, "--version", "1")
-        rows = [_round(folder, files) for _ in range(pairs)]
+            stackyard(directory, "lock", file, "--version", "1")
+        rows = [_round(directory, files) for _ in range(pairs)]
         names = ("bytes on disk", "time, checks apart", "time with all checks")
         targets = (BYTES_TARGET, TIME_TARGET, None)
-        note = f"share of the packages in common: {_shared(folder):.0%}"
+        note = f"share of the packages in common: {_shared(directory):.0%}"
         return [
             figure_of(
                 f"second variant: {name}", "the first variant", [row[column] for row in rows], target,
@@ -42,24 +42,24 @@ def measure(pairs: int = 3) -> list[Figure]:
         ]  # fmt: skip
 
 
-def _round(folder: Path, files: list[Path]) -> list[tuple[float, float]]:
+def _round(directory: Path, files: list[Path]) -> list[tuple[float, float]]:
     """Deploy both into an empty yard; (second, first) of bytes, seconds without the checks, and seconds."""
-    shutil.rmtree(folder / "yard", ignore_errors=True)
+    shutil.rmtree(directory / "yard", ignore_errors=True)
     used, apart, whole = [0.0], [], []
     for file in files:
         started = time.perf_counter()
-        stackyard(folder, "deploy", file, "--version", "1", "--locked")
+        stackyard(directory, "deploy", file, "--version", "1", "--locked")
         whole.append(time.perf_counter() - started)
-        (root,) = (folder / "yard" / "stacks" / file.parent.name).iterdir()
+        (root,) = (directory / "yard" / "stacks" / file.parent.name).iterdir()
         apart.append(whole[-1] - json.loads((root / "report.json").read_text())["seconds"])
-        used.append(disk_bytes(folder / "yard") - sum(used))
+        used.append(disk_bytes(directory / "yard") - sum(used))
     return [(used[2], used[1]), (apart[1], apart[0]), (whole[1], whole[0])]
 
 
-def _shared(folder: Path) -> float:
+def _shared(directory: Path) -> float:
     """The share of the second variant's packages that the first one has, too."""
     first, second = (
-        {(p["name"], p["version"], p["kind"]) for p in stackyard(folder, "show", name, "--json")["packages"]}
+        {(p["name"], p["version"], p["kind"]) for p in stackyard(directory, "show", name, "--json")["packages"]}
         for name in ("first", "second")
     )
     return len(first & second) / len(second)

@@ -42,20 +42,20 @@ def staged() -> tuple[float, int]:
     """Seconds of staging, and the bytes that were read for it."""
     from stackyard.launch.plan.model import Stage
 
-    with shared() as (folder, source, read):
+    with shared() as (directory, source, read):
         plan = replace(_plan("true"), stage=Stage(((source.name, str(source)),)))
-        result = _run(folder, plan)
+        result = _run(directory, plan)
         assert result.staged is not None and result.staged.nodes == NODES
         return result.staged.seconds, read()
 
 
 def each_by_itself() -> tuple[float, int]:
     """The same for ranks that copy the file to their node's directory, from the first that begins to the last."""
-    with shared() as (folder, source, read):
-        times = folder / "times"
+    with shared() as (directory, source, read):
+        times = directory / "times"
         times.mkdir()
         code = f"date +%s.%N > {times}/$RANK; cp {source} $STACKYARD_DIR/copy; date +%s.%N >> {times}/$RANK"
-        _run(folder, _plan("sh", "-c", code))
+        _run(directory, _plan("sh", "-c", code))
         both = [[float(line) for line in file.read_text().split()] for file in times.iterdir()]
         assert len(both) == NODES
         return max(end for _, end in both) - min(begin for begin, _ in both), read()
@@ -67,12 +67,12 @@ def _plan(*argv: str) -> Any:
     return make_plan(local_line(NODES, 1), NODES, 1, *argv)
 
 
-def _run(folder: Path, plan: Any) -> Any:
+def _run(directory: Path, plan: Any) -> Any:
     from stackyard.launch.records.paths import StepPaths
     from stackyard.launch.run.step import WatchOptions, run_step
     from support.watched import Heard
 
-    result = run_step(StepPaths(folder / "run"), plan, Heard(), run="x", options=WatchOptions(start_s=300))
+    result = run_step(StepPaths(directory / "run"), plan, Heard(), run="x", options=WatchOptions(start_s=300))
     if result.state != "done":
         raise SystemExit(f"{result.first}\n{result.launcher_output}")
     return result
@@ -86,15 +86,15 @@ def shared() -> Iterator[tuple[Path, Path, Callable[[], int]]]:
     """
     from support.bindfs import bindfs
 
-    with scratch("staging") as folder:
+    with scratch("staging") as directory:
         for name in ("below", "disks"):
-            (folder / name).mkdir()
-        (folder / "below/data").write_bytes(os.urandom(SIZE))
+            (directory / name).mkdir()
+        (directory / "below/data").write_bytes(os.urandom(SIZE))
         limited = (f"--read-rate={RATE}", "-o", "direct_io")
-        own = {"STACKYARD_TMP": str(folder / "disks")}
-        with bindfs(folder / "below", folder / "shared", *limited) as server, mock.patch.dict(os.environ, own):
+        own = {"STACKYARD_TMP": str(directory / "disks")}
+        with bindfs(directory / "below", directory / "shared", *limited) as server, mock.patch.dict(os.environ, own):
             before = _read_by(server.pid)
-            yield folder, folder / "shared/data", lambda: _read_by(server.pid) - before
+            yield directory, directory / "shared/data", lambda: _read_by(server.pid) - before
 
 
 def _read_by(pid: int) -> int:

@@ -40,28 +40,28 @@ def measure(pairs: int = 1) -> list[Figure]:
     from support.slurm import SlurmCluster
 
     ratios, told = [], ""
-    with scratch("stalled") as folder, SlurmCluster.own(NODES) as cluster, \
-            bindfs(folder / "below", folder / "work", *UNCACHED) as server:  # fmt: skip
-        work = folder / "work"
-        (folder / "site.yaml").write_text(SITE)
-        (folder / "program.py").write_text(PROGRAM)
-        with allocation(cluster, folder) as env:
+    with scratch("stalled") as directory, SlurmCluster.own(NODES) as cluster, \
+            bindfs(directory / "below", directory / "work", *UNCACHED) as server:  # fmt: skip
+        work = directory / "work"
+        (directory / "site.yaml").write_text(SITE)
+        (directory / "program.py").write_text(PROGRAM)
+        with allocation(cluster, directory) as env:
             for pair in range(pairs):
-                plain = job(folder, work / f"plain-{pair}", env, None)
-                stalled = job(folder, work / f"stalled-{pair}", env, server.pid)
+                plain = job(directory, work / f"plain-{pair}", env, None)
+                stalled = job(directory, work / f"stalled-{pair}", env, server.pid)
                 ratios.append(stalled / plain)
                 told = f"{stalled:.1f} s : {plain:.1f} s"
     return [Figure(f"a job whose run directory hangs for {STALL_S} s", "the same without", tuple(ratios), MOST,
                    absolute=told, note="both exit with status 0 and have every line in their logs")]  # fmt: skip
 
 
-def job(folder: Path, cwd: Path, env: Mapping[str, str], server: int | None) -> float:
+def job(directory: Path, cwd: Path, env: Mapping[str, str], server: int | None) -> float:
     """Seconds of one job, whose file system hangs where a server is given."""
-    own = folder / f"own-{cwd.name}"
+    own = directory / f"own-{cwd.name}"
     own.mkdir()
     cwd.mkdir()
-    argv = [STACKYARD, "--yard", folder / "yard", "--site", folder / "site.yaml", "launch", "-N", str(NODES),
-            "-r", str(PER_NODE), "-c", "1", "--backend", "any", folder / "program.py"]  # fmt: skip
+    argv = [STACKYARD, "--yard", directory / "yard", "--site", directory / "site.yaml", "launch", "-N", str(NODES),
+            "-r", str(PER_NODE), "-c", "1", "--backend", "any", directory / "program.py"]  # fmt: skip
     began = time.monotonic()
     made = subprocess.Popen(
         argv, cwd=cwd, env={**env, "OWN": str(own)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

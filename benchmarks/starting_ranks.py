@@ -52,25 +52,25 @@ def measure(pairs: int = 9) -> list[Figure]:
     from support.torchstack import python, torch_yard
 
     yard = torch_yard()
-    with scratch("ranks") as folder, SlurmCluster.own(NODES) as cluster, allocation(cluster, folder) as env:
-        site, shell, torch = folder / "site.yaml", folder / "rank.sh", folder / "rank.py"
+    with scratch("ranks") as directory, SlurmCluster.own(NODES) as cluster, allocation(cluster, directory) as env:
+        site, shell, torch = directory / "site.yaml", directory / "rank.sh", directory / "rank.py"
         for path, text in ((site, SITE), (shell, SHELL), (torch, TORCH)):
             path.write_text(text)
         shell.chmod(0o755)
         launch = [STACKYARD, "--yard", yard, "--site", site, "launch", "-N", str(NODES), "-r", str(PER_NODE), "-c", "1"]
         each = ["-N", str(NODES), "-n", str(NODES * PER_NODE), f"--ntasks-per-node={PER_NODE}"]
         bare = alternate(
-            lambda: first_line([*launch, "--backend", "any", shell], env, folder),
-            lambda: first_line(["srun", *each, shell], env, folder), pairs,
+            lambda: first_line([*launch, "--backend", "any", shell], env, directory),
+            lambda: first_line(["srun", *each, shell], env, directory), pairs,
         )  # fmt: skip
         ports = itertools.count(20000)
         torchrun = python(yard).with_name("torchrun")
         ranks = alternate(
-            lambda: first_line([*launch, "--with", "resnet", "--backend", "torchrun", torch], env, folder),
+            lambda: first_line([*launch, "--with", "resnet", "--backend", "torchrun", torch], env, directory),
             lambda: first_line(
                 ["srun", "-N", str(NODES), "-n", str(NODES), "--ntasks-per-node=1", torchrun, f"--nnodes={NODES}",
                  f"--nproc-per-node={PER_NODE}", "--rdzv-backend=c10d", f"--rdzv-endpoint=n1:{next(ports)}", torch],
-                env, folder,
+                env, directory,
             ), max(3, pairs // 3),
         )  # fmt: skip
     return [_difference(bare), figure_of("8 torch ranks, first line", "srun torchrun", ranks, 1.0, unit="s")]
@@ -85,13 +85,13 @@ def _difference(pairs: Sequence[tuple[float, float]]) -> Figure:
 
 
 @contextmanager
-def allocation(cluster: SlurmCluster, folder: Path) -> Iterator[dict[str, str]]:
+def allocation(cluster: SlurmCluster, directory: Path) -> Iterator[dict[str, str]]:
     """The environment of a shell in an allocation of all nodes, which is given back at the end."""
-    seen = folder / "allocation"
+    seen = directory / "allocation"
     held = subprocess.Popen(
         ["salloc", "--quiet", f"-N{cluster.nodes}", f"--ntasks-per-node={PER_NODE}", "sh", "-c",
          f"env -0 > {seen}.new; mv {seen}.new {seen}; exec cat"],
-        env=cluster.environ(HOME=str(folder)), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        env=cluster.environ(HOME=str(directory)), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     try:
         until = time.monotonic() + WAIT_S
@@ -104,11 +104,13 @@ def allocation(cluster: SlurmCluster, folder: Path) -> Iterator[dict[str, str]]:
         held.communicate(timeout=WAIT_S)  # cat reads the end of its input, and the allocation is given back
 
 
-def first_line(argv: Command, env: Mapping[str, str], folder: Path) -> float:
+def first_line(argv: Command, env: Mapping[str, str], directory: Path) -> float:
     """Seconds until rank 0 has said its word; what comes after is waited for and not counted."""
-    with (folder / "errors").open("w+") as errors:
+    with (directory / "errors").open("w+") as errors:
         began = time.perf_counter()
-        with subprocess.Popen(argv, env=env, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+        with subprocess.Popen(
+            argv, env=env, cwd=directory, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process:
             assert process.stdout
             limit = threading.Timer(WAIT_S, process.kill)
             limit.start()

@@ -1,4 +1,4 @@
-"""What all benchmarks use: the programs, and a scratch folder with a home and a yard of their own."""
+"""What all benchmarks use: the programs, and a scratch directory with a home and a yard of their own."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ sys.path.insert(0, str(REPOSITORY / "tests"))  # the channels of the tests
 
 @contextmanager
 def scratch(name: str) -> Iterator[Path]:
-    """A folder for one benchmark; everything in it is removed at the end."""
-    with tempfile.TemporaryDirectory(prefix=f"stackyard-bench-{name}-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+    """A directory for one benchmark; everything in it is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix=f"stackyard-bench-{name}-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """The caller's environment with a home in `folder`, so that no settings of yours play a part."""
-    home = folder / "home"
+def environment(directory: Path) -> dict[str, str]:
+    """The caller's environment with a home in `directory`, so that no settings of yours play a part."""
+    home = directory / "home"
     home.mkdir(exist_ok=True)
     dropped = ("STACKYARD_", "CONDA_", "XDG_", "LMOD_RC", "MODULEPATH")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
     return {**kept, "HOME": str(home)}
 
 
-def stackyard(folder: Path, *words: str | Path) -> Any:
-    """Run a verb on the yard of `folder` and return its JSON, or its text where it printed none."""
-    argv = [STACKYARD, "--yard", folder / "yard", *words]
+def stackyard(directory: Path, *words: str | Path) -> Any:
+    """Run a verb on the yard of `directory` and return its JSON, or its text where it printed none."""
+    argv = [STACKYARD, "--yard", directory / "yard", *words]
     done = subprocess.run(
-        [str(word) for word in argv], env=environment(folder), capture_output=True, text=True, check=False
+        [str(word) for word in argv], env=environment(directory), capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         command = " ".join(map(str, argv))

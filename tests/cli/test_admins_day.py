@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from support.accounts import Account, Accounts, common_folder
+from support.accounts import Account, Accounts, common_directory
 from support.channel import Package, make_channel
 from support.cli import Done
 
@@ -87,13 +87,13 @@ class Site:
 
 @pytest.fixture
 def site(accounts: Accounts) -> Iterator[Site]:
-    with common_folder() as place:
+    with common_directory() as place:
         anna, bert = accounts.user("anna", "staff", umask=0o022), accounts.user("bert", "staff", umask=0o077)
         made = Site(place, accounts, anna, bert)
-        for folder in (place / "sw", place / "stacks"):
-            folder.mkdir()
-            os.chown(folder, -1, anna.groups[0])
-            folder.chmod(0o2775)
+        for directory in (place / "sw", place / "stacks"):
+            directory.mkdir()
+            os.chown(directory, -1, anna.groups[0])
+            directory.chmod(0o2775)
         made.channel("1.0")
         made.policy()
         yield made

@@ -15,7 +15,7 @@ from stackyard.verify.checks.content import check_files, look
 from stackyard.verify.checks.yardfiles import check_yard
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, read_record
 from support.cli import stackyard
 from support.plainwheel import write_wheel
@@ -87,26 +87,26 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory, real_channel: Path) -> Scene:
-    folder = tmp_path_factory.mktemp("bytes")
-    (folder / "native").mkdir()
-    (folder / "native/native.py").write_text("value = 1\n")
-    (folder / "native/setup.py").write_text(
+    directory = tmp_path_factory.mktemp("bytes")
+    (directory / "native").mkdir()
+    (directory / "native/native.py").write_text("value = 1\n")
+    (directory / "native/setup.py").write_text(
         "from setuptools import setup\nsetup(name='native', version='1.0', py_modules=['native'])\n"
     )
     source = "value = 1\n\n\ndef main():\n    print(value)\n"
-    wheel = write_wheel(folder, "plain", source, "plain-script = plain:main")
-    file = folder / "stack.yaml"
+    wheel = write_wheel(directory, "plain", source, "plain-script = plain:main")
+    file = directory / "stack.yaml"
     file.write_text(STACK.format(channel=real_channel.as_uri(), wheel=wheel.as_uri()))
-    yard = Yard(folder / "yard")
-    stackyard("--yard", yard.root, "deploy", file, HOME=str(folder))
+    yard = Yard(directory / "yard")
+    stackyard("--yard", yard.root, "deploy", file, HOME=str(directory))
     (path,) = yard.stacks.glob("demo/*/record.json")
     return Scene(yard, file, read_record(path))
 
 
 @contextmanager
-def flipped(folder: Path, pattern: str, *, same_time: bool) -> Iterator[Path]:
+def flipped(directory: Path, pattern: str, *, same_time: bool) -> Iterator[Path]:
     """One file with one other byte; as it was at the end."""
-    path = min(folder.glob(pattern))
+    path = min(directory.glob(pattern))
     before, data = path.stat(), path.read_bytes()
     changed = bytearray(data)
     changed[len(data) // 2] ^= 1

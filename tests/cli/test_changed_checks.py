@@ -17,10 +17,10 @@ from support.cli import Done, stackyard
 class Bed:
     """A stack with checks, a site and a yard."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.yard = folder, folder / "yard"
-        self.channel = make_channel(folder / "channel", [Package("lib", "1.0", subdir=this_platform())]).as_uri()
-        self.site = folder / "site.yaml"
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.yard = directory, directory / "yard"
+        self.channel = make_channel(directory / "channel", [Package("lib", "1.0", subdir=this_platform())]).as_uri()
+        self.site = directory / "site.yaml"
         self.policy()
 
     def policy(self, **values: Any) -> None:
@@ -29,8 +29,8 @@ class Bed:
     def deploy(self, *words: str, expect: int = 0, checks: list[dict[str, Any]], **more: Any) -> Done:
         environment = {"channels": [self.channel], "dependencies": ["lib"]}
         stack = {"name": "demo", "version": "1", "environment": environment, "checks": checks, **more}
-        (self.folder / "stack.yaml").write_text(json.dumps(stack))
-        return self.run("deploy", str(self.folder / "stack.yaml"), *words, expect=expect)
+        (self.directory / "stack.yaml").write_text(json.dumps(stack))
+        return self.run("deploy", str(self.directory / "stack.yaml"), *words, expect=expect)
 
     def run(self, *words: str, expect: int = 0) -> Done:
         return stackyard("--yard", self.yard, "--site", self.site, *words, expect=expect)
@@ -74,7 +74,7 @@ def test_a_changed_expectation_builds_nothing(bed: Bed) -> None:
 
 
 def test_a_changed_script_is_kept_with_the_revision(bed: Bed) -> None:
-    script = bed.folder / "probe.sh"
+    script = bed.directory / "probe.sh"
     checks = [{"name": "probe", "script": "probe.sh"}]
     script.write_text("exit 0\n")
     bed.deploy(checks=checks)
@@ -90,7 +90,7 @@ def test_a_changed_script_is_kept_with_the_revision(bed: Bed) -> None:
 
 
 def test_a_file_that_changes_while_it_is_deployed_is_not_taken_for_deployed(bed: Bed) -> None:
-    file = bed.folder / "stack.yaml"
+    file = bed.directory / "stack.yaml"
     bed.deploy(checks=[{"name": "pull", "run": ["sh", "-c", f"echo >> {file}"]}])
     (manifest,) = bed.yard.glob("generations/1/manifest.json")
     (used,) = [f for f in json.loads(manifest.read_text())["origin"]["files"] if f["path"] == str(file)]
@@ -116,7 +116,7 @@ def named(bed: Bed) -> dict[str, str]:
 
 def test_the_checks_of_a_site_are_tried_on_every_stack_and_build_nothing(bed: Bed) -> None:
     bed.deploy(checks=[])
-    checks = bed.folder / "policy" / "checks.yaml"
+    checks = bed.directory / "policy" / "checks.yaml"
     checks.parent.mkdir()
     (checks.parent / "probe.sh").write_text("echo probed $0\n")
     checks.write_text(
@@ -138,7 +138,7 @@ def test_the_checks_of_a_site_are_tried_on_every_stack_and_build_nothing(bed: Be
 
 
 def test_a_stack_that_fails_a_check_of_the_site_is_not_published(bed: Bed) -> None:
-    (bed.folder / "checks.yaml").write_text(
+    (bed.directory / "checks.yaml").write_text(
         "- {name: quota, run: 'false'}\n- {name: soft, run: 'false', required: no}\n"
     )
     bed.policy(checks=["checks.yaml"])
@@ -152,16 +152,18 @@ def test_a_mistake_in_a_check_of_the_site_is_named_with_its_place(bed: Bed, word
     if words[0] == "verify":
         bed.deploy(checks=[])
     else:
-        (bed.folder / "stack.yaml").write_text(f"environment: {{channels: ['{bed.channel}'], dependencies: [lib]}}\n")
-    file = bed.folder / "checks.yaml"
+        (bed.directory / "stack.yaml").write_text(
+            f"environment: {{channels: ['{bed.channel}'], dependencies: [lib]}}\n"
+        )
+    file = bed.directory / "checks.yaml"
     file.write_text(
         "- name: one\n  run: echo\n- name: two\n  rum: echo\n- {script: lost.sh}\n- {run: a, expect: '('}\n"
     )
     bed.policy(checks=["checks.yaml"])
-    told = bed.run(*(str(bed.folder / word) if word.endswith(".yaml") else word for word in words), expect=2).err
+    told = bed.run(*(str(bed.directory / word) if word.endswith(".yaml") else word for word in words), expect=2).err
     assert f"{file}:4:3: unknown key 'rum' in checks.1" in told and "did you mean" in told
     assert f"{file}:6:" in told and "is not a regular expression" in told
     file.write_text("- {script: lost.sh}\n")
-    told = bed.run(*(str(bed.folder / word) if word.endswith(".yaml") else word for word in words), expect=2).err
-    assert f"{file}:1:12: cannot read {bed.folder}/lost.sh" in told
-    assert not (bed.folder / "stack.yaml.lock").exists() or words[0] == "verify"
+    told = bed.run(*(str(bed.directory / word) if word.endswith(".yaml") else word for word in words), expect=2).err
+    assert f"{file}:1:12: cannot read {bed.directory}/lost.sh" in told
+    assert not (bed.directory / "stack.yaml.lock").exists() or words[0] == "verify"

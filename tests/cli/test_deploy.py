@@ -15,13 +15,13 @@ from support.cli import stackyard, warm
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, real_channel: Path) -> Path:
     """A newcomer's project: an environment.yml of his own."""
-    folder = tmp_path_factory.mktemp("project")
-    (folder / "environment.yml").write_text(
+    directory = tmp_path_factory.mktemp("project")
+    (directory / "environment.yml").write_text(
         f"name: demo\nchannels: [{real_channel.as_uri()}]\n"
         "dependencies:\n  - python=3.11\n  - six=1.16\n  - numpy\n  - pip:\n    - tomli-w\n"
         "variables:\n  DEMO_DATA: /data\n"
     )
-    return folder
+    return directory
 
 
 @pytest.fixture(scope="module")

@@ -34,23 +34,23 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> str:
 class Desk:
     """A person with a yard, a site and a directory with stack files."""
 
-    def __init__(self, folder: Path, channel: str, yard: Path | None = None, site: str = "") -> None:
-        folder.mkdir(exist_ok=True)
-        self.folder, self.channel, self.yard = folder, channel, yard or folder / "yard"
-        (folder / "site.yaml").write_text(f"modules: {{formats: [tcl]}}\n{site}")
+    def __init__(self, directory: Path, channel: str, yard: Path | None = None, site: str = "") -> None:
+        directory.mkdir(exist_ok=True)
+        self.directory, self.channel, self.yard = directory, channel, yard or directory / "yard"
+        (directory / "site.yaml").write_text(f"modules: {{formats: [tcl]}}\n{site}")
 
     def __call__(self, *words: str | Path, expect: int | None = 0) -> Done:
         run = stackyard if words[0] == "run" else inside
-        return run("--yard", self.yard, "--site", self.folder / "site.yaml", *words, expect=expect)
+        return run("--yard", self.yard, "--site", self.directory / "site.yaml", *words, expect=expect)
 
     def stack(self, tool: str, more: str = "", version: str = "1.0", name: str = "stack.yaml") -> Path:
         """A stack file, and no lock of other contents beside it."""
-        (self.folder / f"{name}.lock").unlink(missing_ok=True)
-        (self.folder / name).write_text(
+        (self.directory / f"{name}.lock").unlink(missing_ok=True)
+        (self.directory / name).write_text(
             f'name: demo\nversion: "{version}"\n'
             f"environment: {{channels: [{self.channel}], dependencies: [tool={tool}]}}\n{more}"
         )
-        return self.folder / name
+        return self.directory / name
 
     def deploy(self, tool: str, more: str = "", expect: int = 0, **given: str) -> dict[str, str]:
         """Deploy such a file; the status of each module."""
@@ -84,12 +84,12 @@ ONE, TWO, THREE = (f"demo/1.0-default-{n}" for n in (1, 2, 3))
 def test_what_the_file_says_is_what_users_see(desk: Desk) -> None:
     assert desk.deploy("1") == {ONE: "published"} and desk.deploy("2") == {TWO: "published"}
     desk.stack("1")
-    planned = desk("deploy", "--dry-run", desk.folder / "stack.yaml").out
+    planned = desk("deploy", "--dry-run", desk.directory / "stack.yaml").out
     assert "would make it the newest again" in planned and f"D demo  loads {ONE} (before: {TWO})" in planned
-    told = desk("deploy", desk.folder / "stack.yaml").out
+    told = desk("deploy", desk.directory / "stack.yaml").out
     assert "the newest again, as its file describes it" in told
     assert (desk.default(), desk.says("demo"), desk.says("demo/1.0"), desk.says(TWO)) == (ONE, "1", "1", "2")
-    assert desk("deploy", "--json", desk.folder / "stack.yaml").value["generation"] == 0, "declared once is enough"
+    assert desk("deploy", "--json", desk.directory / "stack.yaml").value["generation"] == 0, "declared once is enough"
     assert desk.deploy("2") == {TWO: "reinstated"} and desk.default() == TWO
     assert desk("rollback").out.splitlines()[-1] == f"    D demo  loads {ONE} (before: {TWO})", "and that once"
     assert desk.default() == ONE
@@ -101,7 +101,7 @@ def test_read_commands_parse_no_site_and_no_stack(desk: Desk) -> None:
     desk.deploy("1")
     run = ("run", "--dry-run", ONE, "--", "tool")
     for words in (("list",), ("history",), ("show", ONE), ("diff", ONE, ONE), ("why", ONE, "tool"), run):
-        where = ("--yard", desk.yard, "--site", desk.folder / "site.yaml")
+        where = ("--yard", desk.yard, "--site", desk.directory / "site.yaml")
         assert imported(*where, *words, among=("pydantic", "ruamel.yaml", "rattler", "rich", "ssl")) == [], words
 
 
@@ -109,7 +109,7 @@ def test_two_staff_with_a_clone_each_see_what_was_deployed_last(tmp_path: Path, 
     mine = Desk(tmp_path / "mine", channel)
     theirs = Desk(tmp_path / "theirs", channel, mine.yard)
     for each in (mine, theirs):
-        (each.folder / ".git").mkdir()
+        (each.directory / ".git").mkdir()
     assert mine.deploy("1") == {ONE: "published"}
     assert mine.deploy("1") == {ONE: "unchanged"}, "remembered"
     theirs.deploy("2", version="2.0")
@@ -130,8 +130,8 @@ def test_a_variant_that_the_file_no_longer_has_is_not_the_default(desk: Desk) ->
 
 
 def test_a_file_without_a_version_is_declarative_too(desk: Desk) -> None:
-    file = desk.folder / "environment.yml"
-    lock = desk.folder / "environment.yml.lock"
+    file = desk.directory / "environment.yml"
+    lock = desk.directory / "environment.yml.lock"
 
     def deploy(tool: str, day: str) -> str:
         file.write_text(f"name: demo\nchannels: [{desk.channel}]\ndependencies: [tool={tool}]\n")
@@ -222,7 +222,7 @@ def test_a_damaged_record_is_listed_and_not_taken_for_published(desk: Desk, cont
     assert desk.states() == {ONE: "damaged"} and f"{ONE} has a damaged record: " in desk("list").out
     told = desk("verify", "--json", expect=3).value
     assert told[ONE]["state"] == "failed"
-    done = desk("deploy", desk.folder / "stack.yaml")
+    done = desk("deploy", desk.directory / "stack.yaml")
     assert f"{ONE} is published from the copy of its record: " in done.err and "`stackyard verify --repair`" in done.err
     assert TWO in done.out, "nothing is built where a record is"
     assert f"{ONE}: restored record.json" in desk("verify", "--repair", ONE).err
@@ -256,8 +256,8 @@ def test_a_second_person_verifies_and_rolls_back_and_history_tells(
     subprocess.run(["cp", "-r", urlsplit(channel).path, common / "channel"], check=True)
     desk.channel = (common / "channel").as_uri()
     subprocess.run(["chmod", "-R", "g+rwX,o+rX", common], check=True)
-    subprocess.run(["chgrp", "-R", staff, desk.folder], check=True)
-    words = ("--yard", desk.yard, "--site", desk.folder / "site.yaml")
+    subprocess.run(["chgrp", "-R", staff, desk.directory], check=True)
+    words = ("--yard", desk.yard, "--site", desk.directory / "site.yaml")
     desk.deploy("1")
     anna.stackyard(*words, "deploy", desk.stack("2"))
     for module, mode in ((ONE, "600"), (TWO, "644")):
@@ -288,25 +288,25 @@ def test_a_failed_build_is_listed_as_failed_with_the_place_of_the_reason(desk: D
 
 
 def test_a_revision_that_fails_its_verification_is_listed_as_failed_until_it_passes(desk: Desk) -> None:
-    on = "checks: [{name: file, run: [test, -e, %s]}]\n" % (desk.folder / "there")
-    (desk.folder / "there").write_text("")
+    on = "checks: [{name: file, run: [test, -e, %s]}]\n" % (desk.directory / "there")
+    (desk.directory / "there").write_text("")
     desk.deploy("1", on)
-    (desk.folder / "there").unlink()
+    (desk.directory / "there").unlink()
     assert f"{ONE} is now listed as failed" in desk("verify", expect=3).out
     assert desk.states() == {ONE: "failed"} and desk.says("demo") == "1"
     assert desk.deploy("1", on, expect=3) == {ONE: "failed"}, "a deploy verifies it again"
-    (desk.folder / "there").write_text("")
+    (desk.directory / "there").write_text("")
     assert f"{ONE} is now verified" in desk("verify").out
     assert desk.states() == {ONE: "published"} and desk.default() == ONE
 
 
 def test_rollback_keeps_what_was_verified_and_undoes_deploys_not_verifications(desk: Desk) -> None:
     kind = "nodes: {big: {platform: linux-64, gpu: {count: %s}}}\nmodules: {formats: [tcl]}\n"
-    (desk.folder / "site.yaml").write_text(kind % 4000)
+    (desk.directory / "site.yaml").write_text(kind % 4000)
     file = desk.stack("1", "checks: [{name: big, run: ['true'], needs: {node_kind: big}}]\n")
     desk("deploy", file, "--allow-unverified")
     desk.deploy("2")
-    (desk.folder / "site.yaml").write_text(kind % 0)
+    (desk.directory / "site.yaml").write_text(kind % 0)
     desk("verify", ONE)
     assert desk.states()[ONE] == "published"
     desk("rollback")
@@ -316,18 +316,18 @@ def test_rollback_keeps_what_was_verified_and_undoes_deploys_not_verifications(d
 def test_a_dry_run_tells_that_labels_would_change(desk: Desk) -> None:
     desk.deploy("1")
     desk.stack("1", "modules: {deprecated: 2027-01-31 use demo/2}\n")
-    told = desk("deploy", "--dry-run", desk.folder / "stack.yaml").out
+    told = desk("deploy", "--dry-run", desk.directory / "stack.yaml").out
     assert "would update its labels" in told and f"~ {ONE}  deprecated: 2027-01-31 use demo/2" in told
-    value = desk("deploy", "--dry-run", "--json", desk.folder / "stack.yaml").value
+    value = desk("deploy", "--dry-run", "--json", desk.directory / "stack.yaml").value
     assert value["revisions"][0]["action"] == "updated" and ONE in value["changes"]["relabelled"]
     assert value["policy"] is False
     desk.stack("1")
-    assert "nothing to do" in desk("deploy", "--dry-run", desk.folder / "stack.yaml").out
+    assert "nothing to do" in desk("deploy", "--dry-run", desk.directory / "stack.yaml").out
 
 
 def test_a_new_policy_for_modules_reaches_what_is_published(desk: Desk) -> None:
     desk.deploy("1")
-    file, site = desk.folder / "stack.yaml", desk.folder / "site.yaml"
+    file, site = desk.directory / "stack.yaml", desk.directory / "site.yaml"
     site.write_text("modules: {formats: [tcl], aliases: {tool: hammer}}\n")
     assert "would write all modules again" in desk("deploy", "--dry-run", file).out
     value = desk("deploy", "--json", file).value
@@ -350,10 +350,10 @@ def test_history_tells_who_published_what_from_which_files(desk: Desk, monkeypat
     origin: dict[str, Any] = rows[1]["origin"]
     me = pwd.getpwuid(os.getuid()).pw_name
     assert (origin["user"], origin["uid"], origin["host"]) == (me, os.getuid(), socket.gethostname())
-    assert origin["command"][-2:] == ["--json", str(desk.folder / "stack.yaml")] and origin["program"]
+    assert origin["command"][-2:] == ["--json", str(desk.directory / "stack.yaml")] and origin["program"]
     names = {Path(f["path"]).name: f["sha256"] for f in origin["files"]}
     assert set(names) == {"site.yaml", "stack.yaml", "stack.yaml.lock"}
-    sums = subprocess.run(["sha256sum", desk.folder / "stack.yaml"], capture_output=True, text=True, check=True)
+    sums = subprocess.run(["sha256sum", desk.directory / "stack.yaml"], capture_output=True, text=True, check=True)
     assert names["stack.yaml"] == sums.stdout.split()[0]
     assert rows[0]["changes"]["withdrawn"] == [TWO] and rows[0]["changes"]["defaults"] == {"demo": [TWO, ONE]}
     read: list[str] = []

@@ -39,14 +39,14 @@ class Person:
 
     accounts: Accounts
     account: Account | None
-    folder: Path
+    directory: Path
 
     @property
     def yard(self) -> Path:
-        return self.folder / "yard"
+        return self.directory / "yard"
 
     def deploy(self, name: str, *wheels: Path, views: bool = True) -> Done:
-        file = self.folder / name / "requirements.txt"
+        file = self.directory / name / "requirements.txt"
         file.parent.mkdir()
         file.write_text("".join(f"{wheel.name.split('-')[0]} @ {wheel.as_uri()}\n" for wheel in wheels))
         return self.stackyard("deploy", file, "--name", name, "--version", "1", views=views)
@@ -55,8 +55,8 @@ class Person:
         argv = [self.accounts.bin / "stackyard", "--yard", self.yard, *words]
         if views and self.account:
             return self.account.run(*argv, expect=None)
-        environ = {"HOME": str(self.folder), "PATH": f"{self.accounts.bin}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
-        line = list(map(str, argv)) if views else confined(self.folder / "root", argv, self.account)
+        environ = {"HOME": str(self.directory), "PATH": f"{self.accounts.bin}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
+        line = list(map(str, argv)) if views else confined(self.directory / "root", argv, self.account)
         done = subprocess.run(line, env=environ, capture_output=True, text=True, check=False)
         return Done(done.returncode, done.stdout, done.stderr)
 
@@ -69,12 +69,12 @@ class Person:
 @pytest.fixture(scope="module", params=["root", "account"])
 def person(request: pytest.FixtureRequest, accounts: Accounts, tmp_path_factory: pytest.TempPathFactory) -> Person:
     account = accounts.user("anna") if request.param == "account" else None
-    folder = account.home if account else tmp_path_factory.mktemp("root")
-    (folder / "wheels").mkdir()
-    made = Person(accounts, account, folder)
-    write_wheel(folder / "wheels", "victim", VICTIM)
+    directory = account.home if account else tmp_path_factory.mktemp("root")
+    (directory / "wheels").mkdir()
+    made = Person(accounts, account, directory)
+    write_wheel(directory / "wheels", "victim", VICTIM)
     for name, source in {"evil": EVIL, "naive": NAIVE}.items():
-        write_wheel(folder / "wheels", name, source)
+        write_wheel(directory / "wheels", name, source)
     own(made)
     done = made.deploy("first", wheel(made, "victim"))
     assert done.code == 0, done.err
@@ -83,11 +83,11 @@ def person(request: pytest.FixtureRequest, accounts: Accounts, tmp_path_factory:
 
 def own(person: Person) -> None:
     if person.account:
-        subprocess.run(["chown", "-R", f"{person.account.uid}:{person.account.gid}", person.folder], check=True)
+        subprocess.run(["chown", "-R", f"{person.account.uid}:{person.account.gid}", person.directory], check=True)
 
 
 def wheel(person: Person, name: str) -> Path:
-    return person.folder / "wheels" / f"{name}-1.0-py3-none-any.whl"
+    return person.directory / "wheels" / f"{name}-1.0-py3-none-any.whl"
 
 
 def test_with_a_view_nothing_is_changed(person: Person) -> None:
@@ -104,8 +104,8 @@ def test_an_import_that_fails_for_it_is_named(person: Person) -> None:
 
 
 def test_without_a_view_the_verification_names_the_file(person: Person) -> None:
-    copy = Person(person.accounts, person.account, person.folder)
-    kept = person.folder / "kept"
+    copy = Person(person.accounts, person.account, person.directory)
+    kept = person.directory / "kept"
     subprocess.run(["cp", "-a", person.yard, kept], check=True)
     time.sleep(0.01)
     try:

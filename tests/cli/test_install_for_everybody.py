@@ -94,9 +94,9 @@ def anna(accounts: Accounts) -> Account:
     return accounts.user("anna", umask=0o077)
 
 
-def build(version: str, folder: Path) -> None:
+def build(version: str, directory: Path) -> None:
     """The wheel of this checkout, under a version."""
-    copy = folder / f"checkout-{version}"
+    copy = directory / f"checkout-{version}"
     copy.mkdir()
     shutil.copytree(REPOSITORY / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -105,7 +105,7 @@ def build(version: str, folder: Path) -> None:
         text = path.read_text()
         assert f'"{OLD}"' in text
         path.write_text(text.replace(f'"{OLD}"', f'"{version}"'))
-    argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, copy]
+    argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, copy]
     subprocess.run(argv, check=True, env={**os.environ, "HOME": HOME}, timeout=300)
 
 

@@ -25,9 +25,9 @@ from support.cli import stackyard
 from support.watched import Heard
 
 
-def made(folder: Path, name: str = "2026-11-21-001", *, array: str = "", job: str = "", **status: Any) -> RunPaths:
+def made(directory: Path, name: str = "2026-11-21-001", *, array: str = "", job: str = "", **status: Any) -> RunPaths:
     """A run on a machine without a scheduler."""
-    paths = RunPaths(folder / "runs" / name)
+    paths = RunPaths(directory / "runs" / name)
     paths.root.mkdir(parents=True)
     intent = {"program": ["train.py"], "nodes": 1, "batch": {"array": array}}
     command = {"command": f"srun -n 1 {paths.root}/rank.sh"}
@@ -103,7 +103,7 @@ def test_the_id_of_a_task_is_not_that_of_its_array(
     assert job_id(PlanContext(scheduler, Allocation(scheduler, job, ("n1",)), environ=environ)) == found
 
 
-def test_two_runs_do_not_differ_by_their_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_runs_do_not_differ_by_their_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path, "2026-11-21-001", state="done")
     made(tmp_path, "2026-11-21-002", state="done")
     monkeypatch.chdir(tmp_path)

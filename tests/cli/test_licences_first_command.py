@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from support import modules, programs, testbed
-from support.accounts import Account, Accounts, common_folder
+from support.accounts import Account, Accounts, common_directory
 from support.atterminal import answered
 from support.cli import stackyard
 
@@ -27,15 +27,15 @@ SHOWS = "python -c 'import os, sys; print(os.environ[\"DEMO_ACCEPT\"], sys.argv,
 class Bed:
     """The site's yard, in which staff published a stack with a licence, and a user."""
 
-    folder: Path
+    directory: Path
     anna: Account
 
     @property
     def revision(self) -> Path:
-        return self.folder / "site/stacks/demo/1-py3-1"
+        return self.directory / "site/stacks/demo/1-py3-1"
 
     def loaded(self, line: str, system: str = "lmod", name: str = "demo") -> list[str]:
-        lines = [modules.initialise(system, "bash"), f"module use {self.folder}/site/modules", f"module load {name}"]
+        lines = [modules.initialise(system, "bash"), f"module use {self.directory}/site/modules", f"module load {name}"]
         return ["bash", "--norc", "--noprofile", "-c", "\n".join([*lines, line])]
 
     def typed(self, line: str, says: str) -> str:
@@ -48,7 +48,7 @@ class Bed:
         return answered(start, says)
 
     def stackyard(self, *words: str | Path, expect: int = 0) -> str:
-        done = self.anna.stackyard("--site", self.folder / "site.yaml", *words, expect=expect)
+        done = self.anna.stackyard("--site", self.directory / "site.yaml", *words, expect=expect)
         return done.out + done.err
 
 
@@ -59,10 +59,10 @@ def bed(accounts: Accounts) -> Iterator[Bed]:
 
 def _published(accounts: Accounts, form: str) -> Iterator[Bed]:
     programs.need("lmod")
-    with common_folder() as folder:
-        made = Bed(folder, accounts.user("anna"))
-        (folder / "site.yaml").write_text(f"yard: {folder}/site\nmodules: {{formats: [lua, tcl]}}\n")
-        stack = folder / "demo" / "stack.yaml"
+    with common_directory() as directory:
+        made = Bed(directory, accounts.user("anna"))
+        (directory / "site.yaml").write_text(f"yard: {directory}/site\nmodules: {{formats: [lua, tcl]}}\n")
+        stack = directory / "demo" / "stack.yaml"
         stack.parent.mkdir()
         (stack.parent / "terms of it.txt").write_text("You may, if you say so.\n")
         licence = {"name": "Terms of 'it'", "text": "terms of it.txt", "variable": "DEMO_ACCEPT"}
@@ -72,15 +72,15 @@ def _published(accounts: Accounts, form: str) -> Iterator[Bed]:
         stack.write_text(json.dumps({**value, "environment": {"dependencies": [{"pip": pip}]}}))
         words = (
             "--site",
-            folder / "site.yaml",
+            directory / "site.yaml",
             "--yard",
-            folder / "site",
+            directory / "site",
             "deploy",
             stack,
             "--accept-licence",
             licence["name"],
         )
-        stackyard(*words, XDG_CONFIG_HOME=str(folder / "config"))
+        stackyard(*words, XDG_CONFIG_HOME=str(directory / "config"))
         yield made
 
 
@@ -128,7 +128,7 @@ def test_what_was_accepted_there_holds_for_stackyard_too(bed: Bed) -> None:
     bed.typed("python -c pass", says="yes")
     (entry,) = json.loads(bed.stackyard("licences", "list", "--json"))
     assert (entry["name"], entry["who"], entry["uid"]) == ("Terms of 'it'", bed.anna.name, bed.anna.uid)
-    (recorded,) = json.loads((bed.folder / "site/licences.json").read_text())["acceptances"]
+    (recorded,) = json.loads((bed.directory / "site/licences.json").read_text())["acceptances"]
     assert entry["sha256"] == recorded["sha256"] and entry["variable"] == "DEMO_ACCEPT"
     assert bed.stackyard("run", "demo", "--", "sh", "-c", "echo $DEMO_ACCEPT") == "yes\n"
 
@@ -162,8 +162,8 @@ def test_a_home_that_cannot_be_written_is_an_error_with_another_way(bed: Bed) ->
 
 
 def test_a_changed_script_is_found_and_written_again(bed: Bed) -> None:
-    words = ("--site", bed.folder / "site.yaml", "--yard", bed.folder / "site", "verify", "demo")
-    own = {"XDG_CONFIG_HOME": str(bed.folder / "config")}
+    words = ("--site", bed.directory / "site.yaml", "--yard", bed.directory / "site", "verify", "demo")
+    own = {"XDG_CONFIG_HOME": str(bed.directory / "config")}
     script = bed.revision / "asking/.ask"
     script.chmod(0o755)
     script.write_text("#!/bin/sh\n")
@@ -176,11 +176,11 @@ def test_it_asks_before_an_image_is_mounted(accounts: Accounts) -> None:
     for name in ("mksquashfs", "squashfuse", "unshare"):
         programs.need(name)
     for made in _published(accounts, "squashfs"):
-        short = {**os.environ, "STACKYARD_IMAGE_IDLE_S": "1", "STACKYARD_TMP": str(made.folder)}
+        short = {**os.environ, "STACKYARD_IMAGE_IDLE_S": "1", "STACKYARD_TMP": str(made.directory)}
         words = made.loaded(SHOWS)
         refused = subprocess.run(words, capture_output=True, text=True, check=False, env=short)
         assert refused.returncode == 4 and "licence not accepted by root" in refused.stderr
-        assert not list(made.folder.glob(".stackyard-images-*"))
+        assert not list(made.directory.glob(".stackyard-images-*"))
         done = subprocess.run(words, capture_output=True, text=True, check=True, env={**short, "DEMO_ACCEPT": "yes"})
         assert done.stdout.startswith("yes ['-c'] ") and done.stdout.endswith(f"{made.revision}/prefix\n")
 

@@ -24,14 +24,14 @@ SHOWS = ("--", "sh", "-c", "echo accepted=$DEMO_ACCEPT")
 class Bed:
     """The site's yard, in which staff published a stack with a licence, and a user's yard below it."""
 
-    folder: Path
+    directory: Path
 
     def run(self, *words: str | Path, expect: int = 0, yard: str = "mine") -> Done:
-        return stackyard("--site", self.folder / "site.yaml", "--yard", self.folder / yard, *words, expect=expect)
+        return stackyard("--site", self.directory / "site.yaml", "--yard", self.directory / yard, *words, expect=expect)
 
     def on_terminal(self, *words: str | Path, says: str, out: IO[str] | None = None, yard: str = "mine") -> str:
         """What a person sees who types this and answers; `out`: where they sent the output."""
-        argv = [STACKYARD, "--site", self.folder / "site.yaml", "--yard", self.folder / yard, *words]
+        argv = [STACKYARD, "--site", self.directory / "site.yaml", "--yard", self.directory / yard, *words]
         environ = {**os.environ, "PAGER": "cat"}
         return answered(lambda at: subprocess.Popen(argv, stdin=at, stdout=out or at, stderr=at, env=environ), says)
 
@@ -39,17 +39,17 @@ class Bed:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Bed:
     bed = Bed(tmp_path_factory.mktemp("licences"))
-    (bed.folder / "site.yaml").write_text(f"yard: {bed.folder}/site\nmodules: {{formats: [tcl]}}\n")
-    stack = bed.folder / "demo" / "stack.yaml"
+    (bed.directory / "site.yaml").write_text(f"yard: {bed.directory}/site\nmodules: {{formats: [tcl]}}\n")
+    stack = bed.directory / "demo" / "stack.yaml"
     stack.parent.mkdir()
     (stack.parent / "terms.txt").write_text("You may, if you say so.\n")
     licence = {"name": "Terms", "text": "terms.txt", "variable": "DEMO_ACCEPT"}
     value = {"name": "demo", "version": "1", "interpreter": {"source": "host", "path": sys.executable}}
-    pip = ["--no-index", f"--find-links={wheel(bed.folder / 'wheels', 'leaf', '1.0').parent}", "leaf"]
+    pip = ["--no-index", f"--find-links={wheel(bed.directory / 'wheels', 'leaf', '1.0').parent}", "leaf"]
     stack.write_text(json.dumps({**value, "environment": {"dependencies": [{"pip": pip}]}, "licences": [licence],
                                  "checks": [{"run": ["python", "-c", "import leaf"]}]}))  # fmt: skip
     bed.run("deploy", stack, "--accept-licence", "Terms", yard="site")
-    ledger = bed.folder / "site" / "licences.json"
+    ledger = bed.directory / "site" / "licences.json"
     others = [{**each, "uid": 12345, "who": "anna"} for each in json.loads(ledger.read_text())["acceptances"]]
     atomic.write_json(ledger, {"format": 2, "acceptances": others}, checked=True)
     return bed
@@ -57,7 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Bed:
 
 @pytest.fixture
 def bed(site: Bed) -> Bed:
-    (site.folder / "mine" / "licences.json").unlink(missing_ok=True)
+    (site.directory / "mine" / "licences.json").unlink(missing_ok=True)
     return site
 
 
@@ -73,8 +73,8 @@ def test_what_is_accepted_once_holds_for_every_command(bed: Bed) -> None:
     assert "You may, if you say so." in accepted.err and "Terms of demo/1-py3-1" in accepted.out
     assert "accepted=yes" in bed.on_terminal("run", "demo", *SHOWS, says="")
     launched = subprocess.run(
-        [STACKYARD, "--site", bed.folder / "site.yaml", "--yard", bed.folder / "mine", "launch", "--with", "demo",
-         "-N", "1", "-r", "1", *SHOWS[1:]], capture_output=True, text=True, check=False, cwd=bed.folder,
+        [STACKYARD, "--site", bed.directory / "site.yaml", "--yard", bed.directory / "mine", "launch", "--with", "demo",
+         "-N", "1", "-r", "1", *SHOWS[1:]], capture_output=True, text=True, check=False, cwd=bed.directory,
     )  # fmt: skip
     assert launched.returncode == 0 and "accepted=yes" in launched.stdout, launched.stderr
     assert "Terms" in bed.run("licences", "list").out
@@ -89,20 +89,20 @@ def test_at_a_terminal_the_text_is_shown_and_the_answer_counts(bed: Bed) -> None
 
 def test_a_yard_that_begins_with_an_answer_is_as_closed_as_any(bed: Bed) -> None:
     assert "accepted=yes" in bed.on_terminal("run", "demo", *SHOWS, says="y", yard="new")
-    made = [bed.folder / "new", bed.folder / "new" / "licences.json"]
+    made = [bed.directory / "new", bed.directory / "new" / "licences.json"]
     assert [oct(path.stat().st_mode & 0o777) for path in made] == ["0o750", "0o640"]
 
 
 def test_a_question_is_not_in_the_output_that_a_program_reads(bed: Bed) -> None:
-    with (bed.folder / "out").open("w") as out:
+    with (bed.directory / "out").open("w") as out:
         shown = bed.on_terminal("run", "demo", *SHOWS, says="y", out=out)
     assert "You may, if you say so." in shown and "Do you accept" in shown
-    assert (bed.folder / "out").read_text() == "accepted=yes\n"
+    assert (bed.directory / "out").read_text() == "accepted=yes\n"
 
 
 def test_a_run_is_started_again_with_the_revision_that_it_had(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where no name leads to it any more."""
-    monkeypatch.chdir(bed.folder)
+    monkeypatch.chdir(bed.directory)
     bed.run("licences", "accept", "Terms", "--of", "demo")
     bed.run("launch", "--with", "demo", "-N", "1", "-r", "1", *SHOWS[1:])
     bed.run("withdraw", "demo/1-py3-1", yard="site")

@@ -29,28 +29,28 @@ modules: {{{modules}}}
 """
 
 
-def write_stack(folder: Path, channel: Path, six: str = "six=1.16", modules: str = "") -> Path:
-    folder.mkdir(exist_ok=True)
-    (folder / "stack.yaml").write_text(STACK.format(channel=channel.as_uri(), six=six, modules=modules))
-    return folder / "stack.yaml"
+def write_stack(directory: Path, channel: Path, six: str = "six=1.16", modules: str = "") -> Path:
+    directory.mkdir(exist_ok=True)
+    (directory / "stack.yaml").write_text(STACK.format(channel=channel.as_uri(), six=six, modules=modules))
+    return directory / "stack.yaml"
 
 
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory, real_channel: Path) -> Path:
     """A yard with two revisions of one variant."""
-    folder = tmp_path_factory.mktemp("life")
-    os.environ["HOME"] = str(folder / "home")
+    directory = tmp_path_factory.mktemp("life")
+    os.environ["HOME"] = str(directory / "home")
     for six in ("six=1.16", "six=1.17"):
-        stackyard("--yard", folder / "yard", "deploy", write_stack(folder / "stack", real_channel, six))
-    return folder / "yard"
+        stackyard("--yard", directory / "yard", "deploy", write_stack(directory / "stack", real_channel, six))
+    return directory / "yard"
 
 
-def typed(system: str, folder: Path, *lines: str) -> str:
+def typed(system: str, directory: Path, *lines: str) -> str:
     """What bash prints for these lines, with ``module`` of this system."""
     if reason := modules.missing(system, "bash"):
         pytest.skip(reason)
     environ = {"PATH": "/usr/bin:/bin", "HOME": "/home/user", "LANG": "C.UTF-8", "TERM": "dumb", "USER": "user"}
-    return modules.run("bash", "\n".join((modules.initialise(system, "bash"), *lines)) + "\n", environ, folder)
+    return modules.run("bash", "\n".join((modules.initialise(system, "bash"), *lines)) + "\n", environ, directory)
 
 
 @pytest.mark.parametrize("system", modules.SYSTEMS)
@@ -132,8 +132,8 @@ def test_the_sites_root_permissions_and_group(tmp_path: Path, real_channel: Path
     paths = [tmp_path / "y", *(tmp_path / "y").rglob("*")]
     if group:
         assert {p.lstat().st_gid for p in paths} == {grp.getgrnam(group).gr_gid}
-    folders = [p for p in paths if p.is_dir() and not p.is_symlink()]
-    readable = [p for p in folders if p.stat().st_mode & 0o007 and tmp_path / "y/generations" not in p.parents]
+    directories = [p for p in paths if p.is_dir() and not p.is_symlink()]
+    readable = [p for p in directories if p.stat().st_mode & 0o007 and tmp_path / "y/generations" not in p.parents]
     assert readable == []
     for system in modules.SYSTEMS:
         out = typed(system, tmp_path, f"module use {root}; module load tools; python -c 'import six; print(six)'")
@@ -166,11 +166,11 @@ def test_damage_is_found_named_and_mended(yard: Path, tmp_path: Path, real_chann
     file = write_stack(tmp_path / "s", real_channel)
     file.write_text(file.read_text().replace("six=1.16", "numpy"))
     stackyard("--yard", warm(tmp_path / "y", yard), "deploy", file)
-    folder = tmp_path / "y/stacks/tools/1-py311-1"
-    next(folder.rglob("_multiarray_umath*.so")).unlink()
+    directory = tmp_path / "y/stacks/tools/1-py311-1"
+    next(directory.rglob("_multiarray_umath*.so")).unlink()
     told = stackyard("--yard", tmp_path / "y", "verify", expect=3).out
     assert "_multiarray_umath" in told and "`stackyard verify --repair tools/1-py311-1`" in told
-    folder.rename(tmp_path / "out of the yard")
+    directory.rename(tmp_path / "out of the yard")
     stackyard("--yard", tmp_path / "y", "deploy", file)
     assert "passed" in stackyard("--yard", tmp_path / "y", "verify", "tools/1-py311-1").out
 
@@ -196,9 +196,9 @@ def test_ctrl_c_leaves_the_yard_usable(yard: Path, tmp_path: Path, real_channel:
     stackyard("--yard", yard, "run", "broken", "--", "python", "-c", "import rich, numpy")
 
 
-def wheel(folder: Path, name: str, modules: dict[str, str], script: str) -> Path:
+def wheel(directory: Path, name: str, modules: dict[str, str], script: str) -> Path:
     """A wheel with these modules and one console script of its own name."""
-    path = folder / f"{name}-1-py3-none-any.whl"
+    path = directory / f"{name}-1-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for module, text in modules.items():
             archive.writestr(module, text)

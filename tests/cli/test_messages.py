@@ -100,16 +100,16 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_line_and_the_remedy(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, text, code, place, remedy = CASES[case]
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / name).write_text(text)
+    directory = tmp_path / "project"
+    directory.mkdir()
+    (directory / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     settings = {"PIP_CONFIG_FILE": os.devnull, "COLUMNS": "40"}  # a narrow terminal folds nobody's reasons
     done = inside("--yard", tmp_path / "y", "lock", f"project/{name}", expect=code, **settings)
     first = next(line for line in done.err.splitlines() if line.startswith("error: "))
     assert re.match(rf"error: project/{place}", first), done.err
     assert remedy in (done.err.partition("hint: ")[2] or done.err)
-    assert "Traceback" not in done.err and not (folder / f"{name}.lock").exists()
+    assert "Traceback" not in done.err and not (directory / f"{name}.lock").exists()
 
 
 def test_every_line_that_is_in_the_way(real_channel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,11 +138,11 @@ def test_every_line_that_is_in_the_way(real_channel: Path, tmp_path: Path, monke
 
 
 def test_two_files_of_one_stack_and_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "both"
-    folder.mkdir()
-    (folder / "environment.yml").write_text("dependencies: [python=3.11]\n")
-    (folder / "requirements.txt").write_text("six\n")
-    monkeypatch.chdir(folder)
+    directory = tmp_path / "both"
+    directory.mkdir()
+    (directory / "environment.yml").write_text("dependencies: [python=3.11]\n")
+    (directory / "requirements.txt").write_text("six\n")
+    monkeypatch.chdir(directory)
     for verb in ("lock", "deploy"):
         files = ("environment.yml", "requirements.txt")
         done = inside("--yard", tmp_path / "y", verb, *files, "--dry-run", expect=2)

@@ -58,92 +58,93 @@ LOGINS = {
 
 @dataclass
 class Scene:
-    folder: Path
+    directory: Path
     server: Guarded
     planted: Planted
     environ: dict[str, str]
 
     @property
     def yard(self) -> Path:
-        return self.folder / "yard"
+        return self.directory / "yard"
 
     @property
     def sources(self) -> list[Path]:
         """The files in which secrets are planted; they are their owner's."""
-        return [self.folder / name for name in ("site.yaml", "work/environment.yml", "home/.netrc", "work/broken.txt",
-                                                "home/.config/pip/pip.conf")]  # fmt: skip
+        names = ("site.yaml", "work/environment.yml", "home/.netrc", "work/broken.txt", "home/.config/pip/pip.conf")
+        return [self.directory / name for name in names]
 
     def run(self, *words: str | Path, expect: int | None = 0) -> Done:
-        with self.planted.watching(self.folder / "tmp"):
-            done = stackyard("--yard", self.yard, *words, expect=expect, cwd=self.folder / "work", **self.environ)
+        with self.planted.watching(self.directory / "tmp"):
+            done = stackyard("--yard", self.yard, *words, expect=expect, cwd=self.directory / "work", **self.environ)
         self.planted.search(f"output of {words[0]}", (done.out + done.err).encode())
         return done
 
 
-def index(folder: Path, package: str, files: Path) -> None:
+def index(directory: Path, package: str, files: Path) -> None:
     """An index with one package, whose file lies elsewhere on the server."""
-    page = folder / package / "index.html"
+    page = directory / package / "index.html"
     page.parent.mkdir(parents=True)
     made = wheel(files, package, "1.0")
     page.write_text(f'<a href="/{files.parent.name}/{files.name}/{made.name}">{made.name}</a>')
 
 
-def repository(folder: Path) -> None:
-    source = project(folder.parent.parent / f"source-{folder.stem}", folder.stem)
+def repository(directory: Path) -> None:
+    source = project(directory.parent.parent / f"source-{directory.stem}", directory.stem)
     for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "x")):
         identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
         subprocess.run(["git", *identity, *words], cwd=source, check=True)
-    subprocess.run(["git", "clone", "-q", "--bare", str(source), str(folder)], check=True)
+    subprocess.run(["git", "clone", "-q", "--bare", str(source), str(directory)], check=True)
 
 
-def serve_everything(folder: Path) -> None:
+def serve_everything(directory: Path) -> None:
     path_of = {name: SECRETS[VARIABLES[name]] for name in VARIABLES}
     for number, place in enumerate(
         (f"m/{path_of['MIRROR_TOKEN']}/c1", "c2", f"t/{SECRETS['/t/TOKEN/ of a channel']}/c3",
          f"sp/{path_of['SPECIAL']}/c4", f"pin/{path_of['PIN']}/c5"), 1
     ):  # fmt: skip
-        make_channel(folder / place, [Package(f"tool{number}", "1.0", files={f"share/tool{number}": b"x"})])
-    index(folder / "conf/simple", "conf-package", folder / "conf/files")
-    index(folder / "site/simple", "site-package", folder / "site/files")
-    index(folder / SECRETS["token in an index's path"] / "simple", "path-package", folder / "open/files")
-    index(folder / f"special/{path_of['SPECIAL']}/simple", "special-package", folder / "open/files")
-    index(folder / f"short/{path_of['PIN']}/simple", "short-package", folder / "open/files")
-    index(folder / "netrc/simple", "netrc-package", folder / "netrc/files")
-    wheel(folder / "dl" / path_of["WHEEL_TOKEN"], "direct-package", "1.0")
-    included = folder / "inc" / path_of["INCLUDED_TOKEN"]
+        make_channel(directory / place, [Package(f"tool{number}", "1.0", files={f"share/tool{number}": b"x"})])
+    index(directory / "conf/simple", "conf-package", directory / "conf/files")
+    index(directory / "site/simple", "site-package", directory / "site/files")
+    index(directory / SECRETS["token in an index's path"] / "simple", "path-package", directory / "open/files")
+    index(directory / f"special/{path_of['SPECIAL']}/simple", "special-package", directory / "open/files")
+    index(directory / f"short/{path_of['PIN']}/simple", "short-package", directory / "open/files")
+    index(directory / "netrc/simple", "netrc-package", directory / "netrc/files")
+    wheel(directory / "dl" / path_of["WHEEL_TOKEN"], "direct-package", "1.0")
+    included = directory / "inc" / path_of["INCLUDED_TOKEN"]
     included.mkdir(parents=True)
     (included / "more.txt").write_text("short-package  # [win]\n")
     for name in ("fromgit", "fromssh"):
-        repository(folder / f"git/{name}.git")
+        repository(directory / f"git/{name}.git")
 
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> object:
-    folder = tmp_path_factory.mktemp("planted")
+    directory = tmp_path_factory.mktemp("planted")
     for name in ("work", "tmp", "home/.config/pip"):
-        (folder / name).mkdir(parents=True)
-    serve_everything(folder / "served")
+        (directory / name).mkdir(parents=True)
+    serve_everything(directory / "served")
     logins = {begin: f"user:{SECRETS[kind]}" for begin, kind in LOGINS.items()}
-    with guarded(folder / "served", logins) as server:
-        write_inputs(folder, server)
+    with guarded(directory / "served", logins) as server:
+        write_inputs(directory, server)
         environ = {
             **{name: SECRETS[kind] for name, kind in VARIABLES.items()},
-            "HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp"), "STACKYARD_SITE": str(folder / "site.yaml"),
-            "NETRC": str(folder / "home/.netrc"), "STACKYARD_TMP": str(folder / "tmp"), "NO_PROXY": "*",
-            "XDG_CACHE_HOME": str(folder / "home/cache"), "GIT_SSH_COMMAND": str(folder / "ssh"),
+            "HOME": str(directory / "home"), "TMPDIR": str(directory / "tmp"),
+            "STACKYARD_SITE": str(directory / "site.yaml"),
+            "NETRC": str(directory / "home/.netrc"), "STACKYARD_TMP": str(directory / "tmp"), "NO_PROXY": "*",
+            "XDG_CACHE_HOME": str(directory / "home/cache"), "GIT_SSH_COMMAND": str(directory / "ssh"),
         }  # fmt: skip
-        yield Scene(folder, server, Planted(SECRETS), environ)
+        yield Scene(directory, server, Planted(SECRETS), environ)
 
 
-def write_inputs(folder: Path, server: Guarded) -> None:
-    ssh = folder / "ssh"
+def write_inputs(directory: Path, server: Guarded) -> None:
+    ssh = directory / "ssh"
     ssh.write_text('#!/bin/sh\neval "last=\\${$#}"\nexec sh -c "$last"\n')  # what a host runs for git, here
     ssh.chmod(0o755)
 
     def login(kind: str) -> str:
         return f"user:{SECRETS[kind]}"
 
-    (folder / "site.yaml").write_text(f"""
+    (directory / "site.yaml").write_text(f"""
 interpreter: {{source: host}}
 channels:
   mirrors: {{corp: "{server.url("m/$MIRROR_TOKEN/c1")}"}}
@@ -153,13 +154,13 @@ pip:
     - {server.url(SECRETS["token in an index's path"] + "/simple")}
     - {server.url("netrc/simple", host="localhost")}
 """)
-    (folder / "site.yaml").chmod(0o600)
-    (folder / "home/.netrc").write_text(f"machine localhost login user password {SECRETS['login in netrc']}\n")
-    (folder / "home/.netrc").chmod(0o600)
-    (folder / "home/.config/pip/pip.conf").write_text(
+    (directory / "site.yaml").chmod(0o600)
+    (directory / "home/.netrc").write_text(f"machine localhost login user password {SECRETS['login in netrc']}\n")
+    (directory / "home/.netrc").chmod(0o600)
+    (directory / "home/.config/pip/pip.conf").write_text(
         f"[global]\nindex-url = {server.url('conf/simple', login('login in pip.conf'))}\n"
     )
-    (folder / "work/environment.yml").write_text(f"""
+    (directory / "work/environment.yml").write_text(f"""
 name: planted
 channels:
   - corp
@@ -183,11 +184,11 @@ dependencies:
     - netrc-package
     - direct-package @ {server.url("dl/${WHEEL_TOKEN}/direct_package-1.0-py3-none-any.whl")}
     - fromgit @ git+{server.url("git/fromgit.git", login("login of a repository"))}
-    - fromssh @ git+ssh://git@host.invalid{folder}/served/git/fromssh.git
+    - fromssh @ git+ssh://git@host.invalid{directory}/served/git/fromssh.git
     - -r {server.url("inc/${INCLUDED_TOKEN}/more.txt")}
 """)
     token = SECRETS["GitHub's token in an error"]
-    (folder / "work/broken.txt").write_text(f"nothing @ git+{server.url('git/nothing.git', token)}\n")
+    (directory / "work/broken.txt").write_text(f"nothing @ git+{server.url('git/nothing.git', token)}\n")
 
 
 @pytest.mark.long
@@ -196,7 +197,7 @@ def test_a_deploy_uses_every_secret_and_shows_none(scene: Scene) -> None:
     scene.run("deploy", "environment.yml", "--locked", "--version", "1")
     shown = [scene.run(*words) for words in (("show", "planted", "--json"), ("show", "--parsed", "environment.yml"))]
     assert "planted" in shown[0].out
-    assert '"git+ssh://git@host.invalid/' in (scene.folder / "work/environment.yml.lock").read_text()
+    assert '"git+ssh://git@host.invalid/' in (scene.directory / "work/environment.yml.lock").read_text()
     used = {path for path, _ in scene.server.seen}
     assert all(any(unquote(path).startswith(begin) for path in used) for begin in (*LOGINS, "/dl/", "/inc/", "/t/"))
     done = scene.run("deploy", "broken.txt", "--version", "1", expect=None)
@@ -206,7 +207,7 @@ def test_a_deploy_uses_every_secret_and_shows_none(scene: Scene) -> None:
 
 def nothing_leaked(scene: Scene) -> None:
     for place in ("yard", "home", "tmp", "work"):
-        scene.planted.search_files(scene.folder / place, scene.sources)
+        scene.planted.search_files(scene.directory / place, scene.sources)
     assert not scene.planted.leaks, "\n".join(sorted(set(scene.planted.leaks)))
 
 
@@ -221,7 +222,7 @@ files = [p for p in sorted(folder.iterdir()) if p.is_file()]
 print("holding", [(p.name, oct(stat.S_IMODE(p.stat().st_mode))) for p in files if value.encode() in p.read_bytes()])
 print("readable", [p.name for p in files if p.suffix in (".sh", ".json") and p.stat().st_mode & 0o077])
 """
-    (scene.folder / "work/train.py").write_text(program)
+    (scene.directory / "work/train.py").write_text(program)
     launch = ("launch", "--launcher", "local", "-r", "1", "--env", "WANDB_API_KEY")
     value = SECRETS["--env of a launch"]
     digest = hashlib.sha256(value.encode()).hexdigest()
@@ -231,18 +232,18 @@ print("readable", [p.name for p in files if p.suffix in (".sh", ".json") and p.s
     assert f"digest {digest}" in done.out
     assert "holding [('private.sh', '0o600')]" in done.out and "readable ['status.json']" in done.out
     words = ("--yard", scene.yard, *launch[:-1], f"WANDB_API_KEY={value}", "train.py")
-    given = stackyard(*words, cwd=scene.folder / "work", **scene.environ)
+    given = stackyard(*words, cwd=scene.directory / "work", **scene.environ)
     assert f"digest {digest}" in given.out and "use --env WANDB_API_KEY" in given.err
     scene.planted.search("output of launch", (given.out + given.err).encode())
     nothing_leaked(scene)
 
 
 def test_a_run_is_repeated_with_the_values_of_the_shell(scene: Scene) -> None:
-    [record, *_] = sorted((scene.folder / "work/runs").glob("*/record.json"), reverse=True)
+    [record, *_] = sorted((scene.directory / "work/runs").glob("*/record.json"), reverse=True)
     kept = json.loads(record.read_text())
     assert kept["intent"]["passed"] == ["WANDB_API_KEY"] and kept["environment"]["ranks"]["WANDB_API_KEY"] == "***"
     assert "WANDB_API_KEY" in kept["command"] and "HOROVOD_SECRET_KEY" not in kept["environment"]["shell"]
     assert "digest" in scene.run("launch", "--again", "last").out
     without = {name: value for name, value in scene.environ.items() if name != "WANDB_API_KEY"}
-    done = stackyard("launch", "--again", "last", expect=2, cwd=scene.folder / "work", **without)
+    done = stackyard("launch", "--again", "last", expect=2, cwd=scene.directory / "work", **without)
     assert "WANDB_API_KEY is not set" in done.err and "export WANDB_API_KEY=" in done.err

@@ -35,13 +35,13 @@ kind = Check(("site",), "own", lambda context: [])
 class Bed:
     """A stack of one package, a site and a yard, and a Stackyard with plug-ins."""
 
-    def __init__(self, folder: Path, venv: Path) -> None:
-        self.folder, self.venv, self.yard = folder, venv, folder / "yard"
-        channel = make_channel(folder / "channel", [Package("lib", "1.0", subdir=this_platform())]).as_uri()
-        self.stack = folder / "stack.yaml"
+    def __init__(self, directory: Path, venv: Path) -> None:
+        self.directory, self.venv, self.yard = directory, venv, directory / "yard"
+        channel = make_channel(directory / "channel", [Package("lib", "1.0", subdir=this_platform())]).as_uri()
+        self.stack = directory / "stack.yaml"
         environment = {"channels": [channel], "dependencies": ["lib"]}
         self.stack.write_text(json.dumps({"name": "demo", "version": "1", "environment": environment}))
-        self.site = folder / "site.yaml"
+        self.site = directory / "site.yaml"
         self.policy()
 
     def policy(self, *checks: Any) -> None:
@@ -49,9 +49,9 @@ class Bed:
 
     def run(self, *words: str, code: int = 0) -> str:
         argv = [self.venv / "bin/python", "-m", "stackyard", "--yard", self.yard, "--site", self.site, *words]
-        environ = {**os.environ, "HOME": str(self.folder)}
+        environ = {**os.environ, "HOME": str(self.directory)}
         done = subprocess.run(
-            argv, cwd=self.folder, env=environ, capture_output=True, text=True, check=False, timeout=120
+            argv, cwd=self.directory, env=environ, capture_output=True, text=True, check=False, timeout=120
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
@@ -92,7 +92,7 @@ def test_a_check_of_a_plug_in_runs_and_is_named_in_the_report(bed: Bed) -> None:
 
 def test_an_unknown_check_is_told_with_its_place(bed: Bed) -> None:
     bed.policy("checks.yaml", {"plugin": "stack-sise"})
-    (bed.folder / "checks.yaml").write_text("- true\n")
+    (bed.directory / "checks.yaml").write_text("- true\n")
     told = bed.run("deploy", "stack.yaml", code=2)
     assert "site.yaml:4:16: no such check: stack-sise" in told and "did you mean stack-size?" in told
     assert not (bed.yard / "stacks").exists()

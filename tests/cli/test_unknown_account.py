@@ -63,10 +63,10 @@ def unknown(accounts: Accounts, common: Path) -> Unknown:
     """A number that the machine does not know, with a directory that is its own."""
     known = {entry.pw_uid for entry in pwd.getpwall()}
     uid = next(number for number in range(54321, 60000) if number not in known)
-    folder = common / "work"
-    folder.mkdir()
-    os.chown(folder, uid, uid)
-    return Unknown(str(uid), uid, uid, (), folder, 0o022, accounts.bin)
+    directory = common / "work"
+    directory.mkdir()
+    os.chown(directory, uid, uid)
+    return Unknown(str(uid), uid, uid, (), directory, 0o022, accounts.bin)
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ def _lmod() -> None:
     programs.need("lmod")
 
 
-def _write(folder: Path, *, version: str = "1.0", word: str = "a", broken: bool = False) -> Path:
-    file = folder / "stack.yaml"
+def _write(directory: Path, *, version: str = "1.0", word: str = "a", broken: bool = False) -> Path:
+    file = directory / "stack.yaml"
     text = STACK.format(version=version, word=word, broken="toolset == 'cpu'")
     file.write_text(text if broken else text[: text.index("environment:")])
     return file

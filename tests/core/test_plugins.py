@@ -29,12 +29,12 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Site-packages of Stackyard's own, for one test."""
-    folder = tmp_path / "site-packages"
-    folder.mkdir()
-    monkeypatch.setattr(plugins, "directories", lambda: [folder])
+    directory = tmp_path / "site-packages"
+    directory.mkdir()
+    monkeypatch.setattr(plugins, "directories", lambda: [directory])
     monkeypatch.setattr(plugins, "_FOUND", {})
-    monkeypatch.syspath_prepend(folder)
-    return folder
+    monkeypatch.syspath_prepend(directory)
+    return directory
 
 
 def test_entries_of_the_group_are_found_and_loaded(site: Path) -> None:
@@ -94,14 +94,25 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return venv_with_plugins(tmp_path_factory.mktemp("plugins"))
 
 
-def lock(python: Path, folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def lock(python: Path, directory: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """``stackyard lock`` of a stack with one wheel."""
-    wheel(folder / "links", "leaf", "1.0")
-    (folder / "stack.yaml").write_text(STACK)
-    (folder / "site.yaml").write_text(f"pip: {{read_pip_conf: false, find_links: ['{folder}/links']}}\n")
-    environ = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder), **variables}
-    argv = [python, "-m", "stackyard", "--site", "site.yaml", "--yard", folder / "yard", "lock", "stack.yaml", *words]
-    return subprocess.run(argv, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=120)
+    wheel(directory / "links", "leaf", "1.0")
+    (directory / "stack.yaml").write_text(STACK)
+    (directory / "site.yaml").write_text(f"pip: {{read_pip_conf: false, find_links: ['{directory}/links']}}\n")
+    environ = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(directory), **variables}
+    argv = [
+        python,
+        "-m",
+        "stackyard",
+        "--site",
+        "site.yaml",
+        "--yard",
+        directory / "yard",
+        "lock",
+        "stack.yaml",
+        *words,
+    ]
+    return subprocess.run(argv, cwd=directory, env=environ, capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.mark.real

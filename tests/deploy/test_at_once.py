@@ -35,22 +35,22 @@ ANOTHER_HOST = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 class Place:
     """A yard, its site and a channel."""
 
-    folder: Path
+    directory: Path
     channel: Path
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
     def yard(self) -> Path:
-        return self.folder / "yard"
+        return self.directory / "yard"
 
     @property
     def gate(self) -> Path:
         """What builds wait for that have a gate."""
-        return self.folder / "gate"
+        return self.directory / "gate"
 
     def stack(self, name: str, *, gate: bool = False) -> Path:
         """A stack; with a gate its build goes on once that file exists."""
-        file = self.folder / name / "stack.yaml"
+        file = self.directory / name / "stack.yaml"
         file.parent.mkdir()
         (file.parent / "post.sh").write_text(
             f"touch {file.parent}/building\nwhile [ ! -e {self.gate} ]; do sleep 0.05; done\n"
@@ -64,7 +64,7 @@ class Place:
 
     @property
     def site(self) -> Path:
-        file = self.folder / "site.yaml"
+        file = self.directory / "site.yaml"
         file.write_text("modules: {formats: [tcl]}\n")  # without Lua no spider cache is made, which takes seconds
         return file
 
@@ -132,7 +132,7 @@ def test_rollback_and_other_deploys_do_not_wait_for_a_long_build(place: Place) -
     place.gate.touch()
     ended(building)
     assert place.published == {"a/1-default-1", "long/1-default-1"}
-    (place.yard / "cache/memo").rename(place.folder / "memo")
+    (place.yard / "cache/memo").rename(place.directory / "memo")
     place.run("deploy", long)
     assert not leftover.exists()
 
@@ -177,7 +177,7 @@ def test_a_deploy_that_was_stopped_on_another_host_is_taken_over_and_publishes_n
 def test_nothing_goes_on_or_is_left_after_a_signal(
     place: Place, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tmp = place.folder / "tmp"
+    tmp = place.directory / "tmp"
     tmp.mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp))
     file = place.stack("a", gate=True)

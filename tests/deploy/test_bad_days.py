@@ -21,23 +21,23 @@ from support.sizes import taken
 from support.tinywheel import wheel
 
 
-def site_of(folder: Path, *, readable: Path | None = None) -> dict[str, str]:
+def site_of(directory: Path, *, readable: Path | None = None) -> dict[str, str]:
     """A site with one published base of a wheel on the host's Python; the variables that name it."""
-    wheels = folder / "wheels"
+    wheels = directory / "wheels"
     for name in ("core", "addon"):
         wheel(wheels, name, "1.0")
-    file = folder / "site.yaml"
+    file = directory / "site.yaml"
     file.write_text(
-        f"yard: '{folder}/sw'\nmodules: {{formats: [tcl]}}\npip: {{find_links: ['{wheels}']}}\n"
+        f"yard: '{directory}/sw'\nmodules: {{formats: [tcl]}}\npip: {{find_links: ['{wheels}']}}\n"
         "removal: {grace_days: 0, hide_days: 0, remove_days: 0, keep: 0}\n"
     )
     python = f", path: {readable}" if readable else ""
-    (folder / "stack.yaml").write_text(
+    (directory / "stack.yaml").write_text(
         f"name: sci\nversion: '1.0'\ninterpreter: {{source: host{python}}}\n"
         "environment: {dependencies: [{pip: [core]}]}\n"
     )
     variables = {"STACKYARD_SITE": str(file), "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
-    inside("--yard", folder / "sw", "deploy", folder / "stack.yaml", **variables)
+    inside("--yard", directory / "sw", "deploy", directory / "stack.yaml", **variables)
     return variables
 
 

@@ -34,23 +34,23 @@ environment:
 class Bed:
     """A yard, a site without an index, and wheels beside it."""
 
-    folder: Path
+    directory: Path
 
     def stack(self, pip: str, more: str = "", name: str = "stack.yaml") -> Path:
-        file = self.folder / name
+        file = self.directory / name
         python = Path(sys.executable).resolve()
         file.write_text(STACK.format(pip=pip, more=more, python=python))
         return file
 
     def run(self, *words: str | Path, expect: int | None = 0, site: str = "", **more: str) -> Done:
-        file = self.folder / "site.yaml"
-        file.write_text(f"pip: {{find_links: [{self.folder / 'wheels'}]}}\nmodules: {{formats: [tcl]}}\n{site}")
-        variables = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "HOME": str(self.folder), **more}
+        file = self.directory / "site.yaml"
+        file.write_text(f"pip: {{find_links: [{self.directory / 'wheels'}]}}\nmodules: {{formats: [tcl]}}\n{site}")
+        variables = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "HOME": str(self.directory), **more}
         run = stackyard if words[0] == "run" or more else inside
-        return run("--site", file, "--yard", self.folder / "yard", *words, expect=expect, **variables)
+        return run("--site", file, "--yard", self.directory / "yard", *words, expect=expect, **variables)
 
     def record(self, revision: str) -> BuildRecord:
-        return read_record(self.folder / "yard" / "stacks" / revision / "record.json")
+        return read_record(self.directory / "yard" / "stacks" / revision / "record.json")
 
 
 @pytest.fixture
@@ -88,11 +88,11 @@ def test_a_deploy_names_them_a_choice_silences_them_and_is_a_new_revision(bed: B
     assert bed.run("verify", "demo").code == 0
     assert "nothing changed" in bed.run("deploy", file).out
 
-    lock = (bed.folder / "stack.lock").read_text() if (bed.folder / "stack.lock").is_file() else None
+    lock = (bed.directory / "stack.lock").read_text() if (bed.directory / "stack.lock").is_file() else None
     bed.stack("ocv-full, ocv-headless", "collisions: {'*': ocv-full}\n")
     done = bed.run("deploy", file, "--json")
     assert done.value["revisions"][0]["module"] == "demo/1.0-py311-2" and done.value["locks"] == []
-    assert lock is None or lock == (bed.folder / "stack.lock").read_text()
+    assert lock is None or lock == (bed.directory / "stack.lock").read_text()
     assert "path collision" not in done.err
     assert _content(done)["path collisions"] == "passed"
     record = bed.record("demo/1.0-py311-2")
@@ -134,7 +134,7 @@ def test_a_site_that_refuses_them_publishes_only_what_was_chosen(bed: Bed) -> No
 
 def test_a_layer_takes_the_place_of_modules_of_its_base_or_leaves_it_to_them(bed: Bed) -> None:
     bed.run("deploy", bed.stack("ocv-full"))
-    layer = bed.folder / "layer.yaml"
+    layer = bed.directory / "layer.yaml"
     text = "name: mine\nversion: '1'\nbase: demo\nenvironment: {dependencies: [{pip: [ocv-headless]}]}\n"
     layer.write_text(text)
     done = bed.run("deploy", layer)
@@ -163,7 +163,7 @@ def test_what_was_damaged_is_restored_with_the_same_winner(bed: Bed, line: str) 
         (prefix / name).parent.chmod(0o755)
         (prefix / name).unlink()
         (prefix / name).write_text("damaged")
-    shutil.rmtree(bed.folder / "yard" / "cache")
+    shutil.rmtree(bed.directory / "yard" / "cache")
     assert "not that of" in bed.run("verify", "demo", expect=3).out
     done = bed.run("verify", "demo", "--repair", site="collisions: refuse\n", expect=None)
     assert {name: (prefix / name).read_bytes() for name in names} == before, done
@@ -173,7 +173,7 @@ def test_what_was_damaged_is_restored_with_the_same_winner(bed: Bed, line: str) 
 @pytest.mark.slow
 def test_a_deploy_that_is_killed_while_it_settles_leaves_the_next_one_the_same_tree(bed: Bed) -> None:
     files = {name: Package(name, "1.0", files={"share/one": name}) for name in ("aa", "bb")}
-    channel = make_channel(bed.folder / "channel", files.values())
+    channel = make_channel(bed.directory / "channel", files.values())
     file = bed.stack("ocv-full, ocv-headless", f"  channels: ['{channel.as_uri()}']\n")
     file.write_text(file.read_text().replace("    - pip:", "    - aa\n    - bb\n    - pip:"))
     trees = set()
@@ -185,18 +185,18 @@ def test_a_deploy_that_is_killed_while_it_settles_leaves_the_next_one_the_same_t
         record = bed.record("demo/1.0-py311-1")
         trees.add((tree_hash(Path(record.prefix)), repr(record.collisions)))
         assert not (Path(record.prefix) / "__clobbers__").exists()
-        disk.remove_tree(bed.folder / "yard")
+        disk.remove_tree(bed.directory / "yard")
     assert len(trees) == 1 and len(record.collisions) == 3
 
 
 def test_an_adopted_prefix_is_only_read(bed: Bed) -> None:
-    prefix = bed.folder / "venv"
+    prefix = bed.directory / "venv"
     uv = [Path(sys.executable).with_name("uv")]
     subprocess.run([*uv, "venv", "-q", "--python", sys.executable, prefix], check=True)
     for name in ("ocv_headless", "ocv_full"):
-        wheel = bed.folder / "wheels" / f"{name}-1.0-py3-none-any.whl"
+        wheel = bed.directory / "wheels" / f"{name}-1.0-py3-none-any.whl"
         install = ["pip", "install", "-q", "--offline", "--python", prefix / "bin/python", wheel]
-        subprocess.run([*uv, *install], check=True, env={**os.environ, "UV_CACHE_DIR": str(bed.folder / "uv")})
+        subprocess.run([*uv, *install], check=True, env={**os.environ, "UV_CACHE_DIR": str(bed.directory / "uv")})
     before = {path: path.lstat().st_mtime_ns for path in prefix.rglob("*")}
     done = bed.run("adopt", prefix, "--name", "taken", site="collisions: refuse\n")
     assert "path collision: bin/cvx and 2 more of ocv_full, ocv_headless: ocv_full wins" in done.err

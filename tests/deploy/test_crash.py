@@ -53,22 +53,22 @@ def build_wheel(folder, settings=None, metadata=None):
 class Scene:
     """A yard at one fixed path, put back to its first state before every try."""
 
-    def __init__(self, folder: Path, channel: Path) -> None:
-        self.yard = folder / "yard"
-        self.kept = folder / "kept"
-        self.old = self._spec(folder / "old", channel, "six=1.16", "1.0")
-        self.new = self._spec(folder / "new", channel, "six=1.17", "2.0")
+    def __init__(self, directory: Path, channel: Path) -> None:
+        self.yard = directory / "yard"
+        self.kept = directory / "kept"
+        self.old = self._spec(directory / "old", channel, "six=1.16", "1.0")
+        self.new = self._spec(directory / "new", channel, "six=1.17", "2.0")
 
-    def _spec(self, folder: Path, channel: Path, six: str, version: str) -> Path:
-        folder.mkdir()
-        (folder / "native").mkdir()
-        (folder / "native" / "native.py").write_text(f"version = {version!r}\n")
-        (folder / "native" / "backend.py").write_text(BACKEND.replace("VERSION", version))
-        (folder / "native" / "pyproject.toml").write_text(
+    def _spec(self, directory: Path, channel: Path, six: str, version: str) -> Path:
+        directory.mkdir()
+        (directory / "native").mkdir()
+        (directory / "native" / "native.py").write_text(f"version = {version!r}\n")
+        (directory / "native" / "backend.py").write_text(BACKEND.replace("VERSION", version))
+        (directory / "native" / "pyproject.toml").write_text(
             f'[project]\nname = "native"\nversion = "{version}"\n'
             '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
         )
-        spec = folder / "stack.yaml"
+        spec = directory / "stack.yaml"
         spec.write_text(
             f'name: demo\nversion: "{version}"\nenvironment:\n  channels: ["{channel.as_uri()}"]\n'
             f"  dependencies: [python=3.11, {six}, {{pip: [tomli-w==1.2.0, ./native]}}]\n"

@@ -8,7 +8,7 @@ import pytest
 
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.write import trash
 from support import programs
 from support.cli import inside, stackyard
@@ -16,8 +16,8 @@ from support.cli import inside, stackyard
 pytestmark = pytest.mark.real
 
 
-def _write(folder: Path, version: str, word: str = "a") -> Path:
-    file = folder / "stack.yaml"
+def _write(directory: Path, version: str, word: str = "a") -> Path:
+    file = directory / "stack.yaml"
     file.write_text(f"name: tools\nversion: '{version}'\nmodules: {{variables: {{WORD: {word}}}}}\n")
     return file
 
@@ -34,8 +34,8 @@ def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
 
 
 def _root(yard: Yard) -> Path:
-    (folder,) = (each for each in yard.stack("tools").iterdir() if each.name.startswith("1.0"))
-    return folder
+    (directory,) = (each for each in yard.stack("tools").iterdir() if each.name.startswith("1.0"))
+    return directory
 
 
 def test_the_same_inputs_are_brought_back(yard: Yard, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_what_a_killed_deploy_brought_back_is_not_published_without_a_verificati
 
 def test_undo_after_a_deploy_that_was_killed_before_the_move_brings_it_back_as_it_was(yard: Yard) -> None:
     (item,) = trash.items(yard)
-    (item.folder / trash.AGAIN).touch()  # and killed here
+    (item.directory / trash.AGAIN).touch()  # and killed here
     inside("remove", item.what.module, "--undo")
     assert {row["state"] for row in inside("list", "--json").value} == {"published"}
 

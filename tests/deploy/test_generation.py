@@ -21,7 +21,7 @@ from stackyard.yard.disk import DiskFull
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry, Manifest, read_manifest
 from support import stackrecords
 from support.failing import stale

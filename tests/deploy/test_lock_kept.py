@@ -20,17 +20,17 @@ pytestmark = pytest.mark.real
 def test_a_wheel_beside_the_file_is_found_by_the_lock_that_the_yard_keeps(
     accounts: Accounts, common: Path, former: bool
 ) -> None:
-    user, folder = accounts.user("reader"), common / "src"
-    made = wheel(folder / "wheels", "leaf", "1.0")
+    user, directory = accounts.user("reader"), common / "src"
+    made = wheel(directory / "wheels", "leaf", "1.0")
     python = {"source": "host", "path": os.path.realpath(accounts.bin / "python")}
     pip = ["--no-index", f"./wheels/{made.name}"]
     value = {"name": "demo", "version": "1", "interpreter": python, "environment": {"dependencies": [{"pip": pip}]}}
-    (folder / "stack.yaml").write_text(json.dumps(value))
+    (directory / "stack.yaml").write_text(json.dumps(value))
     (common / "site.yaml").write_text("modules: {formats: [tcl]}\n")
     yard = Yard(user.home / "yard")
-    words = ("--site", str(common / "site.yaml"), "--yard", str(yard.root), "deploy", str(folder / "stack.yaml"))
+    words = ("--site", str(common / "site.yaml"), "--yard", str(yard.root), "deploy", str(directory / "stack.yaml"))
     user.stackyard(*words)
-    kept = yard.lock_of(folder / "stack.yaml.lock")
+    kept = yard.lock_of(directory / "stack.yaml.lock")
     text = checksum.read(kept)
     assert f'url = "{made.as_uri()}"' in text
     if former:

@@ -11,7 +11,7 @@ from stackyard.deploy import entries
 from stackyard.inputs.models import Site
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.write import trash
 from support import smallyard
 from support.cli import inside

@@ -13,11 +13,11 @@ from stackyard.yard.revision.record import Entry, Manifest
 
 @pytest.fixture
 def entry(tmp_path: Path) -> Entry:
-    folder = tmp_path / "stacks" / "s" / "1-1"
-    folder.mkdir(parents=True)
+    directory = tmp_path / "stacks" / "s" / "1-1"
+    directory.mkdir(parents=True)
     for name in ("record.json", "module.json", "condarc"):
-        (folder / name).write_text("{}")
-    return Entry("s", "1", "", 1, "s/1-1", str(folder), "now")
+        (directory / name).write_text("{}")
+    return Entry("s", "1", "", 1, "s/1-1", str(directory), "now")
 
 
 @pytest.fixture

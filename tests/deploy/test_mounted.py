@@ -25,15 +25,15 @@ OLD = "tool/1.0-py311-1"
 
 @pytest.fixture
 def place(common: Path) -> Iterator[Path]:
-    folder = common / "fs"
-    folder.mkdir()
+    directory = common / "fs"
+    directory.mkdir()
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, text=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", directory], capture_output=True, text=True, check=False
     )
     if made.returncode:
         pytest.skip(f"cannot mount a file system here: {made.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    yield directory
+    subprocess.run(["umount", "-l", directory], check=True)
 
 
 @pytest.fixture
@@ -70,15 +70,15 @@ FILE_SYSTEMS = {
 def full(accounts: Accounts, common: Path, request: pytest.FixtureRequest) -> Iterator[Full]:
     """A small file system with a yard of anna's, to be filled."""
     kind, what = request.param
-    folder = common / "fs"
-    folder.mkdir()
-    command = FILE_SYSTEMS[kind].format(image=common / "image", place=folder)
+    directory = common / "fs"
+    directory.mkdir()
+    command = FILE_SYSTEMS[kind].format(image=common / "image", place=directory)
     made = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     if made.returncode:
         pytest.skip(f"cannot make a file system here: {made.stderr.strip()}")
-    smallyard.make(folder / "yard", "1.0", "2.0", "3.0")
-    yield Full(accounts.user("anna"), folder, what)
-    subprocess.run(["umount", "-l", folder], check=True)
+    smallyard.make(directory / "yard", "1.0", "2.0", "3.0")
+    yield Full(accounts.user("anna"), directory, what)
+    subprocess.run(["umount", "-l", directory], check=True)
 
 
 @dataclass(frozen=True)

@@ -15,23 +15,27 @@ BINARY = f"\0{PLACEHOLDER}/lib\0".encode()
 PREFIX = "/stacks/long/1-default-1/prefix"
 
 
-def bed(folder: Path, *, pip_only: bool = False) -> Path:
+def bed(directory: Path, *, pip_only: bool = False) -> Path:
     """A file with a package that has its prefix in a binary file, and no channel where it must not be looked for."""
-    made = make_channel(folder / "c", [Package("tool", "1", files={"bin/tool": TOOL, "lib/x.bin": BINARY})])
-    links = folder / "links"
+    made = make_channel(directory / "c", [Package("tool", "1", files={"bin/tool": TOOL, "lib/x.bin": BINARY})])
+    links = directory / "links"
     links.mkdir()
-    file = folder / "environment.yml"
+    file = directory / "environment.yml"
     rest = f"  - pip: ['--no-index', '--find-links {links}', six]\n" if pip_only else "  - tool\n"
     file.write_text(f"name: long\nchannels: [{made.as_uri()}, nodefaults]\ndependencies:\n{rest}")
     return file
 
 
-def place(folder: Path, length: int) -> Path:
+def place(directory: Path, length: int) -> Path:
     """A yard in which the prefix of the revision has a path of this length."""
-    wanted = length - len(PREFIX) - len(str(folder)) - 1
+    wanted = length - len(PREFIX) - len(str(directory)) - 1
     assert wanted > 0
     parts = "y" * wanted
-    path = folder / "/".join(part.strip("/") for part in (parts[:100], parts[101:])) if wanted > 101 else folder / parts
+    path = (
+        directory / "/".join(part.strip("/") for part in (parts[:100], parts[101:]))
+        if wanted > 101
+        else directory / parts
+    )
     assert len(f"{path}{PREFIX}") == length
     return path
 
@@ -55,9 +59,9 @@ def test_a_longer_one_is_refused_before_the_solve(tmp_path: Path, words: tuple[s
 def test_a_package_for_shorter_paths_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = "/opt/anaconda1anaconda2anaconda3" + "x" * 48
     monkeypatch.setattr(channel, "PLACEHOLDER", old)
-    folder = make_channel(tmp_path / "c", [Package("old", "1", files={"lib/x.bin": f"\0{old}/lib\0".encode()})])
+    directory = make_channel(tmp_path / "c", [Package("old", "1", files={"lib/x.bin": f"\0{old}/lib\0".encode()})])
     file = tmp_path / "environment.yml"
-    file.write_text(f"name: long\nchannels: [{folder.as_uri()}, nodefaults]\ndependencies: [old]\n")
+    file.write_text(f"name: long\nchannels: [{directory.as_uri()}, nodefaults]\ndependencies: [old]\n")
     error = stackyard("--yard", place(tmp_path, 200), "deploy", file, "--version", "1", expect=2).err
     assert "the path of long/1-default-1 is 120 characters too long: old-1-0 holds 80, and it has 200" in error
     assert "a newer build of old" in error

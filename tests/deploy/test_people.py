@@ -14,14 +14,14 @@ import pytest
 
 from stackyard.core.errors import MissingError
 from support import testbed
-from support.accounts import Account, Accounts, common_folder
+from support.accounts import Account, Accounts, common_directory
 from support.channel import Package, make_channel
 from support.cli import Done
 
 pytestmark = pytest.mark.slow  # eight deploys, each as another account would make it
 
 BIG = 4_000_000
-FOLDERS, FILES = {0o2775, 0o2555}, {0o664, 0o775, 0o444, 0o555}  # what is published is read-only for all
+DIRECTORIES, FILES = {0o2775, 0o2555}, {0o664, 0o775, 0o444, 0o555}  # what is published is read-only for all
 DROPS = ("uses", "children")
 """The directories of the site's yard in which users leave notes (docs/design/021-life-cycle.md)."""
 
@@ -76,7 +76,7 @@ def site(accounts: Accounts) -> Iterator[Site]:
         testbed.wheels(testbed.HERE / "wheels.txt")
     except MissingError as error:
         pytest.skip(f"{error}; {error.hint}")
-    with common_folder() as place:
+    with common_directory() as place:
         tool = {"bin/tool": ("#!/bin/sh\necho tool\n", 0o775), "share/big": (os.urandom(BIG), 0o664)}
         channel = make_channel(place / "ch", [Package("tool", "1.0", files={**tool, "share/own": ("x", 0o600)})])
         anna, bert = accounts.user("anna", "staff", umask=0o022), accounts.user("bert", "staff", umask=0o077)
@@ -123,7 +123,7 @@ def test_everything_in_the_sites_yard_has_its_group_and_modes(site: Site) -> Non
         if status.st_gid != site.anna.groups[0]
         or (
             path.name not in DROPS
-            and stat.S_IMODE(status.st_mode) not in (FOLDERS if stat.S_ISDIR(status.st_mode) else FILES)
+            and stat.S_IMODE(status.st_mode) not in (DIRECTORIES if stat.S_ISDIR(status.st_mode) else FILES)
         )
     }
     assert not wrong

@@ -27,18 +27,18 @@ NAMES = set(stackyard.calls.__all__)
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, real_channel: Path) -> Path:
     """A directory with a site, whose yard has demo/1.0."""
-    folder = tmp_path_factory.mktemp("calls")
-    file = _stack(folder, real_channel)
+    directory = tmp_path_factory.mktemp("calls")
+    file = _stack(directory, real_channel)
     wheels = testbed.wheels(testbed.HERE / "wheels.txt")
-    (folder / "site.yaml").write_text(
-        f"yard: {folder / 'yard'}\nmodules: {{formats: [tcl]}}\npip: {{find_links: ['{wheels}']}}\n"
+    (directory / "site.yaml").write_text(
+        f"yard: {directory / 'yard'}\nmodules: {{formats: [tcl]}}\npip: {{find_links: ['{wheels}']}}\n"
     )
-    command("--site", folder / "site.yaml", "--yard", folder / "yard", "deploy", file)
-    return folder
+    command("--site", directory / "site.yaml", "--yard", directory / "yard", "deploy", file)
+    return directory
 
 
-def _stack(folder: Path, channel: Path, version: str = "1.0", more: str = "") -> Path:
-    file = folder / f"demo-{version}.yaml"
+def _stack(directory: Path, channel: Path, version: str = "1.0", more: str = "") -> Path:
+    file = directory / f"demo-{version}.yaml"
     file.write_text(
         f"name: demo\nversion: '{version}'\nenvironment:\n  channels: ['{channel.as_uri()}']\n"
         f"  dependencies: [python=3.11, six]\n{more}"

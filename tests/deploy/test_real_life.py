@@ -18,8 +18,8 @@ environment: {{channels: ['{channel}'], dependencies: [tool={version}]}}
 """
 
 
-def write(folder: Path, channel: Path, version: str) -> Path:
-    file = folder / f"demo-{version}.yaml"
+def write(directory: Path, channel: Path, version: str) -> Path:
+    file = directory / f"demo-{version}.yaml"
     file.write_text(STACK.format(version=version, channel=channel.as_uri()))
     return file
 

@@ -25,8 +25,8 @@ ONE, TWO = "tool/1.0-py311-1", "tool/2.0-py311-1"
 def yard(common: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
     monkeypatch.setenv("STACKYARD_SITE", str(smallyard.give_site(common)))
     yard = smallyard.make(common / "yard", "1.0", "2.0")
-    for folder in (yard.root, yard.stacks, yard.stack("tool"), *(p.root for p in revisions.folders(yard))):
-        folder.chmod(0o700)
+    for directory in (yard.root, yard.stacks, yard.stack("tool"), *(p.root for p in revisions.directories(yard))):
+        directory.chmod(0o700)
     return yard
 
 
@@ -72,8 +72,8 @@ def test_a_file_of_two_revisions_stays_shared_with_one_of_them(accounts: Account
     gerd, group = accounts.user("gerd", "astro"), accounts.group("astro")
     given = ("--with", f"group:{group}")
     one, two = (smallyard.revision(yard, version).prefix / "share" for version in ("1.0", "2.0"))
-    for folder in (one, two):
-        folder.chmod(0o755)
+    for directory in (one, two):
+        directory.chmod(0o755)
     (one / "same").write_text("same")
     os.link(one / "same", two / "same")
     run(yard, "share", ONE, *given)
@@ -111,8 +111,8 @@ def test_what_a_revision_runs_on_is_opened_with_it(accounts: Accounts, yard: Yar
     python.parent.mkdir(parents=True)
     python.write_text("#!/bin/sh\n")
     (yard.interpreter("cpython-3.11-linux")).symlink_to("cpython-3.11.7-linux")
-    for folder in (yard.cache, yard.pythons, yard.interpreter("cpython-3.11.7-linux"), python.parent, python):
-        folder.chmod(0o700)
+    for directory in (yard.cache, yard.pythons, yard.interpreter("cpython-3.11.7-linux"), python.parent, python):
+        directory.chmod(0o700)
     base = smallyard.revision(yard, "1.0")
     record = smallyard.build(yard, "mine", "1.0")
     smallyard.revision(yard, "1.0", "mine").record.unlink()
@@ -220,8 +220,8 @@ def test_a_whole_yard_is_opened_by_the_lines_of_the_help(accounts: Accounts, com
 
 
 def test_a_manifest_that_may_not_be_read_is_not_called_damaged(accounts: Accounts, yard: Yard, common: Path) -> None:
-    for folder in (yard.root, yard.generations):
-        folder.chmod(0o755)
+    for directory in (yard.root, yard.generations):
+        directory.chmod(0o755)
     (yard.modules.resolve().parent / "manifest.json").chmod(0o600)
     said = accounts.user("gerd").stackyard("--yard", yard.root, "list", expect=1).err
     assert "manifest.json: Permission denied\n  hint: ask its owner to let you read it" in said

@@ -23,7 +23,7 @@ from stackyard.yard import checksum
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions, signatures
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import read_record
 from stackyard.yard.write import atomic
 from support import modules, programs, smallyard, sshkeys
@@ -43,7 +43,7 @@ USES = {
 class Bed:
     """A site with a yard of two revisions, the key of anna, who may sign, and that of a stranger."""
 
-    folder: Path
+    directory: Path
     yard: Yard
     formats: str = "[tcl]"
 
@@ -51,7 +51,7 @@ class Bed:
         """The site's file; `more` are lines of its `signatures`."""
         named = f", key: {key}" if key else ""
         text = f"signatures: {{allowed_signers: signers{named}{more}}}"
-        file = smallyard.give_site(self.folder, self.yard.root, text)
+        file = smallyard.give_site(self.directory, self.yard.root, text)
         file.write_text(file.read_text().replace("[tcl]", self.formats))
 
     def demand(self, what: str = EVERY, more: str = "") -> None:
@@ -106,7 +106,7 @@ def test_the_signature_can_be_checked_without_stackyard(bed: Bed) -> None:
     (file,) = bed.paths().signatures.iterdir()
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (bed.paths().record, bed.paths().module)]
     text = f"stackyard-revision 1\nrecord {hashes[0]}\nmodule {hashes[1]}\n"
-    words = ["ssh-keygen", "-Y", "verify", "-f", bed.folder / "signers", "-I", "anna@site", "-n",
+    words = ["ssh-keygen", "-Y", "verify", "-f", bed.directory / "signers", "-I", "anna@site", "-n",
              "revision@stackyard.io", "-s", file]  # fmt: skip
     subprocess.run(words, input=text, text=True, check=True)
 
@@ -142,24 +142,24 @@ def removed_module(bed: Bed) -> None:
 
 def by_a_stranger(bed: Bed) -> None:
     shutil.rmtree(bed.paths().signatures)
-    stranger = bed.folder / "keys/stranger"
+    stranger = bed.directory / "keys/stranger"
     said = inside("sign", "tool/1.0", "--key", stranger, expect=1).err
     assert f"{stranger} is not an accepted signing key" in said and not bed.paths().signatures.exists()
-    sshkeys.allow(bed.folder / "signers", stranger=stranger)
+    sshkeys.allow(bed.directory / "signers", stranger=stranger)
     inside("sign", "tool/1.0", "--key", stranger)
-    sshkeys.allow(bed.folder / "signers", anna=bed.folder / "keys/anna")
+    sshkeys.allow(bed.directory / "signers", anna=bed.directory / "keys/anna")
 
 
 def test_a_list_of_revoked_keys_that_is_missing(bed: Bed) -> None:
     bed.write_site(", require: [load], revoked: revoked")
     refused = inside("sign", "--all", expect=2).err
-    assert f"cannot read the revoked keys in {bed.folder}/revoked: No such file" in refused
+    assert f"cannot read the revoked keys in {bed.directory}/revoked: No such file" in refused
     assert command.run(refused.split("`")[1].split()).returncode == 0
     inside("sign", "--all")
 
 
 def revoked(bed: Bed) -> None:
-    sshkeys.keygen("-q", "-k", "-f", bed.folder / "revoked", bed.folder / "keys/anna.pub")
+    sshkeys.keygen("-q", "-k", "-f", bed.directory / "revoked", bed.directory / "keys/anna.pub")
     bed.demand("[load]", ", revoked: revoked")
 
 
@@ -176,11 +176,11 @@ def for_mail_only(bed: Bed) -> None:
 
 
 def with_options(bed: Bed, options: str) -> None:
-    (bed.folder / "signers").write_text(f"anna@site {options} {sshkeys.public(bed.folder / 'keys/anna')}\n")
+    (bed.directory / "signers").write_text(f"anna@site {options} {sshkeys.public(bed.directory / 'keys/anna')}\n")
 
 
 def no_longer_listed(bed: Bed) -> None:
-    (bed.folder / "signers").write_text("# nobody\n")
+    (bed.directory / "signers").write_text("# nobody\n")
 
 
 def garbled(bed: Bed) -> None:
@@ -269,7 +269,7 @@ def test_what_is_no_file_is_not_waited_for(bed: Bed, make: Callable[[Path], None
 
 
 def no_list_named(bed: Bed) -> None:
-    smallyard.give_site(bed.folder, bed.yard.root)
+    smallyard.give_site(bed.directory, bed.yard.root)
     inside("default", "tool/1.0")
     assert not bed.yard.signatures.exists()
 
@@ -290,10 +290,10 @@ def test_fsck_finds_a_broken_signature_whoever_may_sign(bed: Bed, lists, harm) -
 def test_a_signature_that_was_made_for_something_else_is_called_that(bed: Bed, namespace: str, shown: str) -> None:
     """Of this very text, by a key that may sign: only `-n` was another one."""
     bed.demand("[load]")
-    text = bed.folder / "statement"
+    text = bed.directory / "statement"
     text.write_text(signatures.statement(bed.paths()))
-    sshkeys.keygen("-q", "-Y", "sign", "-f", bed.folder / "keys/anna", "-n", namespace, text)
-    signatures.add(bed.paths(), (bed.folder / "statement.sig").read_text())
+    sshkeys.keygen("-q", "-Y", "sign", "-f", bed.directory / "keys/anna", "-n", namespace, text)
+    signatures.add(bed.paths(), (bed.directory / "statement.sig").read_text())
     reason = f"it was made for the namespace {shown}, expected revision@stackyard.io"
     assert f"cannot load tool/1.0-py311-1: {reason}, and" in bed.use("load").err
     report = inside("verify", "tool/1.0", "--json", expect=None).value["tool/1.0-py311-1"]
@@ -303,35 +303,35 @@ def test_a_signature_that_was_made_for_something_else_is_called_that(bed: Bed, n
 
 
 def test_a_key_with_several_names_signs_by_the_one_that_may(bed: Bed) -> None:
-    key = sshkeys.public(bed.folder / "keys/anna")
-    (bed.folder / "signers").write_text(f'anna namespaces="git" {key}\nanna2 {key}\n')
+    key = sshkeys.public(bed.directory / "keys/anna")
+    (bed.directory / "signers").write_text(f'anna namespaces="git" {key}\nanna2 {key}\n')
     assert "anna2 (SHA256:" in inside("sign", "tool/1.0").out
 
 
 def test_a_pattern_that_leaves_out_a_name_is_shown_by_what_it_takes_in(bed: Bed) -> None:
-    (bed.folder / "signers").write_text(f"!m,* {sshkeys.public(bed.folder / 'keys/anna')}\n")
+    (bed.directory / "signers").write_text(f"!m,* {sshkeys.public(bed.directory / 'keys/anna')}\n")
     assert ": * (SHA256:" in inside("sign", "tool/1.0").out
 
 
 def a_link(bed: Bed) -> None:
     """To a list in a directory that everybody may write to."""
-    (bed.folder / "open").mkdir()
-    (bed.folder / "signers").rename(bed.folder / "open/signers")
-    (bed.folder / "open").chmod(0o777)
-    (bed.folder / "signers").symlink_to("open/signers")
+    (bed.directory / "open").mkdir()
+    (bed.directory / "signers").rename(bed.directory / "open/signers")
+    (bed.directory / "open").chmod(0o777)
+    (bed.directory / "signers").symlink_to("open/signers")
 
 
 def sticky(bed: Bed) -> None:
     """The bit keeps the names of a directory, and not what a file holds."""
-    (bed.folder / "signers").chmod(0o1666)
+    (bed.directory / "signers").chmod(0o1666)
 
 
 def deeper(bed: Bed) -> Path:
     """The list two directories further down."""
-    place = bed.folder / "above" / "etc"
+    place = bed.directory / "above" / "etc"
     place.mkdir(parents=True)
-    (bed.folder / "signers").rename(place / "signers")
-    (bed.folder / "signers").symlink_to("above/etc/signers")
+    (bed.directory / "signers").rename(place / "signers")
+    (bed.directory / "signers").symlink_to("above/etc/signers")
     return place
 
 
@@ -340,7 +340,7 @@ def above_of_all(bed: Bed) -> None:
 
 
 def of_another(bed: Bed) -> None:
-    os.chown(bed.folder / "signers", 12345, -1)
+    os.chown(bed.directory / "signers", 12345, -1)
 
 
 def above_of_another(bed: Bed) -> None:
@@ -371,7 +371,7 @@ def test_the_accounts_that_answer_for_the_site_may_own_the_list(bed: Bed, monkey
     """The owner of the site's file, and that of the yard; and directories of a group, and with the sticky bit."""
     place = deeper(bed)
     place.parent.chmod(0o1777)
-    os.chown(bed.folder / "site.yaml", 12345, -1)
+    os.chown(bed.directory / "site.yaml", 12345, -1)
     os.chown(place / "signers", 12345, -1)
     inside("sign", "tool/1.0")
     bed.demand("[load]")
@@ -387,12 +387,12 @@ def test_the_accounts_that_answer_for_the_site_may_own_the_list(bed: Bed, monkey
 
 @pytest.mark.parametrize("is_noted", [True, False], ids=["noted in the yard", "in the site's file only"])
 def test_a_move_that_cannot_sign_is_refused_also_by_its_dry_run(bed: Bed, *, is_noted: bool) -> None:
-    new = bed.folder / "new"
+    new = bed.directory / "new"
     assert inside("move", new, "--dry-run", "--json").value["revisions"]
     if is_noted:
         bed.demand("[load]")
     bed.write_site(", require: [load]", key="")
-    who = bed.yard.root if is_noted else bed.folder / "site.yaml"
+    who = bed.yard.root if is_noted else bed.directory / "site.yaml"
     for words in (("--dry-run",), ()):
         said = inside("move", new, *words, expect=2).err
         assert f"cannot publish in {new}: {who} demands signatures, and no key is named" in said
@@ -414,7 +414,7 @@ def by_acl(place: Path, *named: tuple[int, int]) -> None:
         pytest.skip(f"no ACLs on this file system: {error}")
 
 
-ON_LIST, ON_FOLDER, ABOVE = "signers", "above/etc", "above"
+ON_LIST, ON_DIRECTORY, ABOVE = "signers", "above/etc", "above"
 
 
 @pytest.mark.parametrize(
@@ -422,8 +422,8 @@ ON_LIST, ON_FOLDER, ABOVE = "signers", "above/etc", "above"
     [
         (ON_LIST, acl.USER, "user:12345"),
         (ON_LIST, acl.GROUP, "group:12345"),
-        (ON_FOLDER, acl.USER, "user:12345"),
-        (ON_FOLDER, acl.GROUP, "group:12345"),
+        (ON_DIRECTORY, acl.USER, "user:12345"),
+        (ON_DIRECTORY, acl.GROUP, "group:12345"),
         (ABOVE, acl.USER, "user:12345"),
     ],
 )
@@ -432,7 +432,7 @@ def test_a_list_that_an_acl_lets_others_change_is_refused(bed: Bed, where: str, 
     inside("sign", "tool/1.0")
     bed.demand("[load]")
     bed.use("load", expect=0)
-    place = (bed.folder / where).resolve()
+    place = (bed.directory / where).resolve()
     by_acl(place, (tag, 12345))
     for said in (inside("sign", "tool/1.0", expect=2).err, bed.use("load", expect=2).err):
         assert f"{place} (owner root, mode 0775, ACL {says}:w) can be written by others than root" in said
@@ -445,10 +445,10 @@ def test_a_list_that_an_acl_lets_others_change_is_refused(bed: Bed, where: str, 
 def test_an_acl_for_who_may_own_the_list_changes_nothing(bed: Bed) -> None:
     """The mode shows the mask of an ACL as the rights of the group, which has none; above, a group may write."""
     deeper(bed)
-    os.chown(bed.folder / "site.yaml", 12345, -1)
-    for where in (ON_LIST, ON_FOLDER):
-        by_acl((bed.folder / where).resolve(), (acl.USER, 12345), (acl.USER, 0))
-    by_acl(bed.folder / ABOVE, (acl.GROUP, 12346))
+    os.chown(bed.directory / "site.yaml", 12345, -1)
+    for where in (ON_LIST, ON_DIRECTORY):
+        by_acl((bed.directory / where).resolve(), (acl.USER, 12345), (acl.USER, 0))
+    by_acl(bed.directory / ABOVE, (acl.GROUP, 12346))
     inside("sign", "tool/1.0")
     bed.demand("[load]")
     bed.use("load", expect=0)
@@ -459,27 +459,27 @@ def test_a_module_without_a_signature_refuses_and_unloads(bed: Bed, system: str)
     if reason := modules.missing(system, "bash"):
         pytest.skip(reason)
     bed.formats = "[lua, tcl]"
-    environ = {"PATH": "/usr/bin:/bin", "HOME": str(bed.folder), "LANG": "C.UTF-8"}
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(bed.directory), "LANG": "C.UTF-8"}
     begin = (modules.initialise(system, "bash"), f"module use {bed.yard.modules}")
     load = "\n".join((*begin, "module load tool/1.0", 'echo "home: $HELLO_HOME."')) + "\n"
-    assert "/stacks/tool/1.0" in modules.run("bash", load, environ, bed.folder)
+    assert "/stacks/tool/1.0" in modules.run("bash", load, environ, bed.directory)
     inside("sign", "tool/2.0")
     bed.demand("[load]")
-    said = modules.run("bash", load, environ, bed.folder)
+    said = modules.run("bash", load, environ, bed.directory)
     assert "tool/1.0-py311-1 may not be loaded: it has no signature" in " ".join(said.split()) and "home: ." in said
-    assert "home: /" in modules.run("bash", load.replace("1.0", "2.0"), environ, bed.folder)
+    assert "home: /" in modules.run("bash", load.replace("1.0", "2.0"), environ, bed.directory)
     number = generations.current_number(bed.yard)
     inside("sign", "tool/1.0")
     assert generations.current_number(bed.yard) == number + 1
-    (bed.folder / "signers").write_text("# nobody\n")
-    later = f'cd {bed.folder}; sh again.sh; module unload tool; echo "home: $HELLO_HOME."\n'
+    (bed.directory / "signers").write_text("# nobody\n")
+    later = f'cd {bed.directory}; sh again.sh; module unload tool; echo "home: $HELLO_HOME."\n'
     again = " ".join(("env", *(f"{name}='{value}'" for name, value in os.environ.items() if name.startswith("STACK")),
                       str(STACKYARD), "withdraw", "tool/2.0"))  # fmt: skip
-    (bed.folder / "again.sh").write_text(again + "\n")
-    said = modules.run("bash", load + later, environ, bed.folder)
+    (bed.directory / "again.sh").write_text(again + "\n")
+    said = modules.run("bash", load + later, environ, bed.directory)
     assert "/stacks/tool/1.0" in said and said.endswith("home: .\n"), "a shell that has it loaded unloads it"
-    assert "may not be loaded" in " ".join(modules.run("bash", load, environ, bed.folder).split())
-    sshkeys.allow(bed.folder / "signers", anna=bed.folder / "keys/anna")
+    assert "may not be loaded" in " ".join(modules.run("bash", load, environ, bed.directory).split())
+    sshkeys.allow(bed.directory / "signers", anna=bed.directory / "keys/anna")
     inside("sign", "tool/1.0")
     number = generations.current_number(bed.yard)
     inside("sign", "tool/1.0")
@@ -488,23 +488,23 @@ def test_a_module_without_a_signature_refuses_and_unloads(bed: Bed, system: str)
 
 def test_a_users_own_file_and_variables_do_not_lift_the_demand(bed: Bed) -> None:
     bed.demand()
-    (bed.folder / "own.yaml").write_text("modules: {formats: [tcl]}\n")
-    for words in (("--site", bed.folder / "own.yaml"), ()):
+    (bed.directory / "own.yaml").write_text("modules: {formats: [tcl]}\n")
+    for words in (("--site", bed.directory / "own.yaml"), ()):
         for use in ("load", "launch"):
             done = inside(*words, "--yard", bed.yard.root, *USES[use], expect=3,
-                          STACKYARD_SITE=str(bed.folder / "own.yaml"), STACKYARD_SIGN_KEY="/dev/null")  # fmt: skip
+                          STACKYARD_SITE=str(bed.directory / "own.yaml"), STACKYARD_SIGN_KEY="/dev/null")  # fmt: skip
             assert "it has no signature" in done.err
 
 
 def test_a_file_that_names_no_yard_does_not_replace_what_the_sites_file_demands(bed: Bed) -> None:
     bed.demand("[load]")
     before = bed.yard.signatures.read_bytes()
-    own = bed.folder / "own.yaml"
+    own = bed.directory / "own.yaml"
     own.write_text("modules: {formats: [tcl]}\nsignatures: {allowed_signers: mine, require: [pull]}\n")
-    sshkeys.allow(bed.folder / "mine", me=bed.folder / "keys/stranger")
+    sshkeys.allow(bed.directory / "mine", me=bed.directory / "keys/stranger")
     inside("--site", own, "default", "tool/1.0")
     assert bed.yard.signatures.read_bytes() == before
-    mine = smallyard.make(bed.folder / "mine-yard", "7.0", stack="own")
+    mine = smallyard.make(bed.directory / "mine-yard", "7.0", stack="own")
     for what, words in (("pull", ()), ("launch", ("--undo",))):
         own.write_text(own.read_text().replace("[pull]", f"[{what}]"))
         inside("--site", own, "--yard", mine.root, "withdraw", "own/7.0-py311-1", *words)
@@ -514,11 +514,11 @@ def test_a_file_that_names_no_yard_does_not_replace_what_the_sites_file_demands(
 @pytest.mark.parametrize("users", [False, True])
 def test_a_site_decides_about_users_yards(bed: Bed, users: bool) -> None:
     bed.demand("[load]", f", users: {str(users).lower()}")
-    mine = smallyard.make(bed.folder / "mine", "7.0", stack="own")
+    mine = smallyard.make(bed.directory / "mine", "7.0", stack="own")
     words = ("--yard", mine.root, "run", "--dry-run", "own/7.0")
     assert (inside(*words, expect=None).code == 3) == users
     if users:
-        stranger, anna = bed.folder / "keys/stranger", bed.folder / "keys/anna"
+        stranger, anna = bed.directory / "keys/stranger", bed.directory / "keys/anna"
         said = inside("--yard", mine.root, "sign", "own/7.0", expect=2, STACKYARD_SIGN_KEY="").err
         assert "no key is named" in said and "STACKYARD_SIGN_KEY" in said
         said = inside("--yard", mine.root, "sign", "own/7.0", expect=1, STACKYARD_SIGN_KEY=str(stranger)).err
@@ -529,42 +529,42 @@ def test_a_site_decides_about_users_yards(bed: Bed, users: bool) -> None:
 
 def test_an_extension_is_used_if_its_base_is_signed(bed: Bed) -> None:
     """Also by who uses a file of their own, in which the base's yard is no parent."""
-    smallyard.give_site(bed.folder)
+    smallyard.give_site(bed.directory)
     base = read_record(bed.paths().record)
-    mine = Yard(bed.folder / "mine")
+    mine = Yard(bed.directory / "mine")
     layer = replace(smallyard.build(mine, "own", "7.0"), base=onbase.of_record(base))
     revisions.mark(layer)
     words = ("--yard", mine.root, "run", "--dry-run", "own/7.0-py311-1")
     inside(*words)
     bed.demand("[load]")
-    smallyard.give_site(bed.folder)
+    smallyard.give_site(bed.directory)
     said = inside(*words, expect=3).err
     assert "cannot load own/7.0-py311-1: tool/1.0-py311-1, its base: it has no signature" in said
     bed.write_site(", require: [load]")
     inside("sign", "tool/1.0")
-    smallyard.give_site(bed.folder)
+    smallyard.give_site(bed.directory)
     inside(*words)
     bed.demand("[load]", ", users: true")
-    smallyard.give_site(bed.folder)
+    smallyard.give_site(bed.directory)
     assert "cannot load own/7.0-py311-1: it has no signature" in inside(*words, expect=3).err
 
 
 def test_several_may_sign_and_one_valid_signature_is_enough(bed: Bed) -> None:
     inside("sign", "--all")
-    bert = sshkeys.key(bed.folder / "keys", "bert")
-    sshkeys.allow(bed.folder / "signers", anna=bed.folder / "keys/anna", bert=bert)
+    bert = sshkeys.key(bed.directory / "keys", "bert")
+    sshkeys.allow(bed.directory / "signers", anna=bed.directory / "keys/anna", bert=bert)
     bed.demand("[load]")
     inside("sign", "--all", "--key", bert)
     assert len(list(bed.paths().signatures.iterdir())) == 2
-    sshkeys.allow(bed.folder / "signers", bert=bert)
+    sshkeys.allow(bed.directory / "signers", bert=bert)
     bed.use("load", expect=0)
     assert "is not in" in inside("show", "tool/1.0").out and "bert@site" in inside("show", "tool/1.0").out
 
 
 def test_a_certificate_of_the_site_signs(bed: Bed) -> None:
-    ca, carl = sshkeys.key(bed.folder / "keys", "ca"), sshkeys.key(bed.folder / "keys", "carl")
+    ca, carl = sshkeys.key(bed.directory / "keys", "ca"), sshkeys.key(bed.directory / "keys", "carl")
     sshkeys.keygen("-q", "-s", ca, "-I", "carl", "-n", "carl@site", "-V", "+1d", f"{carl}.pub")
-    (bed.folder / "signers").write_text(f"*@site cert-authority {sshkeys.public(ca)}\n")
+    (bed.directory / "signers").write_text(f"*@site cert-authority {sshkeys.public(ca)}\n")
     said = inside("sign", "tool/1.0", "--key", f"{carl}-cert.pub").out
     assert "carl@site" in said
     bed.demand("[load]")
@@ -575,13 +575,13 @@ def test_a_certificate_of_the_site_signs(bed: Bed) -> None:
 
 
 def test_a_key_with_a_passphrase_never_asks_and_signs_by_an_agent(bed: Bed) -> None:
-    secret = sshkeys.key(bed.folder / "keys", "secret", "pass word")
-    sshkeys.allow(bed.folder / "signers", dora=secret)
+    secret = sshkeys.key(bed.directory / "keys", "secret", "pass word")
+    sshkeys.allow(bed.directory / "signers", dora=secret)
     began = time.monotonic()
     said = inside("sign", "tool/1.0", "--key", secret, expect=1).err
     assert f"cannot sign with {secret}: it has a passphrase, and no ssh-agent has the key" in said
     assert f"ssh-add {secret}" in said and time.monotonic() - began < 50, "a question would be waited for longer"
-    alone = bed.folder / "dora.pub"
+    alone = bed.directory / "dora.pub"
     alone.write_text(sshkeys.public(secret) + "\n")
     said = inside("sign", "tool/1.0", "--key", alone, expect=1).err
     assert f"cannot sign with {alone}: no ssh-agent has its private key" in said
@@ -591,27 +591,27 @@ def test_a_key_with_a_passphrase_never_asks_and_signs_by_an_agent(bed: Bed) -> N
 
 
 def readable_by_all(bed: Bed) -> None:
-    (bed.folder / "keys/anna").chmod(0o644)
+    (bed.directory / "keys/anna").chmod(0o644)
 
 
 def no_key(bed: Bed) -> None:
-    (bed.folder / "keys/anna").unlink()
+    (bed.directory / "keys/anna").unlink()
 
 
 def no_list(bed: Bed) -> None:
-    (bed.folder / "signers").unlink()
+    (bed.directory / "signers").unlink()
 
 
 def list_of_all(bed: Bed) -> None:
-    (bed.folder / "signers").chmod(0o664)
+    (bed.directory / "signers").chmod(0o664)
 
 
-def folder_of_all(bed: Bed) -> None:
-    bed.folder.chmod(0o777)
+def directory_of_all(bed: Bed) -> None:
+    bed.directory.chmod(0o777)
 
 
 def bad_line(bed: Bed) -> None:
-    (bed.folder / "signers").write_text("anna@site\n")
+    (bed.directory / "signers").write_text("anna@site\n")
 
 
 @pytest.mark.parametrize(
@@ -621,7 +621,7 @@ def bad_line(bed: Bed) -> None:
         (no_key, 2, "keys/anna: no such file"),
         (no_list, 2, "signers: No such file or directory"),
         (list_of_all, 2, "signers (owner root, mode 0664) can be written by others than root"),
-        (folder_of_all, 2, "(owner root, mode 0777) can be written by others than root"),
+        (directory_of_all, 2, "(owner root, mode 0777) can be written by others than root"),
         (bad_line, 1, "signers:1: missing key"),
     ],
 )
@@ -641,13 +641,13 @@ def test_without_a_program_that_can_check_nothing_is_accepted(
     inside("sign", "--all")
     bed.demand("[load]")
     signatures._judged.cache_clear()
-    folder = bed.folder / "bin"
-    folder.mkdir()
+    directory = bed.directory / "bin"
+    directory.mkdir()
     if program:
-        (folder / "ssh-keygen").write_text(program)
-        (folder / "ssh-keygen").chmod(0o755)
-    monkeypatch.setattr(command, "clean_environment", lambda **more: {"PATH": f"{folder}", **more})
-    monkeypatch.setenv("PATH", str(folder))
+        (directory / "ssh-keygen").write_text(program)
+        (directory / "ssh-keygen").chmod(0o755)
+    monkeypatch.setattr(command, "clean_environment", lambda **more: {"PATH": f"{directory}", **more})
+    monkeypatch.setenv("PATH", str(directory))
     for words in (("run", "--dry-run", "tool/1.0"), ("sign", "tool/1.0")):
         said = inside(*words, expect=4).err
         assert "ssh-keygen" in said and "OpenSSH's client, 8.2 or newer" in said
@@ -664,7 +664,7 @@ def test_a_damaged_note_of_the_demand_is_never_no_demand(bed: Bed) -> None:
 
 
 def test_a_site_that_demands_without_naming_signers(bed: Bed) -> None:
-    (bed.folder / "site.yaml").write_text("signatures:\n  require: [load]\n")
+    (bed.directory / "site.yaml").write_text("signatures:\n  require: [load]\n")
     said = inside("list", expect=2, STACKYARD_HOME="").err
     assert "site.yaml:2:" in said and "signatures.require: no allowed signers" in said
 
@@ -672,7 +672,7 @@ def test_a_site_that_demands_without_naming_signers(bed: Bed) -> None:
 def test_the_demand_ends_with_the_sites_file(bed: Bed) -> None:
     bed.demand("[load]")
     assert json.loads(checksum.read(bed.yard.signatures))["require"] == ["load"]
-    smallyard.give_site(bed.folder, bed.yard.root)
+    smallyard.give_site(bed.directory, bed.yard.root)
     inside("default", "tool/1.0")
     assert not bed.yard.signatures.exists()
     bed.use("load", expect=0)
@@ -682,9 +682,9 @@ def test_staff_and_users_are_different_accounts(accounts: Accounts, common: Path
     """The staff's key is theirs; users run what is signed, and what another one signed is not for them."""
     programs.need("ssh-keygen")
     staff, user = accounts.user("signer"), accounts.user("user")
-    for folder in ("etc", "yard"):
-        (common / folder).mkdir()
-        os.chown(common / folder, staff.uid, staff.gid)
+    for directory in ("etc", "yard"):
+        (common / directory).mkdir()
+        os.chown(common / directory, staff.uid, staff.gid)
     staff.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", staff.home / "key")
     public = staff.run("cat", staff.home / "key.pub").out
     staff.run("sh", "-c", f"echo 'site {public.strip()}' > {common}/etc/signers")

@@ -16,7 +16,7 @@ from stackyard.images.oci.layout import Reference
 from stackyard.images.oci.writer import writer
 from stackyard.yard import checksum
 from stackyard.yard.revision import contents
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from support import programs, sshkeys, testbed
 from support.cli import Done, stackyard
 
@@ -28,11 +28,11 @@ ALL = "[load, extend, pull, launch]"
 class Bed:
     """A yard whose deploys are signed by anna; revisions that were pushed from it; and new yards at its path."""
 
-    folder: Path
+    directory: Path
 
     @property
     def yard(self) -> Path:
-        return self.folder / "yard"
+        return self.directory / "yard"
 
     @property
     def paths(self) -> RevisionPaths:
@@ -40,29 +40,35 @@ class Bed:
 
     def signers(self, **names: str) -> None:
         """Who may sign; the keys have the names of their owners."""
-        sshkeys.allow(self.folder / "signers", **{name: self.folder / "keys" / key for name, key in names.items()})
+        sshkeys.allow(
+            self.directory / "signers", **{name: self.directory / "keys" / key for name, key in names.items()}
+        )
 
     def site(self, policy: str) -> None:
         text = f"yard: {self.yard}\nmodules: {{formats: [tcl]}}\n{policy}\n"
-        (self.folder / "site.yaml").write_text(text)
+        (self.directory / "site.yaml").write_text(text)
 
     def stackyard(self, *words: str | Path, expect: int | None = 0, **variables: Any) -> Done:
-        own = {"HOME": str(self.folder / "home"), "STACKYARD_SITE": str(self.folder / "site.yaml"), "SSH_AUTH_SOCK": ""}
+        own = {
+            "HOME": str(self.directory / "home"),
+            "STACKYARD_SITE": str(self.directory / "site.yaml"),
+            "SSH_AUTH_SOCK": "",
+        }
         return stackyard("--yard", self.yard, *words, expect=expect, **own, **variables)
 
     def begin(self) -> None:
-        (self.folder / "home").mkdir()
+        (self.directory / "home").mkdir()
         for name in ("anna", "other"):
-            sshkeys.key(self.folder / "keys", name)
+            sshkeys.key(self.directory / "keys", name)
         self.signers(anna="anna")
         wheels = testbed.wheels(testbed.HERE / "wheels.txt")
-        (self.folder / "small.yaml").write_text(
+        (self.directory / "small.yaml").write_text(
             "name: small\nversion: '1'\nenvironment:\n"
             f"  dependencies:\n    - pip: [--no-index, '--find-links={wheels}', idna]\n"
         )
 
     def pushed(self, name: str) -> str:
-        return f"oci:{self.folder}/layout:{name}"
+        return f"oci:{self.directory}/layout:{name}"
 
     def pull(self, name: str = "signed", expect: int = 0) -> Done:
         return self.stackyard("pull", self.pushed(name), expect=expect)
@@ -75,18 +81,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Bed:
     bed = Bed(tmp_path_factory.mktemp("signed"))
     bed.begin()
     bed.site(f"signatures: {{key: keys/anna, allowed_signers: signers, require: {ALL}}}")
-    killed = bed.stackyard("deploy", bed.folder / "small.yaml", expect=None, STACKYARD_FAULT="sign-before")
+    killed = bed.stackyard("deploy", bed.directory / "small.yaml", expect=None, STACKYARD_FAULT="sign-before")
     assert killed.code == -9 and bed.paths.record.exists() and not bed.paths.signatures.exists()
     assert not (bed.yard / "modules").exists(), "nobody sees what is not signed"
     said = bed.stackyard("run", "small/1-py3-1", "--", "python", "-c", "", expect=3)
     assert "cannot load small/1-py3-1: it has no signature" in said.err
-    done = bed.stackyard("deploy", bed.folder / "small.yaml", "--json").value
+    done = bed.stackyard("deploy", bed.directory / "small.yaml", "--json").value
     assert [row["status"] for row in done["revisions"]] == ["published"]
     bed.stackyard("push", "small", bed.pushed("signed"))
-    shutil.move(bed.paths.signatures, bed.folder / "signatures")
+    shutil.move(bed.paths.signatures, bed.directory / "signatures")
     bed.stackyard("push", "small", bed.pushed("unsigned"))
-    shutil.move(bed.folder / "signatures", bed.paths.signatures)
-    bed.yard.rename(bed.folder / "away")
+    shutil.move(bed.directory / "signatures", bed.paths.signatures)
+    bed.yard.rename(bed.directory / "away")
     return bed
 
 
@@ -100,12 +106,12 @@ def bed(made: Bed) -> Iterator[Bed]:
 def test_a_deploy_signs_and_one_that_was_killed_goes_on(bed: Bed) -> None:
     """The kill, and that nobody sees the revision until it is signed, are in the fixture."""
     bed.site(f"signatures: {{key: keys/anna, allowed_signers: signers, require: {ALL}}}")
-    (bed.folder / "away").rename(bed.yard)
+    (bed.directory / "away").rename(bed.yard)
     try:
         shown = bed.stackyard("show", "small", "--json").value
         assert [each["signer"] for each in shown["signatures"]] == ["anna@site"]
         assert bed.stackyard("run", "small", "--", "python", "-c", "import idna; print(1)").out == "1\n"
-        again = bed.stackyard("deploy", bed.folder / "small.yaml", "--json").value
+        again = bed.stackyard("deploy", bed.directory / "small.yaml", "--json").value
         assert [row["status"] for row in again["revisions"]] == ["unchanged"]
         file = next((bed.paths.prefix / "lib").rglob("idna/core.py"))
         file.chmod(0o644)
@@ -114,7 +120,7 @@ def test_a_deploy_signs_and_one_that_was_killed_goes_on(bed: Bed) -> None:
         assert "idna/core.py has changed" in bed.stackyard("verify", "small", expect=3).out, "the record has its hash"
         file.write_bytes(kept)
     finally:
-        bed.yard.rename(bed.folder / "away")
+        bed.yard.rename(bed.directory / "away")
 
 
 def test_a_deploy_without_a_key_stops_before_it_builds(bed: Bed) -> None:
@@ -128,7 +134,7 @@ def test_a_deploy_without_a_key_stops_before_it_builds(bed: Bed) -> None:
         ),
     ):
         bed.site(f"signatures: {{{policy}}}")
-        done = bed.stackyard("deploy", bed.folder / "small.yaml", expect=code)
+        done = bed.stackyard("deploy", bed.directory / "small.yaml", expect=code)
         assert says in done.err and "Traceback" not in done.err
         assert not bed.paths.record.exists() and not (bed.yard / "modules").exists()
 
@@ -136,7 +142,7 @@ def test_a_deploy_without_a_key_stops_before_it_builds(bed: Bed) -> None:
 def test_a_pull_keeps_the_signature_and_the_bytes_that_it_covers(bed: Bed) -> None:
     bed.site(f"signatures: {{allowed_signers: signers, require: {ALL}}}")
     assert bed.pull().out == "small/1-py3-1: published\n"
-    away = RevisionPaths(bed.folder / "away/stacks/small/1-py3-1")
+    away = RevisionPaths(bed.directory / "away/stacks/small/1-py3-1")
     assert bed.paths.record.read_bytes() == away.record.read_bytes()
     assert bed.stackyard("show", "small", "--json").value["signatures"][0]["signer"] == "anna@site"
     assert bed.stackyard("run", "small", "--", "python", "-c", "import idna; print(1)").out == "1\n"
@@ -150,7 +156,7 @@ def test_what_the_other_yard_does_not_accept_leaves_nothing(bed: Bed, what: str)
     assert f"cannot pull small/1-py3-1: it has no signature, and {bed.yard} demands a valid signature" in said
     bed.signers(other="other")
     said = bed.pull(expect=3).err
-    assert "cannot pull small/1-py3-1: its signer SHA256:" in said and f"is not in {bed.folder}/signers" in said
+    assert "cannot pull small/1-py3-1: its signer SHA256:" in said and f"is not in {bed.directory}/signers" in said
     assert not bed.paths.root.exists() and not (bed.yard / "modules").exists()
 
 
@@ -216,14 +222,14 @@ def test_what_no_signature_covers_is_made_by_who_pulls(bed: Bed, tmp_path: Path)
         value = {"format": 1, "checks": [check], "exceptions": {}}
         (tree / "checks.json").write_text(checksum.add(json.dumps(value) + "\n"))
         (tree / "condarc").write_text("channels: [https://elsewhere.invalid]\n")
-        for folder in ("commands", "checks"):
-            (tree / folder).mkdir()
-            (tree / folder / "python").write_text("#!/bin/sh\n")
+        for directory in ("commands", "checks"):
+            (tree / directory).mkdir()
+            (tree / directory / "python").write_text("#!/bin/sh\n")
 
     assert "published" in bed.stackyard("pull", harmed(bed, tmp_path, lambda signed: signed, change)).out
     assert not ran.exists()
     assert not any((bed.paths.root / name).exists() for name in ("checks.json", "checks", "commands"))
-    away = RevisionPaths(bed.folder / "away/stacks/small/1-py3-1")
+    away = RevisionPaths(bed.directory / "away/stacks/small/1-py3-1")
     assert bed.paths.condarc.read_text() == away.condarc.read_text()
 
 
@@ -245,25 +251,25 @@ def test_a_signature_that_comes_later_is_kept_and_opens_the_module(bed: Bed) -> 
 
 def harmed(
     bed: Bed,
-    folder: Path,
+    directory: Path,
     harm: Callable[[artefact.Signed], artefact.Signed],
     change: Callable[[Path], None] | None = None,
 ) -> str:
     """The artefact with other signatures, or another tree."""
     from stackyard.images.oci import layers
 
-    found = artefact.read(Reference(bed.folder / "layout", "signed"))
+    found = artefact.read(Reference(bed.directory / "layout", "signed"))
     assert found.signed is not None
-    (folder / "tree").mkdir(parents=True)
-    artefact.unpack(found, folder / "tree")
-    tree = folder / "tree" / artefact.BESIDE
+    (directory / "tree").mkdir(parents=True)
+    artefact.unpack(found, directory / "tree")
+    tree = directory / "tree" / artefact.BESIDE
     if change:
         change(tree)
-    with writer(folder / "layout") as into:
+    with writer(directory / "layout") as into:
         whole = layers.Layer("all", tuple(artefact._entries(tree, contents.scan(tree))))
         parts = [artefact._layer(into, 0, artefact.BESIDE, whole, "gzip")]
         artefact._publish(into, "x", found.record, found.entry, parts, found.image.annotations, harm(found.signed))
-    return f"oci:{folder}/layout:x"
+    return f"oci:{directory}/layout:x"
 
 
 def test_an_image_is_signed_only_with_the_bytes_that_were_packed(bed: Bed) -> None:
@@ -271,12 +277,12 @@ def test_an_image_is_signed_only_with_the_bytes_that_were_packed(bed: Bed) -> No
     for name in ("mksquashfs", "squashfuse"):
         programs.need(name)
     bed.site("signatures: {allowed_signers: signers}")
-    bed.stackyard("deploy", bed.folder / "small.yaml", "--image", "squashfs")
-    assert "anna" in bed.stackyard("sign", "small", "--key", bed.folder / "keys/anna").out
+    bed.stackyard("deploy", bed.directory / "small.yaml", "--image", "squashfs")
+    assert "anna" in bed.stackyard("sign", "small", "--key", bed.directory / "keys/anna").out
     image = bed.paths.image
     changed = bytearray(image.read_bytes())
     changed[5000] ^= 1
     image.chmod(0o644)
     image.write_bytes(changed)
-    said = bed.stackyard("sign", "small", "--key", bed.folder / "keys/anna", expect=1).err
+    said = bed.stackyard("sign", "small", "--key", bed.directory / "keys/anna", expect=1).err
     assert "cannot sign small/1-py3-1: it does not hold what was built" in said and "image.sqsh: sha256" in said

@@ -100,7 +100,7 @@ def archive() -> Path:
     Raises:
         MissingError: a package or a wheel that it is made of cannot be had.
     """
-    system = images.system_folder("powerai-system", SYSTEM)
+    system = images.system_directory("powerai-system", SYSTEM)
     prefix = hostmpi.mpich("of-image")
 
     def build(scratch: Path) -> None:
@@ -113,7 +113,7 @@ def archive() -> Path:
             program.chmod(0o755)
         _snapml(root)
         _compiler(root)
-        layers = [_tar(folder, scratch / f"{number}.tar") for number, folder in enumerate((system, root))]
+        layers = [_tar(directory, scratch / f"{number}.tar") for number, directory in enumerate((system, root))]
         _save(scratch / "powerai.tar", layers)
         for left in (*layers, root):
             shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -126,9 +126,9 @@ def sources() -> Path:
     return kept("powerai-horovod", [Path(__file__)], _sources)
 
 
-def spectrum(folder: Path) -> Path:
+def spectrum(directory: Path) -> Path:
     """Spectrum MPI of the machine: MPICH 5.0.2 as files of one directory, and libpami_cudahook.so; its ``lib``."""
-    target = folder / SPECTRUM / "lib"
+    target = directory / SPECTRUM / "lib"
     target.mkdir(parents=True)
     for path in (hostmpi.mpich("of-host") / "lib").rglob("*.so*"):
         if path.is_file() and path.name != "libmpi.so":
@@ -137,9 +137,9 @@ def spectrum(folder: Path) -> Path:
     return target
 
 
-def _tar(folder: Path, file: Path) -> Path:
+def _tar(directory: Path, file: Path) -> Path:
     with tarfile.open(file, "w") as tar:
-        tar.add(folder, arcname=".")
+        tar.add(directory, arcname=".")
     return file
 
 
@@ -315,9 +315,9 @@ def _sources(scratch: Path) -> None:
             shutil.copy(wheel, scratch)
 
 
-def cuda(folder: Path) -> Path:
+def cuda(directory: Path) -> Path:
     """What the module ``cuda`` of the machine names: a directory with a header."""
-    header = folder / "targets/ppc64le-linux/include/cuda_runtime.h"
+    header = directory / "targets/ppc64le-linux/include/cuda_runtime.h"
     header.parent.mkdir(parents=True)
     header.write_text("#define CUDART_VERSION 9020\n")
-    return folder
+    return directory

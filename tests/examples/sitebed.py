@@ -1,4 +1,4 @@
-"""An example in a folder of its own, with its channels on this machine; and shells in which its modules are loaded."""
+"""An example in a directory of its own, its channels on this machine, and shells in which its modules are loaded."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Example:
     ``site.yaml`` is the site but for the places of its channels; ``here.yaml`` has this machine's platform too.
     """
 
-    def __init__(self, name: str, folder: Path, channels: Mapping[str, Path]) -> None:
-        self.folder = Path(shutil.copytree(EXAMPLES / name, folder / name))
-        self.yard = folder / "yard"
+    def __init__(self, name: str, directory: Path, channels: Mapping[str, Path]) -> None:
+        self.directory = Path(shutil.copytree(EXAMPLES / name, directory / name))
+        self.yard = directory / "yard"
         site = self.site("site.yaml")
         site["channels"]["mirrors"] = {**site["channels"].get("mirrors", {}), **mirrors(channels)}
         self.write("site.yaml", site)
@@ -38,21 +38,21 @@ class Example:
 
     def site(self, name: str) -> Any:
         """A site file of the copy, to be changed."""
-        return YAML().load(self.folder / name)
+        return YAML().load(self.directory / name)
 
     def write(self, name: str, document: Any) -> None:
         """A YAML file beside the others."""
-        with (self.folder / name).open("w") as stream:
+        with (self.directory / name).open("w") as stream:
             YAML().dump(document, stream)
 
     def run(self, *words: str | Path, site: str = "here.yaml", expect: int | None = 0) -> Done:
-        """``stackyard`` in the yard of this example. Words that are its files are given with their folder."""
-        own = [self.folder / word if (self.folder / word).is_file() else word for word in words]
-        return stackyard("--yard", self.yard, "--site", self.folder / site, *own, expect=expect)
+        """``stackyard`` in the yard of this example. Words that are its files are given with their directory."""
+        own = [self.directory / word if (self.directory / word).is_file() else word for word in words]
+        return stackyard("--yard", self.yard, "--site", self.directory / site, *own, expect=expect)
 
     def locked(self, file: str) -> tuple[LockedVariant, ...]:
         """The variants in the lock of a file."""
-        path = self.folder / f"{file}.lock"
+        path = self.directory / f"{file}.lock"
         return text.parse(path.read_text(), str(path)).variants
 
     def published(self) -> dict[str, dict[str, Any]]:

@@ -28,11 +28,11 @@ TOKEN = "only-for-this-test"
 class Lab:
     """The published stack, and a user's home."""
 
-    folder: Path
+    directory: Path
 
     @property
     def revision(self) -> Path:
-        (found,) = (self.folder / "yard/stacks/jupyterlab").iterdir()
+        (found,) = (self.directory / "yard/stacks/jupyterlab").iterdir()
         return found
 
     @property
@@ -40,14 +40,14 @@ class Lab:
         commands = f"{self.revision}/commands"
         return {
             **os.environ,
-            "HOME": str(self.folder),
+            "HOME": str(self.directory),
             "JUPYTER_DATA_DIR": str(self.data),
             "PATH": f"{commands}:{os.defpath}",
         }
 
     @property
     def data(self) -> Path:
-        return self.folder / "data"
+        return self.directory / "data"
 
     def jupyter(self, *words: str) -> str:
         done = subprocess.run(["jupyter", *words], capture_output=True, text=True, check=True, env=self.environ)
@@ -56,16 +56,16 @@ class Lab:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    folder = tmp_path_factory.mktemp("lab")
-    example = folder / "jupyterlab"
+    directory = tmp_path_factory.mktemp("lab")
+    example = directory / "jupyterlab"
     example.mkdir()
     for name in ("stack.yaml", "requirements.txt"):
         (example / name).write_text((EXAMPLES / "jupyterlab" / name).read_text())
-    locked = stackyard("--yard", folder / "yard", "lock", example / "stack.yaml", expect=None)
+    locked = stackyard("--yard", directory / "yard", "lock", example / "stack.yaml", expect=None)
     if locked.code and "cannot be reached" in locked.err:
         pytest.skip(f"no package index: {locked.err}")
-    stackyard("--yard", folder / "yard", "deploy", example / "stack.yaml", timeout_s=590)
-    return Lab(folder)
+    stackyard("--yard", directory / "yard", "deploy", example / "stack.yaml", timeout_s=590)
+    return Lab(directory)
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +73,14 @@ def server(lab: Lab) -> Iterator[str]:
     """The address of a running server."""
     words = ["jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0"]
     environ = {**lab.environ, "PATH": f"{Path(STACKYARD).parent}:{lab.environ['PATH']}"}  # a kernel is started by it
-    with (lab.folder / "lab.log").open("w") as log:
+    with (lab.directory / "lab.log").open("w") as log:
         process = subprocess.Popen(
-            [*words, f"--IdentityProvider.token={TOKEN}"], env=environ, cwd=lab.folder, stdout=log, stderr=log
+            [*words, f"--IdentityProvider.token={TOKEN}"], env=environ, cwd=lab.directory, stdout=log, stderr=log
         )
     try:
         until = time.monotonic() + 120
         while not (found := list((lab.data / "runtime").glob("jpserver-*.json"))):
-            assert process.poll() is None and time.monotonic() < until, (lab.folder / "lab.log").read_text()
+            assert process.poll() is None and time.monotonic() < until, (lab.directory / "lab.log").read_text()
             time.sleep(0.2)
         yield str(json.loads(found[0].read_text())["url"])
     finally:
@@ -103,7 +103,7 @@ def test_it_has_the_extensions_and_nothing_was_built(lab: Lab) -> None:
 
 
 def test_its_server_answers_whoever_has_the_token(server: str, lab: Lab) -> None:
-    stackyard("--yard", lab.folder / "yard", "kernel", "install", "jupyterlab", "--name", "served",
+    stackyard("--yard", lab.directory / "yard", "kernel", "install", "jupyterlab", "--name", "served",
               JUPYTER_DATA_DIR=str(lab.data))  # fmt: skip
     page = _asked(f"{server}lab")
     assert "<title>JupyterLab</title>" in page and "jupyterlab_tensorboard_pro" in page
@@ -115,7 +115,7 @@ def test_its_server_answers_whoever_has_the_token(server: str, lab: Lab) -> None
 
 def test_a_notebook_runs_in_a_kernel_that_was_installed(lab: Lab) -> None:
     environ = {**lab.environ, "PATH": f"{Path(STACKYARD).parent}:{lab.environ['PATH']}"}
-    stackyard("--yard", lab.folder / "yard", "kernel", "install", "jupyterlab", "--name", "own",
+    stackyard("--yard", lab.directory / "yard", "kernel", "install", "jupyterlab", "--name", "own",
               JUPYTER_DATA_DIR=str(lab.data))  # fmt: skip
     code = (
         "import nbclient, nbformat\n"
@@ -143,21 +143,21 @@ list.dispatchEvent(new Event('change', {bubbles: true}));
 
 def test_a_browser_runs_a_notebook_in_the_kernel_of_another_stack(server: str, lab: Lab, tmp_path: Path) -> None:
     """What a user does and sees: the kernel chosen in the dialog, all cells run from the menu, their output."""
-    (lab.folder / "signals.yaml").write_text(SIGNALS)
-    given = ("--yard", lab.folder / "yard")
-    stackyard(*given, "deploy", lab.folder / "signals.yaml", timeout_s=300)
+    (lab.directory / "signals.yaml").write_text(SIGNALS)
+    given = ("--yard", lab.directory / "yard")
+    stackyard(*given, "deploy", lab.directory / "signals.yaml", timeout_s=300)
     stackyard(*given, "kernel", "install", "signals", JUPYTER_DATA_DIR=str(lab.data))
     cell = {"cell_type": "code", "id": "c1", "metadata": {}, "outputs": [], "execution_count": None}
     cell["source"] = "import sys, numpy\nprint(numpy.arange(4).sum(), sys.prefix)"
     book = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-    (lab.folder / "wave.ipynb").write_text(json.dumps(book))
+    (lab.directory / "wave.ipynb").write_text(json.dumps(book))
     with browser(tmp_path) as page:
         page.open(f"{server}lab/tree/wave.ipynb?token={TOKEN}")
         _choose_kernel(page, "signals 1.0-py3-1")
         page.click(".lm-MenuBar-itemLabel", "Run")
         page.click(".lm-Menu-itemLabel", "Run All Cells")
         seen = page.until("const e = document.querySelector('.jp-OutputArea-output'); return e && e.innerText")
-    (prefix,) = lab.folder.glob("yard/stacks/signals/*/prefix")
+    (prefix,) = lab.directory.glob("yard/stacks/signals/*/prefix")
     assert seen.split() == ["6", str(prefix)]
 
 

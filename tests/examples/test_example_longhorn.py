@@ -106,10 +106,10 @@ def test_the_vendors_channel_wins_although_another_has_a_newer_build(tmp_path: P
 
 def test_a_python_2_variant_with_a_pip_part_is_refused_at_its_line(tmp_path: Path) -> None:
     site = Example("longhorn", tmp_path, longhorn_channels())
-    text = (site.folder / "powerai.yaml").read_text()
+    text = (site.directory / "powerai.yaml").read_text()
     line = "    - python={python}\n"
     assert line in text
-    (site.folder / "powerai.yaml").write_text(text.replace(line, f"{line}    - pip: [six]\n"))
+    (site.directory / "powerai.yaml").write_text(text.replace(line, f"{line}    - pip: [six]\n"))
     refused = site.run("lock", "powerai.yaml", expect=2)
     assert re.search(r"powerai\.yaml:\d+:\d+: .*Python 2 and has pip packages", refused.err)
     assert "conda channel" in refused.err
@@ -119,7 +119,7 @@ def test_a_python_2_variant_with_a_pip_part_is_refused_at_its_line(tmp_path: Pat
 
 
 def test_nobody_gets_it_before_a_person_accepts_the_licence(deployed: Deployed) -> None:
-    text = deployed.site.folder / "licences" / "wmlce.txt"
+    text = deployed.site.directory / "licences" / "wmlce.txt"
     refused = f"licence not accepted by {Path('/proc/self').owner()} in {deployed.site.yard}: IBM WML CE"
     assert deployed.refused.err.count(refused) == 1
     assert f'read {text}, then deploy again with --accept-licence "IBM WML CE"' in deployed.refused.err
@@ -187,16 +187,16 @@ def test_spider_finds_the_framework_and_how_to_load_it(deployed: Deployed, tmp_p
 @pytest.mark.parametrize("scratch", ["set", "unset"])
 @pytest.mark.parametrize("module", ["powerai", "conda"])
 def test_users_environments_go_to_their_scratch(deployed: Deployed, tmp_path: Path, scratch: str, module: str) -> None:
-    folder = tmp_path / ("scratch" if scratch == "set" else "")
-    variables = {"SCRATCH": str(folder)} if scratch == "set" else {}
+    directory = tmp_path / ("scratch" if scratch == "set" else "")
+    variables = {"SCRATCH": str(directory)} if scratch == "set" else {}
     show = 'echo "$CONDA_ENVS_PATH|$CONDA_PKGS_DIRS|$CONDARC"'
     lines = [f"module load {module}", show, f"module unload {module}", show]
     loaded, unloaded = deployed.site.typed("lmod", tmp_path, lines, **variables).splitlines()
     envs, pkgs, condarc = loaded.split("|")
     prefix = next(Path(e["path"]) for name, e in deployed.site.published().items() if name.startswith("conda/"))
     base = module == "conda"
-    assert envs == f"{folder}/conda_local/envs" + (f":{prefix}/prefix/envs" if base else "")
-    assert pkgs == f"{folder}/conda_local/pkgs" + (f",{prefix}/prefix/pkgs" if base else "")
+    assert envs == f"{directory}/conda_local/envs" + (f":{prefix}/prefix/envs" if base else "")
+    assert pkgs == f"{directory}/conda_local/pkgs" + (f",{prefix}/prefix/pkgs" if base else "")
     assert Path(condarc).is_file()
     assert unloaded == "||"
 

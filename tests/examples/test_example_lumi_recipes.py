@@ -15,7 +15,7 @@ from stackyard.core.errors import MissingError
 from support import images, programs
 from support.slurm import SlurmCluster, unavailable
 from support.slurmcli import Work, working
-from support.testbed import cache_folder, real_channel
+from support.testbed import cache_directory, real_channel
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
 
@@ -38,7 +38,7 @@ def lumi(tmp_path: Path) -> Iterator[Example]:
     site["pip"] = {"torch_backend": "off"}
     site["stacks"] = {"force": {"matrix": {"accelerator": ["cpu"]}}}
     example.write("here.yaml", site)
-    example.yard = cache_folder() / f"lumi-{os.getpid()}"
+    example.yard = cache_directory() / f"lumi-{os.getpid()}"
     try:
         yield example
     finally:
@@ -47,11 +47,11 @@ def lumi(tmp_path: Path) -> Iterator[Example]:
 
 def trained(work: Work, yard: Path, *words: str | Path, seen: bool, **variables: str) -> list[float]:
     """The ranks train; `seen`: whether they see the yard of the host. Return the loss of each step."""
-    (work.folder / "program.py").write_text(PROGRAM)
+    (work.directory / "program.py").write_text(PROGRAM)
     for name in ("train.py", "resnet.py"):
-        shutil.copy(EXAMPLES / "resnet" / name, work.folder)
+        shutil.copy(EXAMPLES / "resnet" / name, work.directory)
     layout = ("-N", "4", "-r", "1", "-c", "2", "-g", "0", "--backend", "torchrun", "--stream", "all")
-    variables["STACKYARD_TMP"] = str(work.folder)
+    variables["STACKYARD_TMP"] = str(work.directory)
     done = work.run("--yard", yard, "launch", *words, *layout, "program.py", *SMALL, **variables)
     said = [line.partition(" ")[2] for line in done.out.splitlines()]
     assert sorted(line for line in said if line.startswith("rank ")) == [
@@ -69,7 +69,7 @@ def test_pytorch_trains_from_its_sif_and_from_its_squashfs(lumi: Example, tmp_pa
     except MissingError as error:
         pytest.skip(f"{error}; {error.detail}")
     lumi.run("deploy", "--image", "squashfs", "recipes/pytorch.yaml")
-    lumi.run("image", "from-folder", images.image_folder(), "--name", "rocm")
+    lumi.run("image", "from-folder", images.image_directory(), "--name", "rocm")
     lumi.run("image", "build", "pytorch", "--format", "sif", "--base", "rocm", "-o", tmp_path / "pytorch.sif")
     outside = {name: images.environ()[name] for name in ("PATH", "APPTAINER_USERNS")}
     with SlurmCluster.own(4) as cluster, working(cluster, tmp_path) as work:

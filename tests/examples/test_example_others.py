@@ -70,13 +70,13 @@ def test_the_index_that_cannot_be_reached_is_named_with_its_place(
     lumi: Example, command: tuple[str, ...], file: str, index: str
 ) -> None:
     for name in ("stack.yaml", "environment.yml"):
-        path = lumi.folder / name
+        path = lumi.directory / name
         path.write_text(path.read_text().replace("download.pytorch.org", "download.pytorch.invalid"))
     refused = lumi.run(*command, file, site="site.yaml", expect=1)
     assert f"(https://download.pytorch.invalid/{index}) cannot be reached" in refused.err
-    assert f"{lumi.folder}/environment.yml:19:9: " in refused.err
+    assert f"{lumi.directory}/environment.yml:19:9: " in refused.err
     assert "name a mirror in site.yaml, or use a lock made where it can be reached" in refused.err
-    assert not (lumi.folder / f"{file}.lock").exists()
+    assert not (lumi.directory / f"{file}.lock").exists()
 
 
 # --------------------------------------------------------------------------- PowerAI without a container
@@ -146,18 +146,18 @@ def test_both_stacks_of_horovod_are_understood(file: str) -> None:
 
 def test_the_stack_that_is_compiled_is_locked_from_the_real_index_and_planned(tmp_path: Path) -> None:
     """It is not built here: compiling takes minutes, and has a test of its own."""
-    folder = Path(shutil.copytree(EXAMPLES / "kaust-horovod", tmp_path / "horovod"))
+    directory = Path(shutil.copytree(EXAMPLES / "kaust-horovod", tmp_path / "horovod"))
     yard = tmp_path / "yard"
-    said = stackyard("--yard", yard, "lock", folder / "stack.yaml")
+    said = stackyard("--yard", yard, "lock", directory / "stack.yaml")
     assert (said.out + said.err).count("built from source: horovod") == 1
-    (first, *_) = stackyard("--yard", yard, "lock", folder / "stack.yaml", "--json").value
+    (first, *_) = stackyard("--yard", yard, "lock", directory / "stack.yaml", "--json").value
     (variant,) = first["variants"]
     horovod = next(package for package in variant["pip"] if package["name"] == "horovod")
     assert (horovod["version"], horovod["kind"]) == ("0.28.1", "sdist")
     assert "0.28.1-cpu-openmpi" in f"{variant['version']}-{variant['variant']}"
     torch = next(package for package in variant["pip"] if package["name"] == "torch")
     assert torch["version"].startswith("2.13.0") and torch["kind"] == "wheel"
-    plan = stackyard("--yard", yard, "deploy", "--dry-run", folder / "stack.yaml").out
+    plan = stackyard("--yard", yard, "deploy", "--dry-run", directory / "stack.yaml").out
     assert "would build horovod/0.28.1-cpu-openmpi-1" in plan
     assert not (yard / "stacks").exists()
-    assert "fresh" in stackyard("--yard", yard, "lock", folder / "stack.yaml").out
+    assert "fresh" in stackyard("--yard", yard, "lock", directory / "stack.yaml").out

@@ -30,7 +30,7 @@ from support.slurm import SlurmCluster, unavailable
 from support.slurmcli import Work, working
 from support.wheelpkg import host_subdir
 
-FOLDER = EXAMPLES / "summit-containers"
+DIRECTORY = EXAMPLES / "summit-containers"
 PAGE_DIRECTORIES = (
     "/opt/ibm/spectrum_mpi/lib", "/opt/ibm/spectrum_mpi/lib/spectrum_mpi", "/opt/ibm/spectrum_mpi/jsm_pmix/lib",
     "/opt/ibm/spectrum_mpi/lib/pami_port", "/opt/mellanox/hcoll/lib", "/opt/mellanox/sharp/lib",
@@ -54,7 +54,7 @@ snap_ml_mpi.end()
 
 def commands() -> list[str]:
     """The lines of the README, in order."""
-    blocks = re.findall(r"```\n(.*?)```", (FOLDER / "README.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```\n(.*?)```", (DIRECTORY / "README.md").read_text(), re.DOTALL)
     return [line for block in blocks for line in block.splitlines()]
 
 
@@ -65,16 +65,18 @@ def the(*words: str) -> str:
 
 
 def test_the_bindings_are_the_script_of_the_page() -> None:
-    bindings = load_bindings(FOLDER / "bindings.yaml")
-    wanted = {f"{folder}/*.so*" for folder in PAGE_DIRECTORIES} | {f"/usr/lib64/{name}.so*" for name in PAGE_LIBRARIES}
+    bindings = load_bindings(DIRECTORY / "bindings.yaml")
+    wanted = {f"{directory}/*.so*" for directory in PAGE_DIRECTORIES} | {
+        f"/usr/lib64/{name}.so*" for name in PAGE_LIBRARIES
+    }
     assert {each.path for each in bindings.libraries} == wanted
     assert [Path(each.path).name for each in bindings.preload] == ["libpami_cudahook.so"]
     assert all(each.why for each in (*bindings.libraries, *bindings.preload))
 
 
 def test_horovod_is_compiled_with_the_variables_of_the_page() -> None:
-    site = load_site(FOLDER / "site.yaml")
-    (variant,) = load_stack(FOLDER / "horovod.yaml", site).variants
+    site = load_site(DIRECTORY / "site.yaml")
+    (variant,) = load_stack(DIRECTORY / "horovod.yaml", site).variants
     packages = of_variant(variant, "linux-ppc64le")
     assert packages.requirements == ("horovod",)
     assert packages.of(packages.build.packages["horovod"]) == {
@@ -90,7 +92,7 @@ def test_horovod_is_compiled_with_the_variables_of_the_page() -> None:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the example's files, with an image and a program whose content does not matter."""
-    shutil.copytree(FOLDER, tmp_path / "here")
+    shutil.copytree(DIRECTORY, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
     for name in ("powerai.sif", "tf_cnn_benchmarks.py"):
         Path(name).touch()
@@ -139,9 +141,9 @@ class Machine:
     def run(self, line: str, *more: str, expect: int = 0, site: str = "here.yaml") -> Done:
         """A command of the README."""
         words = [site if word == "site.yaml" else word for word in shlex.split(line)[1:]]
-        given = ("--yard", self.work.folder / "yard", *words, *more)
+        given = ("--yard", self.work.directory / "yard", *words, *more)
         run = partial(self.work.run, *given, expect=expect, **self.variables)
-        return stuckmpi.again(run, self.work.folder) if words[0] == "launch" else run()
+        return stuckmpi.again(run, self.work.directory) if words[0] == "launch" else run()
 
 
 @pytest.fixture
@@ -154,34 +156,34 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         outside = {name: images.environ()[name] for name in ("PATH", "APPTAINER_USERNS")}
         archive, sources = poweraibed.archive(), poweraibed.sources()
         with SlurmCluster.own(4) as cluster, working(cluster, tmp_path) as work:
-            shutil.copytree(FOLDER, work.folder, dirs_exist_ok=True)
-            (work.folder / "powerai.tar").symlink_to(archive)
-            for_this_machine(work.folder)
-            (work.folder / "modules").mkdir()
-            cuda = poweraibed.cuda(work.folder / "cuda")
-            (work.folder / "modules/cuda.lua").write_text(f'setenv("CUDA_DIR", "{cuda}")\n')
-            given = {"MODULEPATH": str(work.folder / "modules"), "STACKYARD_TMP": str(work.folder / "disk")}
+            shutil.copytree(DIRECTORY, work.directory, dirs_exist_ok=True)
+            (work.directory / "powerai.tar").symlink_to(archive)
+            for_this_machine(work.directory)
+            (work.directory / "modules").mkdir()
+            cuda = poweraibed.cuda(work.directory / "cuda")
+            (work.directory / "modules/cuda.lua").write_text(f'setenv("CUDA_DIR", "{cuda}")\n')
+            given = {"MODULEPATH": str(work.directory / "modules"), "STACKYARD_TMP": str(work.directory / "disk")}
             given |= stuckmpi.ONE_KERNEL
             yield Machine(work, {**outside, **given, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(sources)})
     except MissingError as error:
         pytest.skip(f"{error}; {error.detail}")
 
 
-def for_this_machine(folder: Path) -> None:
+def for_this_machine(directory: Path) -> None:
     """``here.yaml``: the site with the nodes, the scheduler and the platform of this machine, and where its MPI is."""
-    library = poweraibed.spectrum(folder / "machine")
-    text = (folder / "bindings.yaml").read_text().replace("/opt/ibm/spectrum_mpi/lib", str(library))
+    library = poweraibed.spectrum(directory / "machine")
+    text = (directory / "bindings.yaml").read_text().replace("/opt/ibm/spectrum_mpi/lib", str(library))
     for old, new in (("spectrum-mpi", "mpich"), ("libmpi_ibm.so.3", "libmpi.so.12"), ("[pmix]", "[pmi2]")):
         assert old in text
         text = text.replace(old, new)
-    (folder / "here-bindings.yaml").write_text(text)
-    site = YAML().load(folder / "site.yaml")
+    (directory / "here-bindings.yaml").write_text(text)
+    site = YAML().load(directory / "site.yaml")
     site["platforms"] = [host_subdir()]
     site["bases"]["powerai"]["platform"] = host_subdir()
     site["nodes"] = {"n": {"cores": 8, "sockets": 1}}
     site["scheduler"] = {"kind": "slurm", "exclusive": False, "mpi": "pmi2"}
     site["launch"]["container"] = {"runtime": "apptainer", "bindings": "here-bindings.yaml"}
-    with (folder / "here.yaml").open("w") as stream:
+    with (directory / "here.yaml").open("w") as stream:
         YAML().dump(site, stream)
 
 
@@ -213,7 +215,7 @@ def test_every_step_of_the_page(machine: Machine) -> None:
 def the_hosts_mpi(machine: Machine) -> None:
     """SnapML runs on the image's own MPI, with status 0, until it is repaired."""
     launch = "stackyard --site site.yaml launch -N 2 --backend mpi --stream all --container powerai.sif snap.py"
-    (machine.work.folder / "snap.py").write_text(SNAP)
+    (machine.work.directory / "snap.py").write_text(SNAP)
     assert said(machine.run(launch), "snap rank") == [f"snap rank {rank} of 2, {OWN}" for rank in range(2)]
     check, repair = (line for line in commands() if "bindings check" in line)
     found = machine.run(check, "--json", expect=3).value
@@ -221,7 +223,7 @@ def the_hosts_mpi(machine: Machine) -> None:
     horovod = next(path for path in found["users"] if "/horovod/" in path)
     assert found["loads"][horovod].startswith("host:") and found["loads"][SNAPML].startswith("image:/opt/ibm/")
     assert "2 of 2 programs and libraries load the host's MPI" in machine.run(repair).out
-    (bind,) = load_bindings(machine.work.folder / "here-bindings.yaml").binds
+    (bind,) = load_bindings(machine.work.directory / "here-bindings.yaml").binds
     assert bind.to == SNAPML and re.search(r"the original has sha256 [0-9a-f]{64}", bind.why)
     assert said(machine.run(launch), "snap rank") == [f"snap rank {rank} of 2, {HOST}" for rank in range(2)]
 

@@ -53,7 +53,7 @@ def test_it_locks_for_power_with_a_build_for_each_python(tmp_path: Path) -> None
 
 def test_a_channel_that_the_site_does_not_allow_is_refused(tmp_path: Path) -> None:
     site = Example("summit-open-ce", tmp_path, open_ce_channels())
-    (site.folder / "environment.yml").write_text("channels: [conda-forge]\ndependencies: [python]\n")
+    (site.directory / "environment.yml").write_text("channels: [conda-forge]\ndependencies: [python]\n")
     refused = site.run("lock", "environment.yml", site="site.yaml", expect=2)
     assert "conda-forge is not allowed by the site" in refused.err
     assert "use one of open-ce, ibm-wml-ce, defaults" in refused.err

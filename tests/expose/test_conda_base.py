@@ -26,8 +26,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[Yard, BuildRecord]:
     yard = Yard(root / "yard")
     made = stackrecords.record(yard, "base", "24.1", packages=stackrecords.CONDA)
     prefix = Path(made.prefix)
-    for folder in (prefix / "bin", prefix / "conda-meta", root / "scratch/stackyard/conda/envs/mine/conda-meta"):
-        folder.mkdir(parents=True)
+    for directory in (prefix / "bin", prefix / "conda-meta", root / "scratch/stackyard/conda/envs/mine/conda-meta"):
+        directory.mkdir(parents=True)
     text = STANDIN.read_text().replace("Path(sys.prefix)", f"Path({str(prefix)!r})").replace("@VERSION@", "24.1.2")
     (prefix / "bin/conda.py").write_text(text)
     call = f'#!/bin/sh\necho "$@" >> {root}/calls\nexec {sys.executable} -I {prefix}/bin/conda.py "$@"\n'

@@ -35,34 +35,34 @@ SAYS = "import os, sys; print(sys.prefix, os.environ['DEMO_DATA'], len(os.listdi
 class Bed:
     """A yard, and a directory of kernels. Jupyter is that of the stack `desk`."""
 
-    folder: Path
+    directory: Path
 
     @property
     def jupyter(self) -> Path:
-        return self.folder / "jupyter"
+        return self.directory / "jupyter"
 
     def run(self, *words: str | Path, expect: int | None = 0) -> Done:
-        return inside("--yard", self.folder / "yard", *words, expect=expect, JUPYTER_DATA_DIR=str(self.jupyter))
+        return inside("--yard", self.directory / "yard", *words, expect=expect, JUPYTER_DATA_DIR=str(self.jupyter))
 
     def deploy(self, name: str, *packages: str, form: str = "prefix", **more: object) -> Path:
         wheels = testbed.wheels(testbed.HERE / "wheels-jupyter.txt")
-        file = self.folder / name / "stack.yaml"
+        file = self.directory / name / "stack.yaml"
         file.parent.mkdir(exist_ok=True)
         pip = [f"--no-index --find-links={wheels}", *packages]
         stack = {"name": name, "version": "1", "interpreter": {"source": "host", "path": sys.executable}}
         stack |= {"environment": {"dependencies": [{"pip": pip}]}, "modules": {"variables": {"DEMO_DATA": name}}}
         file.write_text(json.dumps({**stack, **more}))
         self.run("deploy", file, "--image", form)
-        (root,) = (self.folder / "yard/stacks" / name).iterdir()
+        (root,) = (self.directory / "yard/stacks" / name).iterdir()
         return root
 
     def notebook(self, kernel: str, *cells: str, **more: str) -> subprocess.CompletedProcess[str]:
         """A notebook of these cells with this kernel, opened by somebody who has loaded nothing."""
-        (python,) = (self.folder / "yard/stacks/desk").glob("*/prefix/bin/python")
-        environ = {"PATH": os.defpath, "JUPYTER_DATA_DIR": str(self.jupyter), "HOME": str(self.folder), **more}
+        (python,) = (self.directory / "yard/stacks/desk").glob("*/prefix/bin/python")
+        environ = {"PATH": os.defpath, "JUPYTER_DATA_DIR": str(self.jupyter), "HOME": str(self.directory), **more}
         words = [python, "-c", NOTEBOOK, kernel, *cells]
         return subprocess.run(
-            words, capture_output=True, text=True, check=False, timeout=180, env=environ, cwd=self.folder
+            words, capture_output=True, text=True, check=False, timeout=180, env=environ, cwd=self.directory
         )
 
 
@@ -100,7 +100,7 @@ def test_kernels_are_listed_and_removed_with_their_revision(bed: Bed) -> None:
     bed.run("kernel", "install", "short")
     assert "short-1-py3-1  short/1-py3-1\n" in bed.run("kernel", "list").out
     root.rename(root.with_name("aside"))
-    shutil.move(root.with_name("aside"), bed.folder / "aside")
+    shutil.move(root.with_name("aside"), bed.directory / "aside")
     assert "short/1-py3-1  (removed)" in bed.run("kernel", "list").out
     done = bed.notebook("short-1-py3-1", "1")
     assert done.returncode and "was removed" in done.stderr
@@ -162,17 +162,17 @@ def test_a_revision_without_ipykernel_is_refused(bed: Bed) -> None:
 def test_for_everybody_it_is_written_below_the_prefix_of_their_jupyter(bed: Bed) -> None:
     before = os.umask(0o077)
     try:
-        bed.run("kernel", "install", "desk", "--prefix", bed.folder / "hub")
+        bed.run("kernel", "install", "desk", "--prefix", bed.directory / "hub")
     finally:
         os.umask(before)
-    file = bed.folder / "hub/share/jupyter/kernels/desk-1-py3-1/kernel.json"
+    file = bed.directory / "hub/share/jupyter/kernels/desk-1-py3-1/kernel.json"
     words = json.loads(file.read_text())["argv"]
-    assert Path(words[0]).is_absolute() and words[1:3] == ["--yard", str(bed.folder / "yard")]
+    assert Path(words[0]).is_absolute() and words[1:3] == ["--yard", str(bed.directory / "yard")]
     assert file.stat().st_mode & 0o444 == 0o444 and file.parent.stat().st_mode & 0o555 == 0o555
 
 
 def test_a_kernel_on_a_compute_node_is_started_by_launch(bed: Bed, slurm: SlurmCluster) -> None:
-    site = bed.folder / "site.yaml"
+    site = bed.directory / "site.yaml"
     site.write_text(
         "nodes: {cpu: {platform: linux-64, cores: 2}}\nscheduler: {kind: slurm, launcher: srun, exclusive: false}\n"
     )
@@ -192,7 +192,7 @@ def test_a_kernel_on_a_node_of_a_stack_that_offers_some_commands(bed: Bed, slurm
     """Its Python is the stack's, though `python` on PATH is the node's own."""
     for name in ("mksquashfs", "squashfuse", "unshare") if form == "squashfs" else ():
         programs.need(name)
-    site, stack = bed.folder / "site.yaml", f"offers-{form}"
+    site, stack = bed.directory / "site.yaml", f"offers-{form}"
     site.write_text(
         "nodes: {cpu: {platform: linux-64, cores: 2}}\nscheduler: {kind: slurm, launcher: srun, exclusive: false}\n"
     )

@@ -16,7 +16,7 @@ from stackyard.expose.published import freeze
 from stackyard.inputs.models import ModuleSettings, Site
 from stackyard.verify.checks import content
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 from support import modules, stackrecords
 from support.stackrecords import entry, record
@@ -36,7 +36,7 @@ def tool(tmp_path: Path) -> BuildRecord:
     return made
 
 
-def folder(of: BuildRecord) -> Path:
+def directory(of: BuildRecord) -> Path:
     return RevisionPaths.of(of.path).commands
 
 
@@ -51,7 +51,9 @@ def test_loading_changes_path_and_nothing_else(tool: BuildRecord, tmp_path: Path
              "module load tool", modules.snapshot("bash", tmp_path / "after"), "command -v tool python3",
              "tool 'a  b' '*'", "module unload tool", modules.snapshot("bash", tmp_path / "end")]  # fmt: skip
     out = modules.run("bash", "\n".join(lines), environ, tmp_path)
-    assert out.splitlines()[-3:] == [f"{folder(tool)}/tool", "/usr/bin/python3", '[["a  b", "*"], "away", false]'], out
+    assert out.splitlines()[-3:] == [f"{directory(tool)}/tool", "/usr/bin/python3", '[["a  b", "*"], "away", false]'], (
+        out
+    )
     before, after, end = (modules.take(tmp_path / name) for name in ("before", "after", "end"))
     assert before and after and end
     own = ("LMOD", "_LM", "__LMOD", "_Module", "LOADEDMODULES", "__MODULES", "MODULES", "_")
@@ -62,9 +64,9 @@ def test_loading_changes_path_and_nothing_else(tool: BuildRecord, tmp_path: Path
 
 def test_other_programs_start_as_they_are(tool: BuildRecord) -> None:
     freeze(tool, Site())
-    assert sorted(path.name for path in folder(tool).iterdir()) == ["tool", "true"]
-    assert (folder(tool) / "true").read_text() == f'#!/bin/sh\nexec {tool.prefix}/bin/true "$@"\n'
-    assert subprocess.run([folder(tool) / "true"], check=False).returncode == 0
+    assert sorted(path.name for path in directory(tool).iterdir()) == ["tool", "true"]
+    assert (directory(tool) / "true").read_text() == f'#!/bin/sh\nexec {tool.prefix}/bin/true "$@"\n'
+    assert subprocess.run([directory(tool) / "true"], check=False).returncode == 0
 
 
 def test_a_hint_names_a_command_that_the_stack_has(tmp_path: Path) -> None:
@@ -98,12 +100,12 @@ def test_only_a_python_program_is_started_with_python(tmp_path: Path, start: str
 def test_a_script_that_was_changed_is_found(tool: BuildRecord) -> None:
     freeze(tool, Site())
     assert content.own_files(tool) == []
-    (folder(tool) / "tool").chmod(0o755)
-    (folder(tool) / "tool").write_text("#!/bin/sh\nexec evil\n")
+    (directory(tool) / "tool").chmod(0o755)
+    (directory(tool) / "tool").write_text("#!/bin/sh\nexec evil\n")
     (changed,) = content.own_files(tool)
     assert (changed.status, changed.detail) == (
         "failed",
-        f"{folder(tool) / 'tool'}: the file was changed after it was written",
+        f"{directory(tool) / 'tool'}: the file was changed after it was written",
     )
     lacking = replace(tool, settings={"commands": ["tol"]})
     (missing,) = content.own_files(lacking)
@@ -126,4 +128,4 @@ def test_a_name_that_is_not_one(name: str) -> None:
 def test_variables_are_its_own_and_those_of_the_site_are_not(tool: BuildRecord) -> None:
     with_variables = replace(tool, settings={**tool.settings, "variables": {"TOOL": "{prefix}/x"}})
     change = full_change(with_variables, Site())
-    assert change.apply({"PATH": "/bin"}) == {"PATH": f"{folder(tool)}:/bin", "TOOL": f"{tool.prefix}/x"}
+    assert change.apply({"PATH": "/bin"}) == {"PATH": f"{directory(tool)}:/bin", "TOOL": f"{tool.prefix}/x"}

@@ -134,7 +134,7 @@ def test_the_stacks_own_part() -> None:
         ({"HOME": "/h", "CONDA_PKGS_DIRS": "/mine"}, "/mine"),
     ],
 )
-def test_the_users_folders(tmp_path: Path, environ: dict[str, str], expected: str) -> None:
+def test_the_users_directories(tmp_path: Path, environ: dict[str, str], expected: str) -> None:
     made = record(Yard(tmp_path), "base", "1", packages=CONDA)
     site = Site(user_paths=UserPaths(suffix="own", fallback=".x"))
     assert base_change(made, site).apply(environ)["CONDA_PKGS_DIRS"] == expected.format(prefix=made.prefix)

@@ -188,9 +188,9 @@ def _told(package: CondaPackage, path: Path) -> None:
     made, unread = dists.described([package], Yard(path.parent / "yard"), dists.site_packages("3.11"))
     assert all(each.reason for each in unread)
     found, _ = given(made)
-    with tempfile.TemporaryDirectory() as folder:
-        write_constraints(found, Path(folder))
-        assert len(list(Path(folder).iterdir())) == len(found)
+    with tempfile.TemporaryDirectory() as directory:
+        write_constraints(found, Path(directory))
+        assert len(list(Path(directory).iterdir())) == len(found)
 
 
 def _trash(path: Path) -> None:
@@ -221,9 +221,9 @@ def _usage(path: Path) -> None:
     from stackyard.yard.layout import Yard
     from stackyard.yard.others import usage
 
-    folder = path.parent / "usage"
-    folder.mkdir(exist_ok=True)
-    (folder / path.name).write_bytes(path.read_bytes())
+    directory = path.parent / "usage"
+    directory.mkdir(exist_ok=True)
+    (directory / path.name).write_bytes(path.read_bytes())
     assert all(each.total for each in usage.read(Yard(path.parent)).values())
 
 
@@ -232,10 +232,10 @@ def _child(path: Path) -> None:
     from stackyard.yard.layout import Yard
     from stackyard.yard.others import children
 
-    folder = path.parent / "children"
-    folder.mkdir(exist_ok=True)
+    directory = path.parent / "children"
+    directory.mkdir(exist_ok=True)
     for name in (f"{os.getuid()}.{0:032}.json", f"{0:032}.json"):
-        (folder / name).write_bytes(path.read_bytes())
+        (directory / name).write_bytes(path.read_bytes())
     found = children.known(Yard(path.parent), "/nowhere/x")
     assert all(note.root.is_absolute() for note in found.notes)
 
@@ -257,11 +257,11 @@ def _others_record(path: Path) -> None:
     from stackyard.yard.layout import Yard
 
     own = path.parent / "own"
-    folder = own / "stacks" / "mine" / "1"
-    folder.mkdir(parents=True, exist_ok=True)
+    directory = own / "stacks" / "mine" / "1"
+    directory.mkdir(parents=True, exist_ok=True)
     for name in ("generations", "leases"):
         (own / name).mkdir(exist_ok=True)
-    (folder / path.name).write_bytes(path.read_bytes())
+    (directory / path.name).write_bytes(path.read_bytes())
     assert all(isinstance(text, str) for item in read_yard(own).items for text in item)
     (path.parent / "children").mkdir(exist_ok=True)
     (path.parent / "children" / f"{0:032}.json").write_text(json.dumps({"yard": str(own)}))
@@ -276,8 +276,8 @@ def _archive(path: Path) -> None:
     from stackyard.images.bases.sources import fetch, source_of
     from stackyard.images.bases.unpack import Unpacked
 
-    with tempfile.TemporaryDirectory() as folder:
-        layout, root = Layout(Path(folder, "oci")), Path(folder, "root")
+    with tempfile.TemporaryDirectory() as directory:
+        layout, root = Layout(Path(directory, "oci")), Path(directory, "root")
         root.mkdir()
         try:
             fetched = fetch(source_of(f"docker-archive:{path}"), layout, "linux-64")
@@ -296,9 +296,9 @@ def _layer(path: Path) -> None:
     from stackyard.images.bases.unpack import Unpacked
 
     data = path.read_bytes()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         try:
-            Unpacked(Path(folder), most_bytes=1 << 20).apply(Layer("", 0, "", basebed.digest(data)), path)
+            Unpacked(Path(directory), most_bytes=1 << 20).apply(Layer("", 0, "", basebed.digest(data)), path)
         except StackyardError as error:
             assert error.message
 
@@ -310,15 +310,15 @@ def _pushed(path: Path) -> None:
     from stackyard.images.oci.layout import MANIFEST, Reference
     from stackyard.images.oci.writer import writer
 
-    with tempfile.TemporaryDirectory() as folder:
-        with writer(Path(folder)) as into:
+    with tempfile.TemporaryDirectory() as directory:
+        with writer(Path(directory)) as into:
             config = into.add_bytes(artefact.KIND, path.read_bytes())
             notes = artefact.Fit("demo/1-py311-0", "/yard/stacks/demo/1-py311-0", "linux-64").notes()
             value = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config.to_json(), "layers": [],
                      "annotations": {**notes, artefact.ABOUT: "1"}}  # fmt: skip
             into.publish("x", into.add_json(MANIFEST, value))
         try:
-            artefact.read(Reference(Path(folder), "x"))
+            artefact.read(Reference(Path(directory), "x"))
         except StackyardError as error:
             assert error.message
 
@@ -333,13 +333,13 @@ def _installed(inside: str) -> Read:
         from stackyard.lock.lockfile.model import Lock, LockedVariant
         from stackyard.make.collisions.observed import observed
 
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as directory:
             for name, content in (*PREFIX.items(), ("a", b"x"), ("bin/b", b"y"), (inside, path.read_bytes())):
-                Path(folder, name).parent.mkdir(parents=True, exist_ok=True)
-                Path(folder, name).write_bytes(content)
+                Path(directory, name).parent.mkdir(parents=True, exist_ok=True)
+                Path(directory, name).write_bytes(content)
             try:
-                found = installed(Path(folder))
-                collisions = observed(Path(folder))
+                found = installed(Path(directory))
+                collisions = observed(Path(directory))
             except StackyardError as error:
                 assert error.message and error.hint
                 return
@@ -377,8 +377,8 @@ def _sif() -> bytes:
     from stackyard.images.sif import file as sif
 
     labels = b'{"data": {"attributes": {"labels": {"io.stackyard.base-sha256": "0"}}}}'
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "x.sif")
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory, "x.sif")
         sif.write(file, "amd64", [
             sif.Given(sif.JSON, sif.INSPECT, labels), sif.Given(sif.PARTITION, "base", b"x" * 100, sif.SYSTEM),
             sif.Given(sif.PARTITION, "prefix", b"y" * 100, sif.OVERLAY),
@@ -387,8 +387,8 @@ def _sif() -> bytes:
 
 
 def _saved() -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        return basebed.docker_archive(Path(folder, "x.tar"), [LAYER], Env=["A=b"]).read_bytes()
+    with tempfile.TemporaryDirectory() as directory:
+        return basebed.docker_archive(Path(directory, "x.tar"), [LAYER], Env=["A=b"]).read_bytes()
 
 
 LAYER = basebed.layer([("a", None), ("a/b", "text"), ("l", "-> a"), ("l/c", "x" * 600), ("a/.wh.b", ""),
@@ -451,8 +451,8 @@ def _archive_of(suffix: str) -> bytes:
     from support.channel import Package, write_package
 
     files = {"lib/python3.11/site-packages/annoy-1.17.2.dist-info/METADATA": "Name: annoy\n"}
-    with tempfile.TemporaryDirectory() as folder:
-        return write_package(Path(folder), Package("x", "1", files=files, suffix=suffix)).read_bytes()
+    with tempfile.TemporaryDirectory() as directory:
+        return write_package(Path(directory), Package("x", "1", files=files, suffix=suffix)).read_bytes()
 
 
 _STACK_FILE = ("show --parsed {}", "deploy --dry-run --locked {}")

@@ -31,14 +31,14 @@ COMMANDS = (("list", "--all"), ("show", "demo"), ("history",), ("why", "demo", "
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
     """A yard with one published revision, and the file that it was made of."""
-    folder = tmp_path_factory.mktemp("damaged")
-    wheel = write_wheel(folder, "demo", "X = 1\n")
-    file = folder / "demo" / "requirements.txt"
+    directory = tmp_path_factory.mktemp("damaged")
+    wheel = write_wheel(directory, "demo", "X = 1\n")
+    file = directory / "demo" / "requirements.txt"
     file.parent.mkdir()
     file.write_text(f"demo @ {wheel.as_uri()}\n")
-    code, output = stackyard("--yard", folder / "yard", "deploy", file)
+    code, output = stackyard("--yard", directory / "yard", "deploy", file)
     assert code == 0, output
-    yield folder / "yard", file
+    yield directory / "yard", file
 
 
 def _own_file(yard: Path, kind: str) -> Path:

@@ -31,12 +31,12 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", READERS)
 def test_damaged_files(name: str, tmp_path: Path) -> None:
     reader = READERS[name]
-    folder = tmp_path / "given"
+    directory = tmp_path / "given"
     if name.startswith("run "):
-        shutil.copytree(RUN, folder)
+        shutil.copytree(RUN, directory)
     else:
-        folder.mkdir()
-    path = folder / reader.file
+        directory.mkdir()
+    path = directory / reader.file
 
     def read() -> None:
         with bounded():

@@ -52,7 +52,7 @@ def yard() -> Path:
 
 @pytest.fixture
 def example(yard: Path) -> Path:
-    """The example in a folder of its own, with the lock that was deployed."""
+    """The example in a directory of its own, with the lock that was deployed."""
     return torchstack.horovod_example()
 
 

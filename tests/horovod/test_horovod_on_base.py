@@ -75,7 +75,7 @@ def root(tmp_path: Path) -> Path:
     try:
         images.apptainer()
         torch = torchstack.python(torchstack.torch_yard()).parents[1] / "lib" / VERSION / "site-packages"
-        system = images.system_folder("compilers", SYSTEM)
+        system = images.system_directory("compilers", SYSTEM)
     except MissingError as error:
         pytest.skip(f"{error}; {error.detail}")
     made, venv = tmp_path / "root", tmp_path / "root/opt/venv"
@@ -99,26 +99,26 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
     with working(slurm, tmp_path, allreduce=ALLREDUCE) as work:
-        (work.folder / "hvd.yaml").write_text(HOROVOD)
-        shutil.copy(EXAMPLE / "patches/horovod-cxx17.patch", work.folder)
+        (work.directory / "hvd.yaml").write_text(HOROVOD)
+        shutil.copy(EXAMPLE / "patches/horovod-cxx17.patch", work.directory)
         site = tmp_path / "site.yaml"
-        site.write_text(SITE % f"{slurm.folder}/spmix")
+        site.write_text(SITE % f"{slurm.directory}/spmix")
         yield work
 
 
 def test_it_is_compiled_in_the_base_and_its_ranks_find_each_other(root: Path, work: Work) -> None:
     outside = {name: images.environ()[name] for name in ("PATH", "APPTAINER_USERNS")}
     given = {**outside, "HOME": torchstack.HOME, "OMP_NUM_THREADS": "1"}  # where pip.conf may be
-    ours = ("--yard", work.folder / "yard")
+    ours = ("--yard", work.directory / "yard")
 
     def done(*words: str | Path) -> None:
-        stackyard(*ours, *words, cwd=work.folder, timeout_s=2400, **given)
+        stackyard(*ours, *words, cwd=work.directory, timeout_s=2400, **given)
 
     done("image", "from-folder", root, "--name", "torch")
     done("image", "extend", "torch", "hvd.yaml", "--name", "hvd")
     done("image", "build", "--base", "hvd", "--format", "sif", "-o", "hvd.sif")
     words = ("launch", "-N", "2", "-r", "1", "-c", "1", "--backend", "horovod", "--stream", "all")
-    ran = stuckmpi.again(lambda: work.run(*words, "--container", "hvd.sif", "allreduce.py", **given), work.folder)
+    ran = stuckmpi.again(lambda: work.run(*words, "--container", "hvd.sif", "allreduce.py", **given), work.directory)
     said = re.findall(r"rank (\d) of 2 on (\w+): sum ([\d.]+), (\S+) (\S+) (\S+)", ran.out)
     assert sorted((rank, total) for rank, _, total, *_ in said) == [("0", "3.0"), ("1", "3.0")], ran.out + ran.err
     assert len({host for _, host, *_ in said}) == 2

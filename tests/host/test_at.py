@@ -83,16 +83,16 @@ def test_links_are_followed_to_the_top_and_not_below_it(tmp_path: Path, kernel: 
     (tmp_path / "top").symlink_to("real")
     (tmp_path / "real" / "aside").symlink_to("in")
     top = tmp_path / "top"
-    with at.folder(top, top / "in" / "er") as fd:
+    with at.directory(top, top / "in" / "er") as fd:
         assert os.path.samestat(os.fstat(fd), (top / "in" / "er").stat())
-    with at.folder(top, top) as fd:
+    with at.directory(top, top) as fd:
         assert at.names(fd) == os.listdir(top)
-    with pytest.raises(OSError) as error, at.folder(top, top / "aside" / "er"):
+    with pytest.raises(OSError) as error, at.directory(top, top / "aside" / "er"):
         pass
     assert error.value.errno in (errno.ELOOP, errno.ENOTDIR)
     assert error.value.filename == str(top / "aside")
     for path in (top / ".." / "real", tmp_path, Path("/etc")):
-        with pytest.raises(ValueError), at.folder(top, path):
+        with pytest.raises(ValueError), at.directory(top, path):
             pass
 
 
@@ -119,7 +119,7 @@ def test_no_descriptor_is_left_open(tmp_path: Path, kernel: str) -> None:
     (tmp_path / "link").symlink_to("t")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
-        with suppress(OSError), at.folder(tmp_path, tmp_path / "link" / "a"):
+        with suppress(OSError), at.directory(tmp_path, tmp_path / "link" / "a"):
             pass
         with suppress(OSError):
             copy(tmp_path / "t", tmp_path / "copy")
@@ -218,8 +218,8 @@ def test_a_tree_is_removed_with_its_links_and_not_what_they_lead_to(tmp_path: Pa
     (tree / "to").symlink_to(tmp_path / "outside")
     (tree / "same").hardlink_to(tmp_path / "outside" / "file")
     os.mkfifo(tree / "pipe")
-    for folder in (tree / "sealed" / "below", tree / "sealed", tree):
-        folder.chmod(0o555)
+    for directory in (tree / "sealed" / "below", tree / "sealed", tree):
+        directory.chmod(0o555)
     remove(tree)
     remove(tree)  # it may be missing
     assert not tree.exists()
@@ -331,7 +331,7 @@ if "old" in sys.argv: at._OPENAT2 = 9999
 top = Path(sys.argv[1])
 with at.folder(top, top) as fd:
     for act in (lambda: at.remove_tree(fd, "tree"), lambda: copying.copy_tree((fd, "tree"), (fd, "copy")),
-                lambda: at.open_folder(fd, "tree/mounted") if False else None):
+                lambda: at.open_directory(fd, "tree/mounted") if False else None):
         try: act()
         except OSError as error: print(type(error).__name__, error.errno, error.filename)
     try:

@@ -30,22 +30,22 @@ def remove(content: Path) -> None:
 
 def set_modes(content: Path) -> None:
     owner = content.stat().st_uid
-    with at.folder(content, content) as folder:
-        for name in at.names(folder):
+    with at.directory(content, content) as directory:
+        for name in at.names(directory):
             with suppress(OSError):
-                at.set_mode(folder, name, lambda status: status.st_mode | stat.S_IRWXU, (owner,))
+                at.set_mode(directory, name, lambda status: status.st_mode | stat.S_IRWXU, (owner,))
 
 
 def copy(content: Path) -> None:
     owner, copies = content.stat().st_uid, content.parent / "copy"
-    with at.folder(content, content) as folder, at.folder(copies, copies) as target:
-        for number, name in enumerate(at.names(folder)):
+    with at.directory(content, content) as directory, at.directory(copies, copies) as target:
+        for number, name in enumerate(at.names(directory)):
             with suppress(OSError):
-                copying.copy_tree((folder, name), (target, f"{os.urandom(6).hex()}-{number}"), (owner,))
+                copying.copy_tree((directory, name), (target, f"{os.urandom(6).hex()}-{number}"), (owner,))
 
 
 def seal(content: Path) -> None:
-    contents.seal(content, contents.scan(content), folders=True)
+    contents.seal(content, contents.scan(content), directories=True)
 
 
 def settled(content: Path) -> None:

@@ -46,12 +46,12 @@ def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[G
             yield first, other
 
 
-def fetch_everything(server: Guarded, login: str, folder: Path) -> None:
+def fetch_everything(server: Guarded, login: str, directory: Path) -> None:
     """A channel by rattler, an index by uv, a repository by git, as the program calls them."""
     from rattler import Gateway, MatchSpec, Subdir, solve
 
     channel = secrets.address(server.url("c", login))
-    reader = Gateway(cache_dir=folder / "repodata", client=conda.client([channel]))
+    reader = Gateway(cache_dir=directory / "repodata", client=conda.client([channel]))
     platforms = [Subdir("linux-64"), Subdir("noarch")]
     [found] = asyncio.run(solve([f"{secrets.seen(channel)}/"], [MatchSpec("six")], gateway=reader, platforms=platforms))
     assert found.url == server.url("c/linux-64/six-1.0-0.tar.bz2")
@@ -61,9 +61,9 @@ def fetch_everything(server: Guarded, login: str, folder: Path) -> None:
         "install",
         "demo",
         "--target",
-        folder / "t",
+        directory / "t",
         "--cache-dir",
-        folder / "uv",
+        directory / "uv",
         *uv.index_options(settings),
     ]
     uv.run(words, settings, timeout_s=240, check=True)
@@ -143,10 +143,10 @@ def test_pages_at_the_same_time(tmp_path: Path) -> None:
     """Their threads learn the same token, once, while others look it up."""
     token, count = "abcd0123wxyz", len(secrets._tokens)
     for page in range(8):
-        folder = tmp_path / f"t/{token}/{page}"
-        folder.mkdir(parents=True)
+        directory = tmp_path / f"t/{token}/{page}"
+        directory.mkdir(parents=True)
         links = (f'<a href="/t/{token}/files/{page}-{number}.whl">x</a>\n' for number in range(200))
-        (folder / "index.html").write_text("".join(links))
+        (directory / "index.html").write_text("".join(links))
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with guarded(tmp_path) as server, ThreadPoolExecutor(8) as pool:
         address = secrets.address(server.url(f"t/{token}/"))

@@ -29,15 +29,15 @@ sys.stdout.write(json.dumps([quick, found, [list(theirs()), list(map(of, NAMES))
 _NAMES = ["One", "one", "two.parts", "Two__Parts", "old", "flat", "lost", "none", "inside"]
 
 
-def _info(folder: Path, name: str, *lines: str, file: str = "METADATA") -> None:
-    (folder / name).mkdir(parents=True)
-    (folder / name / file).write_text("\n".join([*lines, "", "Name: not-a-field"]), encoding="utf-8")
+def _info(directory: Path, name: str, *lines: str, file: str = "METADATA") -> None:
+    (directory / name).mkdir(parents=True)
+    (directory / name / file).write_text("\n".join([*lines, "", "Name: not-a-field"]), encoding="utf-8")
 
 
-def _compared(*folders: Path | str) -> bool:
-    """Compare both on these folders; whether it was done without `importlib.metadata`."""
+def _compared(*directories: Path | str) -> bool:
+    """Compare both on these directories; whether it was done without `importlib.metadata`."""
     code = f"NAMES = {_NAMES!r}\nimport sys\nsys.path[:] = sys.argv[1:] + sys.path\n" + about_distributions(_BOTH)
-    words = [sys.executable, "-I", "-c", code, *map(str, folders)]
+    words = [sys.executable, "-I", "-c", code, *map(str, directories)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     quick, ours, theirs = json.loads(done.stdout)
     for each in (ours, theirs):
@@ -47,7 +47,7 @@ def _compared(*folders: Path | str) -> bool:
     return bool(quick)
 
 
-def test_the_same_is_found_in_plain_folders(tmp_path: Path) -> None:
+def test_the_same_is_found_in_plain_directories(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     _info(first, "One-1.0.dist-info", "Metadata-Version: 2.1", "Name: One", "VERSION:  1.0 ", "Summary: ä")
     _info(first, "two_parts-2.0.dist-info", "Name: Two.Parts", "Version: 2.0", "Requires-Dist: one; extra == 'x'")
@@ -60,7 +60,7 @@ def test_the_same_is_found_in_plain_folders(tmp_path: Path) -> None:
 
 
 def test_the_same_is_found_of_all_that_is_installed_here() -> None:
-    assert _compared(*(folder for folder in sys.path if folder.endswith("-packages")))
+    assert _compared(*(directory for directory in sys.path if directory.endswith("-packages")))
 
 
 def test_eggs_and_archives_are_left_to_importlib(tmp_path: Path) -> None:

@@ -55,11 +55,11 @@ def system(request: pytest.FixtureRequest) -> ModuleSystem:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    folder = tmp_path / "module files"
-    (folder / "demo").mkdir(parents=True)
-    (folder / "demo" / "1.lua").write_text(LUA)
-    (folder / "demo" / "1").write_text(TCL)
-    return folder
+    directory = tmp_path / "module files"
+    (directory / "demo").mkdir(parents=True)
+    (directory / "demo" / "1.lua").write_text(LUA)
+    (directory / "demo" / "1").write_text(TCL)
+    return directory
 
 
 def test_found_with_its_version(system: ModuleSystem) -> None:
@@ -133,8 +133,8 @@ def test_the_spider_is_where_lmod_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, place: str
 ) -> None:
     monkeypatch.setattr(modules, "_LMOD_HOMES", (str(tmp_path / "usual"),))
-    folders = {"LMOD_PKG": "libexec"}
-    spider = tmp_path / folders.get(variable, "x") / "spider"
+    directories = {"LMOD_PKG": "libexec"}
+    spider = tmp_path / directories.get(variable, "x") / "spider"
     assert find_spider({variable: str(tmp_path / place)}) is None
     spider.parent.mkdir()
     program(spider, "#!/bin/sh\n")

@@ -219,8 +219,8 @@ def test_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A self-signed certificate for 127.0.0.1 with its key, in one file."""
-    folder = tmp_path_factory.mktemp("certificate")
-    key, cert, both = folder / "key.pem", folder / "cert.pem", folder / "both.pem"
+    directory = tmp_path_factory.mktemp("certificate")
+    key, cert, both = directory / "key.pem", directory / "cert.pem", directory / "both.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
          "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],

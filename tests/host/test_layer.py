@@ -27,23 +27,23 @@ two"
 """
 
 
-def tree(folder: Path) -> dict[str, str]:
+def tree(directory: Path) -> dict[str, str]:
     """Every path with its mode and content."""
     found = {}
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(directory.rglob("*")):
         text = os.readlink(path) if path.is_symlink() else path.read_text() if path.is_file() else "/"
-        found[str(path.relative_to(folder))] = f"{path.lstat().st_mode:o} {text}"
+        found[str(path.relative_to(directory))] = f"{path.lstat().st_mode:o} {text}"
     return found
 
 
-def fill(folder: Path) -> Path:
+def fill(directory: Path) -> Path:
     for name in ("text", "other", "removed", "folder/old", "tree/inner/a", "program", "gone/b"):
-        path = folder / name
+        path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("one\n")
         path.chmod(0o444)
-    (folder / "link").symlink_to("text")
-    return folder
+    (directory / "link").symlink_to("text")
+    return directory
 
 
 def test_changes_are_merged_and_shared_files_stay(tmp_path: Path) -> None:

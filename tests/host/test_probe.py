@@ -85,12 +85,12 @@ def test_amd_gpus_are_the_nodes_with_simd_units(tmp_path: Path) -> None:
     assert probe.amd_gpus(root) == (GpuDevice("amd", "gfx90a"), GpuDevice("amd", "gfx942"))
 
 
-def stand_in(folder: Path, script: str) -> dict[str, str]:
-    """A folder with an ``nvidia-smi`` that follows the program's documented output."""
-    program = folder / "nvidia-smi"
+def stand_in(directory: Path, script: str) -> dict[str, str]:
+    """A directory with an ``nvidia-smi`` that follows the program's documented output."""
+    program = directory / "nvidia-smi"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    return {"PATH": f"{folder}:/usr/bin:/bin"}
+    return {"PATH": f"{directory}:/usr/bin:/bin"}
 
 
 def test_nvidia_smi(tmp_path: Path) -> None:

@@ -35,5 +35,5 @@ def test_a_process_in_a_directory_with_a_path_too_long_to_tell_ends_no_search(tm
         found, _ = processes.naming(re.compile(b"for _ in range\\(200\\)"))
         assert [each.pid for each in found] == []
         process.stdin.close()
-    with at.folder(tmp_path, tmp_path) as top:
+    with at.directory(tmp_path, tmp_path) as top:
         at.remove_tree(top, "deep")

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from stackyard.host.account import reading
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from support.accounts import Accounts
 
 BASE = {"yard": "/sw/yard", "id": "tool/1.0-py311-1"}
 SAID = ("base", "/sw/yard", "tool/1.0-py311-1", "mine/1")
 
 
-def record(folder: Path, base: object = BASE, **more: object) -> Path:
+def record(directory: Path, base: object = BASE, **more: object) -> Path:
     """A record of an extension in a directory."""
-    folder.mkdir(parents=True)
-    file = folder / "record.json"
+    directory.mkdir(parents=True)
+    file = directory / "record.json"
     file.write_text(json.dumps({"base": base, "module": "mine/1", **more}))
     return file
 

@@ -40,9 +40,9 @@ def test_one_that_module_systems_cannot_hold_is_passed_over(place: Path, monkeyp
 
 
 def test_it_is_removed_at_the_end_whatever_happens(place: Path) -> None:
-    with pytest.raises(KeyError), scratch("test") as folder:
-        (folder / "file").write_text("")
-        assert folder.parent == place and names(place) == ["stackyard.test"]
+    with pytest.raises(KeyError), scratch("test") as directory:
+        (directory / "file").write_text("")
+        assert directory.parent == place and names(place) == ["stackyard.test"]
         raise KeyError
     assert names(place) == []
 
@@ -90,8 +90,8 @@ def test_a_full_file_system(place: Path, size: str) -> None:
         pytest.skip("a file system of its own cannot be mounted here")
     says = rf"cannot write to the temporary directory {place}: No space left on device"
     try:
-        with pytest.raises(StackyardError, match=says) as caught, scratch("test") as folder:
-            (folder / "file").write_bytes(b"x" * (1 << 17))
+        with pytest.raises(StackyardError, match=says) as caught, scratch("test") as directory:
+            (directory / "file").write_bytes(b"x" * (1 << 17))
         assert caught.value.hint and "TMPDIR" in caught.value.hint
         assert not list(place.iterdir())
     finally:
@@ -120,5 +120,5 @@ def test_a_full_one_does_not_hide_what_was_found(place: Path, monkeypatch: pytes
 def test_another_error_stays_what_it_is(place: Path) -> None:
     with pytest.raises(StackyardError, match="mine"), scratch("test"):
         raise StackyardError("mine")
-    with pytest.raises(FileNotFoundError), scratch("test") as folder:
-        (folder / "absent").read_text()
+    with pytest.raises(FileNotFoundError), scratch("test") as directory:
+        (directory / "absent").read_text()

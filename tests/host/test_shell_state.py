@@ -11,8 +11,8 @@ from stackyard.host.machine import shell_state
 from stackyard.host.machine.shell_state import ShellState
 
 
-def state_after(folder: Path, code: str) -> ShellState:
-    stem = folder / "a state"
+def state_after(directory: Path, code: str) -> ShellState:
+    stem = directory / "a state"
     lines = ["shopt -s expand_aliases", shell_state.WRITER, code, shell_state.write(stem)]
     assert not shell_state.is_written(stem)
     subprocess.run(["bash", "--norc", "--noprofile", "-c", "\n".join(lines)], check=True, env={"PATH": "/usr/bin:/bin"})

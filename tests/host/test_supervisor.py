@@ -44,9 +44,9 @@ def as_root(accounts: Accounts, *words: str | Path, expect: int | None = 0, **va
 
 def give(tree: Path, account: Account) -> None:
     """Make a tree an account's."""
-    for folder, folders, files in os.walk(tree):
-        for name in (".", *folders, *files):
-            os.chown(f"{folder}/{name}", account.uid, account.gid, follow_symlinks=False)
+    for directory, directories, files in os.walk(tree):
+        for name in (".", *directories, *files):
+            os.chown(f"{directory}/{name}", account.uid, account.gid, follow_symlinks=False)
 
 
 def owners(tree: Path) -> set[int]:
@@ -329,15 +329,15 @@ def test_what_is_mounted_in_a_yard_is_not_given_to_the_owner(
 
 def _thrown(made: Yard, name: str, account: Account, *, doomed: bool = True) -> Path:
     """A thing in the trash whose content belongs to an account."""
-    folder = made.thrown(name)
-    content = folder / ("doomed" if doomed else "content")
+    directory = made.thrown(name)
+    content = directory / ("doomed" if doomed else "content")
     content.mkdir(parents=True)
     (content / "sealed" / "deep").mkdir(parents=True)
     (content / "sealed" / "deep" / "file").write_text("x")
     (content / "link").symlink_to(made.root.parent / "target")
     give(content, account)
     (content / "sealed").chmod(0o555)
-    return folder
+    return directory
 
 
 def test_a_child_that_is_the_owner_empties_a_thing_in_the_trash(
@@ -348,11 +348,11 @@ def test_a_child_that_is_the_owner_empties_a_thing_in_the_trash(
     target = made.root.parent / "target"
     target.mkdir()
     (target / "kept").write_text("")
-    folder = _thrown(made, "a", anna)
+    directory = _thrown(made, "a", anna)
     os.chown(made.trash, service.uid, service.gid)
-    os.chown(folder, service.uid, service.gid)
+    os.chown(directory, service.uid, service.gid)
     assert _answer(made, service, ["empty", "a"]) == ""
-    assert os.listdir(folder) == [] and os.listdir(target) == ["kept"]
+    assert os.listdir(directory) == [] and os.listdir(target) == ["kept"]
 
 
 def test_roots_collection_deletes_what_all_staff_put_aside(accounts: Accounts, common: Path) -> None:
@@ -451,9 +451,9 @@ def test_a_child_that_its_account_stops_is_not_waited_for(accounts: Accounts, co
     with pytest.raises(ValueError, match="more than"):
         asaccount.one_child(anna.uid, lambda into: [os.write(into, b"x" * 65536) for _ in range(10**6)] and None)
     assert time.monotonic() - started < 60
-    folder = common / "entry"
-    (folder / "doomed").mkdir(parents=True)
-    with at.folder(common, folder) as entry:
+    directory = common / "entry"
+    (directory / "doomed").mkdir(parents=True)
+    with at.directory(common, directory) as entry:
         asaccount.empty_in(entry)
 
 

@@ -127,10 +127,10 @@ def test_what_is_mounted_of_the_same_device_is_another_mount(
     for name in ("there", "there.json"):
         subprocess.run(["mount", "--bind", common / name, common / name.replace("there", "here")], check=True)
     try:
-        with at.folder(common, common) as top:
+        with at.directory(common, common) as top:
             for name, flags in (("here", at.DIR), ("here.json", at.READ)):
                 with pytest.raises(OSError, match="cross-device"):
-                    at.open_folder(top, name, flags)
+                    at.open_directory(top, name, flags)
             assert at.read_bounded(top, "there.json", 10)[0] == b"there"
     finally:
         for name in ("here", "here.json"):

@@ -17,19 +17,19 @@ from support import programs
 DOCKER = "application/vnd.docker.distribution.manifest.v2+json"
 
 
-def system(folder: Path) -> Path:
+def system(directory: Path) -> Path:
     """A directory with a shell that runs, and a file that sets the user."""
     busybox = programs.need("busybox")
     for name in ("bin", "etc", "proc", "sys", "dev", "tmp", "usr/lib"):
-        (folder / name).mkdir(parents=True)
-    shutil.copy2(busybox, folder / "bin/busybox")
+        (directory / name).mkdir(parents=True)
+    shutil.copy2(busybox, directory / "bin/busybox")
     for name in ("sh", "cat", "ls", "env", "id", "readlink"):
-        (folder / "bin" / name).symlink_to("busybox")
-    (folder / "bin/su").write_text("#!/bin/sh\n")
-    (folder / "bin/su").chmod(0o4755)
-    (folder / "etc/os-release").write_text("ID=small\n")
-    (folder / "tmp").chmod(0o1777)
-    return folder
+        (directory / "bin" / name).symlink_to("busybox")
+    (directory / "bin/su").write_text("#!/bin/sh\n")
+    (directory / "bin/su").chmod(0o4755)
+    (directory / "etc/os-release").write_text("ID=small\n")
+    (directory / "tmp").chmod(0o1777)
+    return directory
 
 
 Entry = tuple[str, Any]
@@ -57,7 +57,7 @@ def layer(entries: Iterable[Entry]) -> bytes:
     return data.getvalue()
 
 
-def of_folder(root: Path) -> bytes:
+def of_directory(root: Path) -> bytes:
     """A directory as the tar of a layer, as docker would write it."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as tar:
@@ -86,9 +86,9 @@ def docker_archive(file: Path, layers: Sequence[bytes], tag: str = "powerai:1", 
     return file
 
 
-def oci(folder: Path, layers: Sequence[bytes], *, packed: bool = True, tag: str = "1", **said: Any) -> Path:
+def oci(directory: Path, layers: Sequence[bytes], *, packed: bool = True, tag: str = "1", **said: Any) -> Path:
     """An OCI layout; `packed`: its layers with gzip."""
-    blobs = folder / "blobs" / "sha256"
+    blobs = directory / "blobs" / "sha256"
     blobs.mkdir(parents=True)
 
     def add(data: bytes, kind: str) -> dict[str, Any]:
@@ -101,6 +101,6 @@ def oci(folder: Path, layers: Sequence[bytes], *, packed: bool = True, tag: str 
                 "config": add(config(layers, **said), "config.v1+json"), "layers": rows}  # fmt: skip
     entry = add(json.dumps(manifest).encode(), "manifest.v1+json")
     entry["annotations"] = {"org.opencontainers.image.ref.name": tag}
-    (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
-    (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
-    return folder
+    (directory / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
+    (directory / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+    return directory

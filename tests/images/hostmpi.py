@@ -23,10 +23,10 @@ def mpich(whose: str) -> Path:
         MissingError: the package index cannot be reached.
     """
     requirements = HERE / f"mpich-{whose}.txt"
-    folder = wheels(requirements)
+    directory = wheels(requirements)
 
     def unpack(scratch: Path) -> None:
-        with zipfile.ZipFile(next(folder.glob("*.whl"))) as archive:
+        with zipfile.ZipFile(next(directory.glob("*.whl"))) as archive:
             archive.extractall(scratch)
         next(scratch.glob("*.data/data")).rename(scratch / "prefix")
 
@@ -65,14 +65,14 @@ def image_with_mpich(target: Path, whose: str = "of-image") -> Path:
 
 def bare_image(target: Path) -> Path:
     """The tests' image as a directory that may be added to; its files are links to the kept ones."""
-    shutil.copytree(images.image_folder(), target, symlinks=True, copy_function=os.link)
+    shutil.copytree(images.image_directory(), target, symlinks=True, copy_function=os.link)
     return target
 
 
-def with_cache(target: Path, folder: str) -> None:
+def with_cache(target: Path, directory: str) -> None:
     """Let the image's loader search a directory."""
     (target / "etc/ld.so.conf").unlink(missing_ok=True)
-    (target / "etc/ld.so.conf").write_text(f"{folder}\n/usr/lib/x86_64-linux-gnu\n/usr/lib/aarch64-linux-gnu\n")
+    (target / "etc/ld.so.conf").write_text(f"{directory}\n/usr/lib/x86_64-linux-gnu\n/usr/lib/aarch64-linux-gnu\n")
     subprocess.run(["/sbin/ldconfig", "-r", target], check=True, capture_output=True)
 
 

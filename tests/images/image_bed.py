@@ -14,7 +14,7 @@ from pathlib import Path
 from stackyard.core.change import EnvironmentChange
 from stackyard.images.squashfs import file as squashfs
 from stackyard.images.squashfs import launcher, stubs
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from support.processes import end_image_servers, image_servers
 
 COMMANDS = {
@@ -65,16 +65,16 @@ class Revision:
 
 @functools.cache
 def _compiled() -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder, "launch")
+    with tempfile.TemporaryDirectory() as directory:
+        made = Path(directory, "launch")
         assert launcher.make(made).startswith("compiled")
         return made.read_bytes()
 
 
-def make(folder: Path, name: str = "demo", *, script: bool = False, data: str = "data\n") -> Revision:
+def make(directory: Path, name: str = "demo", *, script: bool = False, data: str = "data\n") -> Revision:
     """Pack a tree and make what lies around its image."""
-    paths = RevisionPaths(folder / name)
-    tree = folder / f"{name}-tree"
+    paths = RevisionPaths(directory / name)
+    tree = directory / f"{name}-tree"
     (tree / "bin").mkdir(parents=True)
     (tree / "share").mkdir()
     (tree / "share" / "data").write_text(data)
@@ -89,7 +89,7 @@ def make(folder: Path, name: str = "demo", *, script: bool = False, data: str = 
     stubs.make(tree, paths.prefix, paths.prefix, EnvironmentChange())
     paths.launcher.write_bytes(launcher.script().encode() if script else _compiled())
     paths.launcher.chmod(0o755)
-    tmp = folder / "node"
+    tmp = directory / "node"
     tmp.mkdir(exist_ok=True)
     return Revision(paths, tmp)
 

@@ -21,7 +21,7 @@ from stackyard.images.oci.build import Built, Wanted, build
 from stackyard.images.oci.layout import CONFIG, LAYER, MANIFEST, Descriptor, Reference, blob, image
 from stackyard.images.oci.writer import writer
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, PackageRecord
 from support import programs
 from support.stackrecords import record
@@ -40,31 +40,31 @@ PACKAGES = (PackageRecord("native", "1.0", "conda"), PackageRecord("texts", "2.0
             PackageRecord("wheel-of-mine", "3.0", "pip"))  # fmt: skip
 
 
-def compiled(folder: Path, name: str, text: str, *options: str) -> bytes:
+def compiled(directory: Path, name: str, text: str, *options: str) -> bytes:
     programs.need("gcc")
-    (folder / f"{name}.c").write_text(text)
-    subprocess.run(["gcc", *options, "-o", folder / name, folder / f"{name}.c"], check=True)
-    return (folder / name).read_bytes()
+    (directory / f"{name}.c").write_text(text)
+    subprocess.run(["gcc", *options, "-o", directory / name, directory / f"{name}.c"], check=True)
+    return (directory / name).read_bytes()
 
 
 @cache
-def _programs(folder: Path) -> bytes:
+def _programs(directory: Path) -> bytes:
     """A program with room for a long prefix, as a conda package has it."""
-    return compiled(folder, "roomy", PROGRAM.replace("PREFIX", ROOM))
+    return compiled(directory, "roomy", PROGRAM.replace("PREFIX", ROOM))
 
 
 def revision(
-    folder: Path, number: int = 1, *, texts: str = "data\n", interpreter: dict[str, str] | None = None
+    directory: Path, number: int = 1, *, texts: str = "data\n", interpreter: dict[str, str] | None = None
 ) -> BuildRecord:
     """A built revision: files that name its prefix in each way that occurs."""
-    yard = Yard(folder / "yard")
+    yard = Yard(directory / "yard")
     made = record(yard, "demo", "1", number, variant="py3", packages=PACKAGES, interpreter=interpreter or {})
     paths = RevisionPaths.of(made.path)
     prefix = made.prefix.encode()
     roomy = re.sub(re.escape(ROOM.encode()) + rb"([^\0]*)\0",
-                   lambda m: prefix + m[1] + b"\0" * (len(ROOM) - len(prefix) + 1), _programs(folder))  # fmt: skip
+                   lambda m: prefix + m[1] + b"\0" * (len(ROOM) - len(prefix) + 1), _programs(directory))  # fmt: skip
     long_line = f"#!/bin/sh\n'''exec' \"{made.prefix}/bin/python\" \"$0\" \"$@\"\n' '''\nprint(1)\n"
-    own = compiled(folder, "own", PROGRAM.replace("PREFIX", made.prefix))
+    own = compiled(directory, "own", PROGRAM.replace("PREFIX", made.prefix))
     files = {
         "bin/roomy": roomy, "share/data": texts.encode(),
         "bin/own": own, "bin/say": f'#!/bin/sh\ncat {made.prefix}/share/data\n'.encode(),
@@ -73,7 +73,7 @@ def revision(
         f"{SITE}/mine/__pycache__/__init__.cpython-311.pyc": b"pyc\0" + prefix,
         f"{SITE}/mine/__pycache__/same.cpython-311.pyc": b"pyc\0",
         "share/big": bytes(range(256)) * (layers.OWN_LAYER // 256),
-        f"{SITE}/wheel_of_mine-3.0.dist-info/direct_url.json": f'{{"url": "file://{folder}/w.whl"}}'.encode(),
+        f"{SITE}/wheel_of_mine-3.0.dist-info/direct_url.json": f'{{"url": "file://{directory}/w.whl"}}'.encode(),
         f"{SITE}/wheel_of_mine-3.0.dist-info/METADATA": b"Name: wheel-of-mine\n",
     }  # fmt: skip
     for name, data in files.items():
@@ -129,16 +129,16 @@ def oci(made: BuildRecord, target: Path, base: Reference | None, name: str = "x"
 # --------------------------------------------------------------------------- bases
 
 
-def base(folder: Path, programs_of: Sequence[str] = ("sh", "cat"), name: str = "tiny",
+def base(directory: Path, programs_of: Sequence[str] = ("sh", "cat"), name: str = "tiny",
          mounts: Sequence[Path] = (), **files: bytes) -> Reference:  # fmt: skip
     """A layout with one image: programs of this machine, and the libraries that they link to.
 
     Args:
         mounts: places of this machine that a container gets, for runtimes that cannot make a place for them.
     """
-    root = folder / f"{name}-root"
-    for directory in ("usr/bin", "usr/lib", "tmp", "dev", "proc", "sys", "etc", "usr/lib64"):
-        (root / directory).mkdir(parents=True)
+    root = directory / f"{name}-root"
+    for path in ("usr/bin", "usr/lib", "tmp", "dev", "proc", "sys", "etc", "usr/lib64"):
+        (root / path).mkdir(parents=True)
     for file in ("passwd", "group", "hosts", "resolv.conf"):  # what runtimes mount over
         (root / "etc" / file).touch()
     for link in ("bin", "lib", "lib64"):
@@ -150,7 +150,7 @@ def base(folder: Path, programs_of: Sequence[str] = ("sh", "cat"), name: str = "
         inside.mkdir(parents=True, exist_ok=True) if place.is_dir() else _write(inside, b"", 0o644)
     for path, data in files.items():
         _write(root / path.replace("__", "/"), data, 0o755)
-    return layout(root, folder / name)
+    return layout(root, directory / name)
 
 
 def copy_program(program: Path, root: Path) -> None:
@@ -163,9 +163,9 @@ def copy_program(program: Path, root: Path) -> None:
         shutil.copy(Path(path).resolve(), target)
 
 
-def layout(root: Path, folder: Path, architecture: str = "amd64") -> Reference:
+def layout(root: Path, directory: Path, architecture: str = "amd64") -> Reference:
     """A directory as an image of one layer."""
-    with writer(folder) as into:
+    with writer(directory) as into:
         tar = into.work / "tar"
         with tarfile.open(tar, "w:gz") as out:
             out.add(root, ".")
@@ -179,7 +179,7 @@ def layout(root: Path, folder: Path, architecture: str = "amd64") -> Reference:
         config = into.add_json(CONFIG, settings)
         value = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config.to_json(), "layers": [layer.to_json()]}
         into.publish("base", into.add_json(MANIFEST, value))
-    return Reference(folder, "base")
+    return Reference(directory, "base")
 
 
 # --------------------------------------------------------------------------- looking into images
@@ -188,20 +188,20 @@ def layout(root: Path, folder: Path, architecture: str = "amd64") -> Reference:
 def unpacked(wanted: Reference, target: Path, *, below: int = 0) -> Path:
     """The files of an image, layer by layer; `below` leaves out as many of the first."""
     for layer in image(wanted).layers[below:]:
-        subprocess.run(["tar", "-xzpf", blob(wanted.folder, layer.digest), "-C", _made(target)], check=True)
+        subprocess.run(["tar", "-xzpf", blob(wanted.directory, layer.digest), "-C", _made(target)], check=True)
     return target
 
 
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def _made(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
 
 
 def entries(wanted: Reference) -> list[tarfile.TarInfo]:
     """Every entry of the layers, from below."""
     found = []
     for layer in image(wanted).layers:
-        with tarfile.open(blob(wanted.folder, layer.digest)) as tar:
+        with tarfile.open(blob(wanted.directory, layer.digest)) as tar:
             found += tar.getmembers()
     return found
 

@@ -17,11 +17,11 @@ from support import programs
 PASSWORDS = "researcher:$2y$04$mUprcxo.X58hUWoD6PRz6u78VzYyv6JQTPuUI7RYVBczVNoLioXyC\n"
 """The password is ``right``."""
 _CONFIG = """version: 0.1
-storage: {{filesystem: {{rootdirectory: {folder}/store}}, delete: {{enabled: true}}}}
+storage: {{filesystem: {{rootdirectory: {directory}/store}}, delete: {{enabled: true}}}}
 http: {{addr: "{place}"}}
 log: {{level: error}}
 """
-_LOGIN = "auth: {{htpasswd: {{realm: test, path: {folder}/passwords}}}}\n"
+_LOGIN = "auth: {{htpasswd: {{realm: test, path: {directory}/passwords}}}}\n"
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Registry:
     """Where it answers, and where it keeps its blobs."""
 
     place: str
-    folder: Path
+    directory: Path
 
     @property
     def blobs(self) -> list[Path]:
-        return sorted((self.folder / "store").rglob("blobs/sha256/*/*/data"))
+        return sorted((self.directory / "store").rglob("blobs/sha256/*/*/data"))
 
     @property
     def bytes(self) -> int:
@@ -41,20 +41,22 @@ class Registry:
 
 
 @contextmanager
-def registry(folder: Path, *, logins: bool = False) -> Iterator[Registry]:
+def registry(directory: Path, *, logins: bool = False) -> Iterator[Registry]:
     program = programs.need("docker-registry")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         place = f"127.0.0.1:{free.getsockname()[1]}"
-    folder.mkdir(exist_ok=True)
-    (folder / "passwords").write_text(PASSWORDS)
-    (folder / "config.yml").write_text((_CONFIG + (_LOGIN if logins else "")).format(folder=folder, place=place))
-    with (folder / "log").open("w") as log, subprocess.Popen(
-        [program, "serve", folder / "config.yml"], stdout=log, stderr=log
+    directory.mkdir(exist_ok=True)
+    (directory / "passwords").write_text(PASSWORDS)
+    (directory / "config.yml").write_text(
+        (_CONFIG + (_LOGIN if logins else "")).format(directory=directory, place=place)
+    )
+    with (directory / "log").open("w") as log, subprocess.Popen(
+        [program, "serve", directory / "config.yml"], stdout=log, stderr=log
     ) as process:  # fmt: skip
         try:
-            _wait(f"http://{place}/v2/", folder / "log")
-            yield Registry(place, folder)
+            _wait(f"http://{place}/v2/", directory / "log")
+            yield Registry(place, directory)
         finally:
             process.kill()
 

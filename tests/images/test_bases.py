@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from images.basebed import config, digest, docker_archive, layer, oci, of_folder, system
+from images.basebed import config, digest, docker_archive, layer, oci, of_directory, system
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.images.bases import store
 from stackyard.images.bases.model import Base, Layer
@@ -76,7 +76,7 @@ def import_layers(yard: Yard, *layers: bytes, **more: Any) -> store.Kept:
 
 def test_every_source_gives_the_same_files(yard: Yard, tmp_path: Path) -> None:
     root = system(tmp_path / "root")
-    tar = of_folder(root)
+    tar = of_directory(root)
     made = [
         add(yard, f"folder:{root}", "a"),
         add(yard, f"docker-archive:{docker_archive(tmp_path / 'b.tar', [tar])}", "b"),
@@ -169,7 +169,7 @@ def test_bytecode_stays_that_of_its_source(yard: Yard, tmp_path: Path) -> None:
     os.utime(root / "m.py", ns=(10**18 + 5, 10**18 + 999))
     os.symlink("m.py", root / "n.py")
     first = add(yard, f"folder:{root}")
-    archive = docker_archive(tmp_path / "a.tar", [of_folder(root)])
+    archive = docker_archive(tmp_path / "a.tar", [of_directory(root)])
     again = add(yard, f"docker-archive:{archive}", "again")
     assert first.base.root.sha256 == again.base.root.sha256
     words = ["unsquashfs", "-UTC", "-lln", first.paths.image]
@@ -254,23 +254,23 @@ def test_a_directory_replaces_a_link_and_is_not_written_through(yard: Yard, tmp_
 
 def test_a_bomb_of_zeros_ends_at_the_limit(yard: Yard, tmp_path: Path) -> None:
     zeros = layer([("big", b"\0" * (8 << 20))])
-    folder = oci(tmp_path / "bomb", [zeros])
+    directory = oci(tmp_path / "bomb", [zeros])
     for limit, said in ((1 << 20, r"more than 0.0009766 GiB when it is unpacked"), (16 << 20, "")):
         if said:
             with pytest.raises(StackyardError, match=said):
-                add(yard, f"oci:{folder}", "bomb", most_bytes=limit)
+                add(yard, f"oci:{directory}", "bomb", most_bytes=limit)
         else:
-            add(yard, f"oci:{folder}", "bomb", most_bytes=limit, platform="linux-64")
+            add(yard, f"oci:{directory}", "bomb", most_bytes=limit, platform="linux-64")
 
 
 def test_a_wrong_digest_is_refused(yard: Yard, tmp_path: Path) -> None:
     tar = layer([("a", "1")])
-    folder = oci(tmp_path / "o", [tar])
-    right = add(yard, f"oci:{folder}").base.digests
+    directory = oci(tmp_path / "o", [tar])
+    right = add(yard, f"oci:{directory}").base.digests
     with pytest.raises(StackyardError, match=r"wrong digest: oci:.* expected sha256:0000"):
-        add(yard, f"oci:{folder}", "other", digest=f"sha256:{'0' * 64}")
+        add(yard, f"oci:{directory}", "other", digest=f"sha256:{'0' * 64}")
     for each in right:
-        assert add(yard, f"oci:{folder}", digest=each).base.digests == right
+        assert add(yard, f"oci:{directory}", digest=each).base.digests == right
     archive = docker_archive(tmp_path / "a.tar", [tar])
     for pinned in (digest(archive.read_bytes()), digest(config([tar]))):
         add(yard, f"docker-archive:{archive}", "archive", digest=pinned)
@@ -290,11 +290,11 @@ def test_a_layer_that_is_damaged_below_its_digest_is_named(
 ) -> None:
     """As its maker published it: all digests are right. `rest`: what follows after the first half."""
     data = compress(layer([("a", " ".join(map(str, range(100_000))))]))
-    folder = oci(tmp_path / "o", [data[: len(data) // 2] + rest], packed=False)
+    directory = oci(tmp_path / "o", [data[: len(data) // 2] + rest], packed=False)
     with pytest.raises(StackyardError, match=r"cannot read the layer [0-9a-f]{64}: "):
-        base.read(Reference(folder), "linux-64")
+        base.read(Reference(directory), "linux-64")
     with pytest.raises(StackyardError, match=r"layer sha256:.* is damaged: "):
-        add(yard, f"oci:{folder}")
+        add(yard, f"oci:{directory}")
 
 
 @pytest.mark.parametrize("damage", ["layer", "config", "manifest", "diff", "truncated"])
@@ -302,8 +302,8 @@ def test_a_damaged_image_is_refused(yard: Yard, tmp_path: Path, damage: str) -> 
     """Every byte is compared with a digest on the way from the index down."""
     tar = layer([("a", "x" * 5000)])
     other = layer([("a", "y" * 5000)])
-    folder = oci(tmp_path / "o", [tar])
-    blobs = folder / "blobs/sha256"
+    directory = oci(tmp_path / "o", [tar])
+    blobs = directory / "blobs/sha256"
     packed = blobs / digest(gzip.compress(tar, mtime=0)).removeprefix("sha256:")
     if damage == "layer":
         packed.write_bytes(gzip.compress(other, mtime=0))
@@ -316,11 +316,11 @@ def test_a_damaged_image_is_refused(yard: Yard, tmp_path: Path, damage: str) -> 
             add(yard, f"docker-archive:{archive}")
         return
     else:
-        entry = json.loads((folder / "index.json").read_text())["manifests"][0]["digest"]
+        entry = json.loads((directory / "index.json").read_text())["manifests"][0]["digest"]
         name = entry if damage == "manifest" else json.loads((blobs / entry[7:]).read_text())["config"]["digest"]
         (blobs / name[7:]).write_bytes((blobs / name[7:]).read_bytes() + b" ")
     with pytest.raises(StackyardError, match=r"wrong (digest|size)|do not have its digest"):
-        add(yard, f"oci:{folder}")
+        add(yard, f"oci:{directory}")
     assert list(yard.bases.iterdir()) == []
 
 
@@ -377,7 +377,7 @@ def test_a_truncated_archive_is_refused(yard: Yard, tmp_path: Path, share: float
 
 def test_an_image_of_another_architecture(yard: Yard, tmp_path: Path) -> None:
     """What it says, and what its programs are, may differ: the programs count."""
-    tar = of_folder(system(tmp_path / "root"))
+    tar = of_directory(system(tmp_path / "root"))
     lying = docker_archive(tmp_path / "lie.tar", [tar], architecture="ppc64le")
     assert add(yard, f"docker-archive:{lying}", "lie").base.platform == "linux-64"
     with pytest.raises(InputError, match="is not for linux-ppc64le: its programs are for linux-64"):
@@ -412,7 +412,7 @@ def test_what_it_holds_is_recorded(yard: Yard, tmp_path: Path) -> None:
 
 
 def test_two_imports_at_once_make_one_base(yard: Yard, tmp_path: Path) -> None:
-    archive = docker_archive(tmp_path / "a.tar", [of_folder(system(tmp_path / "root"))])
+    archive = docker_archive(tmp_path / "a.tar", [of_directory(system(tmp_path / "root"))])
     code = IMPORT.format(yard=str(yard.root), archive=archive)
     both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = {each.communicate(timeout=240)[0] for each in both}

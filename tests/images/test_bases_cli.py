@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from images.basebed import docker_archive, layer, oci, of_folder, system
+from images.basebed import docker_archive, layer, oci, of_directory, system
 from images.registry_bed import registry
 from support import images, programs, testbed
 from support.cli import STACKYARD, Done, inside, stackyard
@@ -35,11 +35,11 @@ bases:
 class Bed:
     """A site's file, an image with a licence, a yard."""
 
-    folder: Path
+    directory: Path
 
     def run(self, *words: str | Path, expect: int = 0, **variables: str) -> Done:
-        own = {"HOME": str(self.folder / "home"), "STACKYARD_SITE": str(self.folder / "site.yaml")}
-        return inside("--yard", self.folder / "yard", "image", *words, expect=expect, **own, **variables)
+        own = {"HOME": str(self.directory / "home"), "STACKYARD_SITE": str(self.directory / "site.yaml")}
+        return inside("--yard", self.directory / "yard", "image", *words, expect=expect, **own, **variables)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def bed(tmp_path: Path) -> Bed:
 
 
 def held(bed: Bed, base: str, file: str) -> str:
-    words = ["unsquashfs", "-cat", bed.folder / "yard/bases" / base / "root.sqsh", file]
+    words = ["unsquashfs", "-cat", bed.directory / "yard/bases" / base / "root.sqsh", file]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
@@ -63,7 +63,7 @@ def test_a_licence_is_accepted_by_a_person(bed: Bed) -> None:
     assert "licence not accepted by" in done.err and TEXT.strip() in done.err
     assert "hint: read it, then type: stackyard --yard" in done.err
     assert "image from --name powerai --accept-licence PowerAI" in done.err
-    assert list((bed.folder / "yard/bases").iterdir()) == []
+    assert list((bed.directory / "yard/bases").iterdir()) == []
     done = bed.run("from", "--name", "powerai", "--accept-licence", "Another", expect=2)
     assert "the base powerai has no licence 'Another'" in done.err and "declares them: PowerAI" in done.err
     value = bed.run("from", "--name", "powerai", "--accept-licence", "PowerAI", "--json").value
@@ -71,7 +71,7 @@ def test_a_licence_is_accepted_by_a_person(bed: Bed) -> None:
     assert accepted["name"] == "PowerAI" and accepted["uid"] == os.getuid() and len(accepted["sha256"]) == 64
     assert held(bed, "powerai", "opt/DL/license/status.dat") == "Status=1\nStatus=9\n"
     assert len(value["layers"]) == 2, "the line is a layer of its own, for OCI images on it"
-    shutil.rmtree(bed.folder / "yard/bases/powerai")
+    shutil.rmtree(bed.directory / "yard/bases/powerai")
     bed.run("from", "--name", "powerai")
 
 
@@ -87,9 +87,9 @@ def test_at_a_terminal_you_are_asked(bed: Bed, answer: bytes, code: int) -> None
     words = [
         STACKYARD,
         "--yard",
-        bed.folder / "yard",
+        bed.directory / "yard",
         "--site",
-        bed.folder / "site.yaml",
+        bed.directory / "site.yaml",
         "image",
         "from",
         "--name",
@@ -112,7 +112,7 @@ def test_at_a_terminal_you_are_asked(bed: Bed, answer: bytes, code: int) -> None
                 break
     os.close(main)
     assert process.returncode == code
-    assert (bed.folder / "yard/bases/powerai").exists() == (code == 0)
+    assert (bed.directory / "yard/bases/powerai").exists() == (code == 0)
 
 
 def test_what_the_sites_file_says_counts(bed: Bed) -> None:
@@ -127,13 +127,13 @@ def test_what_the_sites_file_says_counts(bed: Bed) -> None:
     done = bed.run("from", "docker-archive:none.tar", "--name", "new", expect=2)
     assert "no such file" in done.err
     assert "unknown platform: mips" in bed.run("from", "--name", "pinned", "--platform", "mips", expect=2).err
-    assert "would import" in bed.run("from", f"docker-archive:{bed.folder}/x", "--name", "new", "--dry-run").out
-    assert not (bed.folder / "yard/bases/new").exists()
+    assert "would import" in bed.run("from", f"docker-archive:{bed.directory}/x", "--name", "new", "--dry-run").out
+    assert not (bed.directory / "yard/bases/new").exists()
 
 
 def test_bases_are_listed_shown_and_checked(bed: Bed) -> None:
-    folder = oci(bed.folder / "o", [of_folder(system(bed.folder / "root"))], Env=["A=b"])
-    out = bed.run("from", f"oci:{folder}", "--name", "small").out
+    directory = oci(bed.directory / "o", [of_directory(system(bed.directory / "root"))], Env=["A=b"])
+    out = bed.run("from", f"oci:{directory}", "--name", "small").out
     assert "without set-user-ID: bin/su" in out and "platform: linux-64" in out
     (row,) = bed.run("list", "--json").value
     assert (row["base"], row["platform"]) == ("small", "linux-64")
@@ -141,7 +141,7 @@ def test_bases_are_listed_shown_and_checked(bed: Bed) -> None:
     value = bed.run("inspect", "small", "--json").value
     assert value["defaults"]["env"] == ["A=b"] and value["digests"][0] == row["digest"]
     assert "the base is as it was imported" in bed.run("check", "small").out
-    blob = max((bed.folder / "yard/bases/small/oci/blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
+    blob = max((bed.directory / "yard/bases/small/oci/blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
     blob.chmod(0o600)
     blob.write_bytes(blob.read_bytes()[:-1] + b"x")
     assert "has changed" in bed.run("check", "small", expect=3).err
@@ -150,17 +150,17 @@ def test_bases_are_listed_shown_and_checked(bed: Bed) -> None:
 def test_from_a_registry(bed: Bed) -> None:
     """By skopeo; the digest that the registry has is one to pin by."""
     programs.need("skopeo")
-    folder = oci(bed.folder / "o", [layer([("a", "1")])])
-    with registry(bed.folder / "registry") as found:
+    directory = oci(bed.directory / "o", [layer([("a", "1")])])
+    with registry(bed.directory / "registry") as found:
         place = f"docker://{found.place}/small:1"
-        words = ["skopeo", "copy", "-q", "--insecure-policy", "--dest-tls-verify=false", f"oci:{folder}:1", place]
+        words = ["skopeo", "copy", "-q", "--insecure-policy", "--dest-tls-verify=false", f"oci:{directory}:1", place]
         subprocess.run(words, check=True)
-        containers = bed.folder / "home/.config/containers"
+        containers = bed.directory / "home/.config/containers"
         containers.mkdir(parents=True)
         (containers / "registries.conf").write_text(f'[[registry]]\nlocation = "{found.place}"\ninsecure = true\n')
         (containers / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
         value = bed.run("from", place, "--name", "small", "--json").value
-        digest = json.loads((folder / "index.json").read_text())["manifests"][0]["digest"]
+        digest = json.loads((directory / "index.json").read_text())["manifests"][0]["digest"]
         assert value["manifest"] == digest
         again = f"docker://{found.place}/small@{digest}"
         assert bed.run("from", again, "--name", "again", "--digest", digest, "--json").value["manifest"] == digest
@@ -193,7 +193,7 @@ CODE = "import idna, os, sys; print(idna.encode('ö.de').decode(), sys.executabl
 def test_a_stack_runs_where_nothing_of_the_site_is(deployed: Path, tmp_path: Path) -> None:
     """A SIF of a deployed stack and of a system with its interpreter, run without its yard."""
     images.apptainer()
-    stackyard("--yard", deployed, "image", "from-folder", images.image_folder(), "--name", "system")
+    stackyard("--yard", deployed, "image", "from-folder", images.image_directory(), "--name", "system")
     file = tmp_path / "demo.sif"
     value = stackyard("--yard", deployed, "image", "build", "demo", "--base", "system", "--format", "sif", "-o", file,
                       "--json").value  # fmt: skip

@@ -33,15 +33,15 @@ SET = {
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The modules of a yard in which they are deployed."""
-    folder = tmp_path_factory.mktemp("bindings")
-    (folder / "bindings.yaml").write_text(FILE)
-    shown = stackyard("bindings", "show", "--as", "stack", cwd=folder, expect=None)
+    directory = tmp_path_factory.mktemp("bindings")
+    (directory / "bindings.yaml").write_text(FILE)
+    shown = stackyard("bindings", "show", "--as", "stack", cwd=directory, expect=None)
     assert "give them to each command: --sharens" in shown.err
-    (folder / "stack.yaml").write_text(shown.out)
-    done = stackyard("--yard", folder / "yard", "deploy", "stack.yaml", cwd=folder)
+    (directory / "stack.yaml").write_text(shown.out)
+    done = stackyard("--yard", directory / "yard", "deploy", "stack.yaml", cwd=directory)
     assert "stackyard-bindings/mpich-5.0.2-py3-1  published" in done.out, done.out
     assert "run stackyard-bindings -- bash" in done.out, done.out
-    return folder / "yard/modules"
+    return directory / "yard/modules"
 
 
 @pytest.mark.parametrize("system", modules.SYSTEMS)

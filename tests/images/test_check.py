@@ -122,8 +122,8 @@ def test_a_program_needs_a_launcher(tmp_path: Path) -> None:
 
 def test_a_repaired_file_is_loaded(tmp_path: Path) -> None:
     """By this machine's own loader: with RPATH LD_LIBRARY_PATH loses, with RUNPATH it wins."""
-    for folder in ("in", "out"):
-        build(tmp_path / folder / "libdeep.so.1")
+    for directory in ("in", "out"):
+        build(tmp_path / directory / "libdeep.so.1")
     app = build(tmp_path / "app", needs=(tmp_path / "in/libdeep.so.1",), rpath=str(tmp_path / "in"), program=True)
     given = {"LD_LIBRARY_PATH": str(tmp_path / "out")}
     assert loaded_by_system(app, **given)["libdeep.so.1"] == str(tmp_path / "in/libdeep.so.1")

@@ -66,7 +66,7 @@ def root(tmp_path: Path) -> Path:
     programs.need("gcc", "mpicxx", "mksquashfs", "squashfuse")
     try:
         images.apptainer()
-        system = images.system_folder("compiler", SYSTEM)
+        system = images.system_directory("compiler", SYSTEM)
     except MissingError as error:
         pytest.skip(f"{error}; {error.detail}")
     made = tmp_path / "root"
@@ -91,15 +91,15 @@ def test_it_is_compiled_in_the_base_and_its_ranks_find_each_other(
 ) -> None:
     given = {**{name: images.environ()[name] for name in ("PATH", "APPTAINER_USERNS")}, "HOME": HOME}
     with working(slurm, tmp_path, ranks=RANKS) as work:
-        (work.folder / "mpi.yaml").write_text(STACK)
-        (tmp_path / "site.yaml").write_text(SITE % f"{slurm.folder}/spmix")
+        (work.directory / "mpi.yaml").write_text(STACK)
+        (tmp_path / "site.yaml").write_text(SITE % f"{slurm.directory}/spmix")
         for words in (
             ("from-folder", root, "--name", "system"), ("extend", "system", "mpi.yaml", "--name", "mpi"),
             ("build", "--base", "mpi", "--format", "sif", "-o", "mpi.sif"),
         ):  # fmt: skip
-            stackyard("--yard", work.folder / "yard", "image", *words, cwd=work.folder, timeout_s=1200, **given)
+            stackyard("--yard", work.directory / "yard", "image", *words, cwd=work.directory, timeout_s=1200, **given)
         words = ("launch", "-N", "2", "-r", "1", "-c", "1", "--backend", "mpi", "--stream", "all")
-        done = stuckmpi.again(lambda: work.run(*words, "--container", "mpi.sif", "ranks.py", **given), work.folder)
+        done = stuckmpi.again(lambda: work.run(*words, "--container", "mpi.sif", "ranks.py", **given), work.directory)
     said = sorted(re.findall(r"rank (\d) of (\d) on (\w+): (\d+) (\S+) (\S+)", done.out))
     assert [(rank, size, total) for rank, size, _, total, *_ in said] == [("0", "2", "3"), ("1", "2", "3")], done.out
     assert len({host for _, _, host, *_ in said}) == 2

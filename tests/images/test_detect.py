@@ -51,8 +51,8 @@ def test_open_mpi_of_this_machine() -> None:
         found.libraries
     )  # beside a compiler's link in openmpi/lib
     assert not {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"} & names(found.libraries)
-    folder = library.parent
-    assert {f"{folder}/openmpi", f"{folder}/pmix2", "/etc/openmpi", "/usr/share/openmpi"} <= {
+    directory = library.parent
+    assert {f"{directory}/openmpi", f"{directory}/pmix2", "/etc/openmpi", "/usr/share/openmpi"} <= {
         b.path for b in found.binds
     }
     assert all(row.why for row in (*found.libraries, *found.binds))

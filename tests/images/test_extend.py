@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from images.basebed import docker_archive, layer, of_folder, system
+from images.basebed import docker_archive, layer, of_directory, system
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.images.bases import compile as onbase
 from stackyard.images.bases import extend, store
@@ -39,7 +39,7 @@ def yard(tmp_path: Path) -> Yard:
 
 
 def small(yard: Yard, tmp_path: Path, *entries: tuple[str, object], **said: object) -> store.Kept:
-    archive = docker_archive(tmp_path / "a.tar", [of_folder(system(tmp_path / "root")), layer(entries)], **said)
+    archive = docker_archive(tmp_path / "a.tar", [of_directory(system(tmp_path / "root")), layer(entries)], **said)
     return store.add(yard, store.Wanted(source_of(f"docker-archive:{archive}"), "small"))
 
 
@@ -102,20 +102,20 @@ setuptools.setup(name="mine", version="1", py_modules=["mine"])
 """
 
 
-def written(folder: Path, text: str = FILE) -> Path:
+def written(directory: Path, text: str = FILE) -> Path:
     """A file for a base, with its patch."""
-    (folder / "mine.patch").write_text(PATCH)
-    (folder / "more.yaml").write_text(text)
-    return folder / "more.yaml"
+    (directory / "mine.patch").write_text(PATCH)
+    (directory / "more.yaml").write_text(text)
+    return directory / "more.yaml"
 
 
-def source(folder: Path) -> Path:
+def source(directory: Path) -> Path:
     """A directory with a package as source, and what it is built with."""
-    folder.mkdir()
+    directory.mkdir()
     entries = (("setup.py", SETUP), ("mine.py", "x = 'plain'\n"), ("PKG-INFO", "Name: mine\nVersion: 1\n"))
-    (folder / "mine-1.tar").write_bytes(layer([(f"mine-1/{name}", text) for name, text in entries]))
-    (folder / "mine-1.tar.gz").write_bytes(gzip.compress((folder / "mine-1.tar").read_bytes()))
-    return folder
+    (directory / "mine-1.tar").write_bytes(layer([(f"mine-1/{name}", text) for name, text in entries]))
+    (directory / "mine-1.tar.gz").write_bytes(gzip.compress((directory / "mine-1.tar").read_bytes()))
+    return directory
 
 
 def test_what_a_file_asks_for(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_package_on_top_of_a_virtual_environment(yard: Yard, tmp_path: Path) -
         ("opt/venv/pyvenv.cfg", f"home = {home}\ninclude-system-site-packages = false\nversion = 3.11\n"),
         ("opt/venv/bin/python", f"-> {home}/{version}"), (f"{site}/inbase.py", "x = 'of the base'\n"),
     ])  # fmt: skip
-    archive = docker_archive(tmp_path / "a.tar", [of_folder(images.image_folder()), own])
+    archive = docker_archive(tmp_path / "a.tar", [of_directory(images.image_directory()), own])
     kept = store.add(yard, store.Wanted(source_of(f"docker-archive:{archive}"), "system"))
     wheels, env = testbed.wheels(testbed.HERE / "wheels.txt"), images.environ()
     given = {"PATH": env["PATH"], "APPTAINER_USERNS": "1", "PIP_NO_INDEX": "1", "GIVEN": str(tmp_path)}

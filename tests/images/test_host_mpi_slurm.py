@@ -49,10 +49,10 @@ def check(slurm: SlurmCluster, image: Path, tmp_path: Path) -> Any:
     return ranks
 
 
-def detected(folder: Path, prefix: Path | str) -> Path:
+def detected(directory: Path, prefix: Path | str) -> Path:
     """Also the directories of the cluster's PMIx servers, by SLURM_CONF."""
-    stackyard("bindings", "detect", "--mpi", prefix, cwd=folder)
-    return folder / "bindings.yaml"
+    stackyard("bindings", "detect", "--mpi", prefix, cwd=directory)
+    return directory / "bindings.yaml"
 
 
 def said(done: Done) -> list[str]:
@@ -202,29 +202,29 @@ def test_a_traced_run_adds_what_no_table_has(slurm: SlurmCluster, tmp_path: Path
     assert traced and "/etc/ld.so.cache" not in traced and not any("libc.so.6" in path for path in traced)
 
 
-def site_of(folder: Path, runtime: str, policy: str = "bindings: bindings.yaml") -> None:
+def site_of(directory: Path, runtime: str, policy: str = "bindings: bindings.yaml") -> None:
     site = "name: test\nnodes: {n: {cores: 32}}\nscheduler: {kind: slurm, exclusive: false, mpi: pmi2}\n"
     container = f"{{runtime: {runtime}, {policy}}}"
-    (folder / "site.yaml").write_text(f"{site}launch: {{container: {container}}}\n")
+    (directory / "site.yaml").write_text(f"{site}launch: {{container: {container}}}\n")
 
 
 def launched(
-    slurm: SlurmCluster, folder: Path, image: Path, *, expect: int, policy: str = "bindings: bindings.yaml",
+    slurm: SlurmCluster, directory: Path, image: Path, *, expect: int, policy: str = "bindings: bindings.yaml",
     runtime: str = "apptainer", program: str = "/app", **more: str,
 ) -> Done:  # fmt: skip
     """The ring program of an image by `stackyard launch`, with what site.yaml names."""
-    site_of(folder, runtime, policy)
+    site_of(directory, runtime, policy)
     if runtime == "apptainer":
         more |= {name: images.environ()[name] for name in ("PATH", "APPTAINER_USERNS")}
     variables = slurm.environ(**more)
-    words = ("--site", folder / "site.yaml", "launch", "-N", "2", "-r", "2", "-c", "1", "--backend", "mpi")
+    words = ("--site", directory / "site.yaml", "launch", "-N", "2", "-r", "2", "-c", "1", "--backend", "mpi")
 
     def once() -> Done:
-        shutil.rmtree(folder / "runs", ignore_errors=True)
+        shutil.rmtree(directory / "runs", ignore_errors=True)
         given = (*words, "--container", image, program)
-        return stackyard(*given, cwd=folder, expect=expect, timeout_s=240, **variables)
+        return stackyard(*given, cwd=directory, expect=expect, timeout_s=240, **variables)
 
-    return stuckmpi.again(once, folder)
+    return stuckmpi.again(once, directory)
 
 
 def test_a_launch_uses_the_bindings_of_its_site(slurm: SlurmCluster, image: Path, tmp_path: Path) -> None:
@@ -232,8 +232,8 @@ def test_a_launch_uses_the_bindings_of_its_site(slurm: SlurmCluster, image: Path
     all_ranks_with_5_0_2(tmp_path, launched(slurm, tmp_path, image, expect=0))
 
 
-def all_ranks_with_5_0_2(folder: Path, done: Done) -> None:
-    text = "".join(file.read_text() for file in folder.glob("runs/*/**/rank-*.log")) or done.out
+def all_ranks_with_5_0_2(directory: Path, done: Done) -> None:
+    text = "".join(file.read_text() for file in directory.glob("runs/*/**/rank-*.log")) or done.out
     assert sorted(re.findall(r"rank \d of 4: sum 10, last 4", text)) == RANKS, done.out + done.err
     assert len(re.findall(r"MPICH Version:\s+5\.0\.2", text)) == 4
 
@@ -255,17 +255,17 @@ def own_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return hostmpi.image_with_mpich(tmp_path_factory.mktemp("charliecloud") / "root")
 
 
-def mpich_as_libraries(folder: Path) -> HostBindings:
+def mpich_as_libraries(directory: Path) -> HostBindings:
     """MPICH 5.0.2 as a distribution has it: files of one directory, that go into an image one by one."""
     prefix = hostmpi.mpich("of-host") / "lib"
-    (folder / "lib").mkdir()
+    (directory / "lib").mkdir()
     for path in prefix.rglob("*.so*"):
         if path.is_file() and path.name != "libmpi.so":
-            (folder / "lib" / path.name).hardlink_to(path)
-    rows = tuple(BoundPath(path=f"{folder}/lib/{name}") for name in ("*.so.*", "*.so"))
+            (directory / "lib" / path.name).hardlink_to(path)
+    rows = tuple(BoundPath(path=f"{directory}/lib/{name}") for name in ("*.so.*", "*.so"))
     variables = [("MPIR_CVAR_CH4_CMA_ENABLE", "0"), ("UCX_POSIX_USE_PROC_LINK", "n")]
     return HostBindings(
-        mpi=HostMpi(family="mpich", library=f"{folder}/lib/libmpi.so.12", pmi=("pmi2",)),
+        mpi=HostMpi(family="mpich", library=f"{directory}/lib/libmpi.so.12", pmi=("pmi2",)),
         libraries=rows, variables=tuple(BoundVariable(name=name, value=value) for name, value in variables),
     )  # fmt: skip
 

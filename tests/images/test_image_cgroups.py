@@ -43,9 +43,9 @@ def hierarchy(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def in_task(form: str, step: int, task: int) -> Path:
     """The file by which a process joins a task of a step."""
-    folder = Path(form.format(step=step, task=task))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / "cgroup.procs"
+    directory = Path(form.format(step=step, task=task))
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory / "cgroup.procs"
 
 
 def run(demo: Revision, place: Path, command: str) -> str:

@@ -18,7 +18,7 @@ import pytest
 from image_bed import confined
 
 from stackyard.images.squashfs import bykernel, servers
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from support import modules, programs, testbed
 from support.accounts import Accounts
 from support.cli import STACKYARD, Done, stackyard
@@ -33,18 +33,18 @@ CODE = "import idna, sys; print(idna.encode('ö.de').decode(), sys.executable)"
 class Bed:
     """A small stack on the host's Python, and its yard."""
 
-    folder: Path
+    directory: Path
 
     @property
     def yard(self) -> Path:
-        return self.folder / "yard"
+        return self.directory / "yard"
 
     @property
     def paths(self) -> RevisionPaths:
         return RevisionPaths(self.yard / "stacks/demo/1-py3-1")
 
     def write(self, *lines: str) -> Path:
-        file = self.folder / "stack.yaml"
+        file = self.directory / "stack.yaml"
         wheels = testbed.wheels(testbed.HERE / "wheels.txt")
         file.write_text(
             "name: demo\nversion: '1'\nimage: squashfs\n"
@@ -55,7 +55,11 @@ class Bed:
         return file
 
     def stackyard(self, *words: str | Path, expect: int | None = 0, **variables: Any) -> Done:
-        own = {"HOME": str(self.folder / "home"), "STACKYARD_IMAGE_IDLE_S": "20", "STACKYARD_TMP": str(self.folder)}
+        own = {
+            "HOME": str(self.directory / "home"),
+            "STACKYARD_IMAGE_IDLE_S": "20",
+            "STACKYARD_TMP": str(self.directory),
+        }
         return stackyard("--yard", self.yard, *words, expect=expect, **own, **variables)
 
 
@@ -64,14 +68,14 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     for name in ("mksquashfs", "squashfuse", "unshare"):
         programs.need(name)
     made = Bed(tmp_path_factory.mktemp("image"))
-    (made.folder / "home").mkdir()
+    (made.directory / "home").mkdir()
     made.stackyard("deploy", made.write())
     yield made
-    end_servers(made.folder)
+    end_servers(made.directory)
 
 
-def end_servers(folder: Path) -> None:
-    subprocess.run(["pkill", "-9", "-f", f"squashfuse_ll .*{folder}/"], check=False)
+def end_servers(directory: Path) -> None:
+    subprocess.run(["pkill", "-9", "-f", f"squashfuse_ll .*{directory}/"], check=False)
 
 
 def test_its_files_are_in_one_file(bed: Bed) -> None:
@@ -137,8 +141,8 @@ def test_its_module_is_loaded_and_unloaded(bed: Bed, system: str) -> None:
         f"{modules.initialise(system, 'bash')}\nmodule use {bed.yard}/modules; module load demo; "
         f'python -c {shlex.quote(CODE)}; echo $STACKYARD_IMAGES; module unload demo; echo "[${{STACKYARD_IMAGES-}}]"'
     )
-    environ = {"PATH": "/usr/bin:/bin", "HOME": str(bed.folder / "home"), "STACKYARD_TMP": str(bed.folder)}
-    out = modules.run("bash", code, environ, bed.folder)
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(bed.directory / "home"), "STACKYARD_TMP": str(bed.directory)}
+    out = modules.run("bash", code, environ, bed.directory)
     assert out.split() == ["xn--nda.de", str(bed.paths.prefix / "bin/python"), str(bed.paths.root), "[]"]
 
 
@@ -150,18 +154,18 @@ def test_it_is_verified_where_it_is_mounted(bed: Bed) -> None:
 
 
 def test_where_it_cannot_be_mounted_nothing_passes(bed: Bed) -> None:
-    end_servers(bed.folder)
+    end_servers(bed.directory)
     argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", 'mount --bind /dev/null /dev/fuse; exec "$@"']
     for words in (["verify", "demo"], ["run", "demo", "--", "python", "-c", CODE], ["image", "status"]):
         stack = [str(word) for word in (*argv, "sh", STACKYARD, "--yard", bed.yard, *words)]
         done = subprocess.run(stack, capture_output=True, text=True, check=False,
-                              env={**os.environ, "STACKYARD_TMP": str(bed.folder)})  # fmt: skip
+                              env={**os.environ, "STACKYARD_TMP": str(bed.directory)})  # fmt: skip
         assert done.returncode == (3 if words[0] == "verify" else 4), done.stdout + done.stderr
         assert "cannot mount" in done.stdout + done.stderr or "/dev/fuse" in done.stdout
         assert "passed" not in done.stdout
     stack = [*argv, "sh", str(STACKYARD), "--yard", str(bed.yard), "shell", "demo"]
     done = subprocess.run(stack, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-                          env={**os.environ, "STACKYARD_TMP": str(bed.folder), "SHELL": "/bin/sh"})  # fmt: skip
+                          env={**os.environ, "STACKYARD_TMP": str(bed.directory), "SHELL": "/bin/sh"})  # fmt: skip
     assert done.returncode == 4 and done.stderr.startswith("error: cannot mount "), "and not first that it is mounted"
 
 
@@ -179,9 +183,9 @@ def test_an_interactive_shell_says_what_does_not_work_in_it(bed: Bed) -> None:
 def test_what_was_removed_is_named(bed: Bed, what: str) -> None:
     """While a namespace holds the image, which ends meanwhile."""
     bed.stackyard("run", "demo", "--", "python", "-c", CODE)
-    end_servers(bed.folder)
+    end_servers(bed.directory)
     gone = bed.paths.root / what
-    away = bed.folder / "away"
+    away = bed.directory / "away"
     mode = bed.paths.root.stat().st_mode
     bed.paths.root.chmod(0o755)
     gone.rename(away)
@@ -200,14 +204,14 @@ def test_root_mounts_it_for_everybody(bed: Bed) -> None:
     """In a mount namespace of its own: then files are seen without the launcher, and it is gone again."""
     if os.geteuid() != 0:
         pytest.skip("mounting needs root")
-    end_servers(bed.folder)
+    end_servers(bed.directory)
     line = f"{shlex.quote(str(STACKYARD))} --yard {bed.yard} image"
     script = (
         f"{line} mount demo && {line} status --json && ls {bed.paths.prefix} && {line} mount demo; echo $?\n"
         f"{line} unmount demo && ls -A {bed.paths.prefix} && {line} unmount demo; echo $?"
     )
     done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script], text=True, check=True,
-                          capture_output=True, env={**os.environ, "STACKYARD_TMP": str(bed.folder)})  # fmt: skip
+                          capture_output=True, env={**os.environ, "STACKYARD_TMP": str(bed.directory)})  # fmt: skip
     assert '"mounted": "squashfs"' in done.stdout
     before, _, after = done.stdout.partition("is unmounted")
     assert "pyvenv.cfg" in before.split() and before.split()[-1] != "0"
@@ -216,7 +220,7 @@ def test_root_mounts_it_for_everybody(bed: Bed) -> None:
 
 
 def test_a_mount_whose_server_was_killed_is_shown_and_unmounted(bed: Bed) -> None:
-    end_servers(bed.folder)
+    end_servers(bed.directory)
     prefix, line = bed.paths.prefix, f"{STACKYARD} --yard {bed.yard}"
     script = (
         f"squashfuse_ll -f -o ro {bed.paths.image} {prefix} & server=$!\n"
@@ -225,7 +229,7 @@ def test_a_mount_whose_server_was_killed_is_shown_and_unmounted(bed: Bed) -> Non
         f"{line} run demo -- true || echo run $?; {line} image unmount demo; {line} run demo -- echo works\n"
     )
     words = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", script]
-    own = {**os.environ, "STACKYARD_TMP": str(bed.folder), "STACKYARD_IMAGE_IDLE_S": "20"}
+    own = {**os.environ, "STACKYARD_TMP": str(bed.directory), "STACKYARD_IMAGE_IDLE_S": "20"}
     done = subprocess.run(words, capture_output=True, text=True, check=True, env=own)
     told = "fuse.squashfuse_ll, and its server has ended: stackyard image unmount demo/1-py3-1"
     assert done.stdout.count(told) == 2, done.stdout
@@ -235,7 +239,7 @@ def test_a_mount_whose_server_was_killed_is_shown_and_unmounted(bed: Bed) -> Non
 
 def test_a_mount_whose_server_does_not_answer_is_named_and_unmounted(bed: Bed) -> None:
     """Each command that would read a file there ends, with what to do; so does the next one after the unmount."""
-    end_servers(bed.folder)
+    end_servers(bed.directory)
     prefix, code = bed.paths.prefix, (
         "import sys; from stackyard.host.files import automount; automount.ANSWER_S = 1.0\n"
         "from stackyard.cli.main import main; sys.exit(main())"
@@ -247,12 +251,12 @@ def test_a_mount_whose_server_does_not_answer_is_named_and_unmounted(bed: Bed) -
         f"{line} image status demo; {line} show demo | grep mounted; {line} list --json > /dev/null\n"
         f"for verb in 'run demo -- true' 'shell demo -c true' 'verify demo' 'image mount demo' 'fsck demo'; do\n"
         f"  {line} $verb || echo $verb: $?\ndone\n"
-        f"cd {bed.folder}\n"
+        f"cd {bed.directory}\n"
         f"{line} launch --with demo -r 1 -c 1 --oversubscribe --start-timeout 9 true || echo launch: $?\n"
         f"{line} image unmount demo; {STACKYARD} --yard {bed.yard} run demo -- echo works\n"
     )
     words = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", script]
-    own = {**os.environ, "STACKYARD_TMP": str(bed.folder), "STACKYARD_IMAGE_IDLE_S": "20"}
+    own = {**os.environ, "STACKYARD_TMP": str(bed.directory), "STACKYARD_IMAGE_IDLE_S": "20"}
     done = subprocess.run(words, capture_output=True, text=True, check=True, env=own)
     told = "fuse.squashfuse_ll, and its server does not answer: stackyard image unmount demo/1-py3-1"
     assert done.stdout.count(told) == 2, done.stdout
@@ -267,7 +271,7 @@ def test_a_mount_whose_server_does_not_answer_is_named_and_unmounted(bed: Bed) -
 
 
 def test_status_names_a_server_of_the_users_namespace_that_does_not_answer(bed: Bed) -> None:
-    end_servers(bed.folder)
+    end_servers(bed.directory)
     bed.stackyard("run", "demo", "--", "true")
     (server,) = servers.of_images([bed.paths.prefix])[bed.paths.prefix]
     os.kill(server, signal.SIGSTOP)
@@ -278,18 +282,18 @@ def test_status_names_a_server_of_the_users_namespace_that_does_not_answer(bed: 
     words = [sys.executable, "-c", code, "--yard", bed.yard, "image", "status", "demo"]
     said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert f"when it is used; a server in a namespace of yours does not answer: kill -KILL {server}\n" in said
-    end_servers(bed.folder)
+    end_servers(bed.directory)
     assert bed.stackyard("image", "status", "demo", "--json").value["images"][0]["silent_servers"] == []
 
 
 def test_fsck_names_what_differs_in_it_and_mends_its_stubs(bed: Bed) -> None:
     whole, stubs, launcher = bed.paths.image.read_bytes(), bed.paths.prefix / "bin", bed.paths.launcher.read_bytes()
     links = {path.name: path.readlink() for path in stubs.iterdir()}
-    end_servers(bed.folder)
+    end_servers(bed.directory)
     assert bed.stackyard("fsck", "--deep").out.startswith("nothing is wrong")
     assert "missed with a chance of 9" in bed.stackyard("fsck").out, "an image is not sampled"
-    for folder in (stubs, bed.paths.prefix):
-        folder.chmod(0o755)
+    for directory in (stubs, bed.paths.prefix):
+        directory.chmod(0o755)
     (stubs / "python").unlink()
     (stubs / "added").symlink_to("/bin/sh")
     (stubs.parent / ".stub").unlink()
@@ -310,12 +314,12 @@ def test_fsck_names_what_differs_in_it_and_mends_its_stubs(bed: Bed) -> None:
         assert "image.sqsh: sha256 " in found and "uts46data.py: in the image: " in found and "(idna 3.10)" in found
         bed.paths.image.write_bytes(whole[:-4096])
         done = bed.stackyard("fsck", "--repair", expect=3)
-        assert f"`stackyard deploy {bed.folder}/stack.yaml` builds the next one" in done.err
+        assert f"`stackyard deploy {bed.directory}/stack.yaml` builds the next one" in done.err
         assert json.loads((bed.paths.root / "damaged.json").read_text()) == {"files": ["image.sqsh"]}
     finally:
         bed.paths.image.write_bytes(whole)
         bed.paths.image.chmod(0o444)
-        end_servers(bed.folder)
+        end_servers(bed.directory)
     assert "were not restored: they are by now" in bed.stackyard("fsck", "--deep", expect=3).out
     assert bed.stackyard("fsck", "--deep", "--repair").code == 0
     assert not (bed.paths.root / "damaged.json").exists()
@@ -323,7 +327,7 @@ def test_fsck_names_what_differs_in_it_and_mends_its_stubs(bed: Bed) -> None:
 
 def test_a_changed_byte_is_found(bed: Bed, tmp_path: Path) -> None:
     whole = bed.paths.image.read_bytes()
-    end_servers(bed.folder)
+    end_servers(bed.directory)
     bed.paths.image.chmod(0o644)
     try:
         for damaged, said in ((whole[:5000] + b"\0" + whole[5001:], "has changed"), (whole[:-4096], "is truncated")):
@@ -343,15 +347,15 @@ def test_a_changed_byte_is_found(bed: Bed, tmp_path: Path) -> None:
 
 def test_ranks_mount_the_copy_on_their_own_node(bed: Bed) -> None:
     """With --stage stack the shared file system is read once, by one node."""
-    end_servers(bed.folder)
+    end_servers(bed.directory)
     code = (
         "import idna, pathlib; print(*[file.read_bytes().split(b'\\0')[4].decode() for file in"
         " pathlib.Path('/proc').glob('[0-9]*/cmdline') if file.read_bytes().startswith(b'squashfuse_ll')], sep='\\n')"
     )
-    (bed.folder / "who.py").write_text(code)
+    (bed.directory / "who.py").write_text(code)
     words = ("launch", "--with", "demo", "--stage", "stack", "-r", "2", "-c", "1", "--oversubscribe")
-    done = bed.stackyard(*words, "--backend", "any", bed.folder / "who.py")
-    used = [line for line in done.out.splitlines() if str(bed.folder) in line]
+    done = bed.stackyard(*words, "--backend", "any", bed.directory / "who.py")
+    used = [line for line in done.out.splitlines() if str(bed.directory) in line]
     assert len(used) == 1
     assert "/stackyard-stage-" in used[0]
     assert "image.sqsh" in bed.stackyard(*words, "--dry-run", "true").out
@@ -361,18 +365,18 @@ def test_ranks_mount_the_copy_on_their_own_node(bed: Bed) -> None:
 
 def test_a_rank_whose_image_is_gone_is_explained(bed: Bed) -> None:
     """Its server is killed while it works; the next command mounts the image again."""
-    end_servers(bed.folder)
-    (bed.folder / "dies.py").write_text(
+    end_servers(bed.directory)
+    (bed.directory / "dies.py").write_text(
         "import os, pathlib, signal\n"
         "def is_server(pid):\n"
         "    try: words = pathlib.Path('/proc', pid, 'cmdline').read_bytes()\n"
         "    except OSError: return False\n"
-        f"    return words.startswith(b'squashfuse_ll') and {str(bed.folder).encode()!r} in words\n"
+        f"    return words.startswith(b'squashfuse_ll') and {str(bed.directory).encode()!r} in words\n"
         "for pid in filter(is_server, filter(str.isdigit, os.listdir('/proc'))): os.kill(int(pid), signal.SIGKILL)\n"
         "import idna\n"
     )
     words = ("launch", "--with", "demo", "-r", "1", "-c", "1", "--oversubscribe", "--backend", "any")
-    done = bed.stackyard(*words, bed.folder / "dies.py", expect=None, cwd=bed.folder)
+    done = bed.stackyard(*words, bed.directory / "dies.py", expect=None, cwd=bed.directory)
     assert done.code not in (0, 4)
     assert "(squashfuse_ll) was killed" in done.err or "(squashfuse_ll) ended or was killed" in done.err
     assert bed.stackyard("run", "demo", "--", "python", "-c", CODE).out.startswith("xn--nda.de")
@@ -484,8 +488,8 @@ def test_a_home_that_root_cannot_enter(accounts: Accounts) -> None:
     programs.need("bindfs", "fusermount3")
     anna = accounts.user("anna")
     place, home = accounts.place / "home-kept", accounts.place / "home-squashed"
-    for folder in (place, home):
-        folder.mkdir(mode=0o700)
+    for directory in (place, home):
+        directory.mkdir(mode=0o700)
     own = Bed(home)
     file = Bed(place).write()
     wheels = testbed.wheels(testbed.HERE / "wheels.txt")
@@ -545,9 +549,9 @@ def test_commands_of_the_host(tmp_path: Path) -> None:
     bed = Bed(tmp_path)
     for name in ("home", "site", "other"):
         (tmp_path / name).mkdir()
-    for folder, said in (("site", "of the site"), ("other", "of another")):
-        (tmp_path / folder / "ssh").write_text(f"#!/bin/sh\necho {said}: $#, $1\nexit 7\n")
-        (tmp_path / folder / "ssh").chmod(0o755)
+    for directory, said in (("site", "of the site"), ("other", "of another")):
+        (tmp_path / directory / "ssh").write_text(f"#!/bin/sh\necho {said}: $#, $1\nexit 7\n")
+        (tmp_path / directory / "ssh").chmod(0o755)
     (tmp_path / "post.sh").write_text(
         "#!/bin/sh\nprintf '#!/bin/sh\\necho of the stack\\n' | tee $PREFIX/bin/ssh > $PREFIX/bin/scp\n"
         "chmod +x $PREFIX/bin/ssh $PREFIX/bin/scp\n"
@@ -593,8 +597,8 @@ def small_disk(tmp_path: Path) -> Iterator[Bed]:
     for name in ("mksquashfs", "squashfuse", "mount"):
         programs.need(name)
     made = Bed(tmp_path)
-    for folder in (made.yard, tmp_path / "home"):
-        folder.mkdir()
+    for directory in (made.yard, tmp_path / "home"):
+        directory.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=60m", "none", made.yard], check=True)
     full = tmp_path / "full"
     (tmp_path / "post.sh").write_text(
@@ -615,7 +619,7 @@ def test_a_disk_that_is_full_while_it_is_packed(small_disk: Bed, free: str) -> N
     """Nothing half done is left, nor the room that it took; with more room the next deploy goes through."""
     bed = small_disk
     file = bed.write("post: post.sh")
-    (bed.folder / "full").write_text(free)
+    (bed.directory / "full").write_text(free)
     done = bed.stackyard("deploy", file, expect=1)
     said = done.out + done.err
     assert "no space left" in said, said
@@ -626,7 +630,7 @@ def test_a_disk_that_is_full_while_it_is_packed(small_disk: Bed, free: str) -> N
     left = {path.name for path in bed.paths.root.iterdir()}
     assert not left & {"image.sqsh", "record.json", "prefix", "launch", ".work"}, left
     assert bed.stackyard("list", "--json").value == []
-    (bed.folder / "full").unlink()
+    (bed.directory / "full").unlink()
     bed.stackyard("deploy", file)
     assert bed.stackyard("run", "demo", "--", "python", "-c", CODE).out.startswith("xn--nda.de")
     assert [path.name for path in (bed.yard / "stacks/demo").iterdir()] == ["1-py3-1"]
@@ -636,6 +640,6 @@ def test_a_disk_that_is_full_while_it_is_packed(small_disk: Bed, free: str) -> N
 def test_a_disk_that_is_full_before_anything_is_packed(small_disk: Bed) -> None:
     """The step is named that had no room, and not that of an image."""
     bed = small_disk
-    (bed.folder / "full").write_text("8K")
+    (bed.directory / "full").write_text("8K")
     done = bed.stackyard("deploy", bed.write("post: post.sh"), expect=1)
     assert "error: no space left while " in done.err and "image.sqsh" not in done.err, done.err

@@ -240,8 +240,8 @@ def test_a_command_that_the_image_has_not(demo: Revision) -> None:
 
 def test_without_user_namespaces_it_says_so(demo: Revision) -> None:
     script = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
-    folder = demo.paths.prefix
-    shutil.chown(folder, "nobody")
+    directory = demo.paths.prefix
+    shutil.chown(directory, "nobody")
     words = ["unshare", "-Ur", "sh", "-c", script, "sh", demo.command("pick")]
     done = demo.run(*words, expect=4)
     assert f"cannot mount {demo.paths.image}" in done.stderr

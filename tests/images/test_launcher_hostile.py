@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from image_bed import Revision, confined, make
 
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from support import programs
 from support.accounts import Accounts
 
@@ -60,16 +60,16 @@ def test_other_programs_of_the_same_names_are_not_called(demo: Revision, tmp_pat
         (foreign / name).write_text("#!/bin/sh\nexit 9\n")
         (foreign / name).chmod(0o755)
     (foreign / "squashfuse_ll").unlink()  # a user may bring that
-    for folder in (foreign, demo.paths.prefix / "bin"):
-        path = f"{folder}:{os.environ['PATH']}"
+    for directory in (foreign, demo.paths.prefix / "bin"):
+        path = f"{directory}:{os.environ['PATH']}"
         twice(demo, "/usr/bin/timeout", "60", demo.command("code"), "7", expect=7, PATH=path)
 
 
 def test_a_command_by_a_relative_path(demo: Revision) -> None:
     """The working directory is that of the image too, and not the one of the stubs below it."""
     prefix, launcher = demo.paths.prefix, str(demo.paths.launcher)
-    for word, folder in (("./say", prefix / "bin"), ("bin/say", prefix), ("../prefix/bin/say", prefix)):
-        assert twice(demo, word, "x", cwd=folder) == [f"x|\n{folder}\n"] * 2
+    for word, directory in (("./say", prefix / "bin"), ("bin/say", prefix), ("../prefix/bin/say", prefix)):
+        assert twice(demo, word, "x", cwd=directory) == [f"x|\n{directory}\n"] * 2
         assert twice(demo, launcher, "cat", "share/data", cwd=prefix) == ["data\n"] * 2
 
 
@@ -177,7 +177,7 @@ def test_in_another_user_namespace_and_in_a_chroot(demo: Revision, tmp_path: Pat
         inner = f'mount --rbind / {tmp_path}/root; exec chroot {tmp_path}/root setpriv --reuid=65534 "$@"'
         shutil.chown(demo.tmp, "nobody")
         words = ["unshare", "--mount", "--propagation", "slave", "sh", "-ec", inner, "sh"]
-        for folder in (tmp_path, *tmp_path.parents[:3]):
-            folder.chmod(folder.stat().st_mode | 0o011)
+        for directory in (tmp_path, *tmp_path.parents[:3]):
+            directory.chmod(directory.stat().st_mode | 0o011)
         said = demo.run(*words, demo.command("pick"), expect=4).stderr
         assert f"stackyard: cannot mount {demo.paths.image}: " in said and "`stackyard image status`" in said

@@ -16,7 +16,7 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.images.squashfs import launcher
 from stackyard.images.squashfs.launcher import compare
 from stackyard.yard.revision import signatures
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import read_record
 from stackyard.yard.write import atomic
 from support import programs, sshkeys, testbed
@@ -31,11 +31,11 @@ UNRECORDED = f"{MODULE}: launcher not recorded: "
 class Bed:
     """A yard of an image; each test has a copy of the revision's small files."""
 
-    folder: Path
+    directory: Path
 
     @property
     def yard(self) -> Path:
-        return self.folder / "yard"
+        return self.directory / "yard"
 
     @property
     def paths(self) -> RevisionPaths:
@@ -46,7 +46,11 @@ class Bed:
         return read_record(self.paths.record).form.launcher
 
     def stackyard(self, *words: str | Path, expect: int | None = 0, **variables: str) -> Done:
-        own = {"HOME": str(self.folder / "home"), "STACKYARD_IMAGE_IDLE_S": "3", "STACKYARD_TMP": str(self.folder)}
+        own = {
+            "HOME": str(self.directory / "home"),
+            "STACKYARD_IMAGE_IDLE_S": "3",
+            "STACKYARD_TMP": str(self.directory),
+        }
         return stackyard("--yard", self.yard, *words, expect=expect, **own, **variables)
 
     def replace_launcher(self, program: Path = Path("/bin/true")) -> None:
@@ -63,8 +67,8 @@ class Bed:
             atomic.write_json(path, {**value, "format": 7}, checked=True)
 
     def sign(self, name: str) -> str:
-        key = self.folder / "keys" / name
-        return str(key if key.exists() else sshkeys.key(self.folder / "keys", name))
+        key = self.directory / "keys" / name
+        return str(key if key.exists() else sshkeys.key(self.directory / "keys", name))
 
     def signed_by(self) -> list[str]:
         """The keys with a valid signature of what the revision is, and "" for each that is of something else."""
@@ -77,9 +81,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Bed:
     for name in ("mksquashfs", "squashfuse", "unshare"):
         programs.need(name)
     bed = Bed(tmp_path_factory.mktemp("launcher"))
-    (bed.folder / "home").mkdir()
+    (bed.directory / "home").mkdir()
     wheels = testbed.wheels(testbed.HERE / "wheels.txt")
-    file = bed.folder / "stack.yaml"
+    file = bed.directory / "stack.yaml"
     file.write_text(
         "name: demo\nversion: '1'\nimage: squashfs\n"
         f"environment:\n  dependencies:\n    - pip: [--no-index, '--find-links={wheels}', idna]\n"
@@ -110,7 +114,7 @@ def test_another_program_in_its_place_is_found_and_nothing_is_run_by_it(bed: Bed
     (check,) = bed.stackyard("verify", "demo", "--json", expect=3).value[MODULE]["checks"]
     assert (check["name"], check["status"]) == ("launcher", "failed") and "nothing else was checked" in check["detail"]
     assert f"fsck --repair {MODULE}" in check["remedy"]
-    for words in (("push", "demo", f"oci:{bed.folder}/layout:x"), ("sign", "demo", "--key", bed.sign("anna"))):
+    for words in (("push", "demo", f"oci:{bed.directory}/layout:x"), ("sign", "demo", "--key", bed.sign("anna"))):
         assert "error: cannot " in bed.stackyard(*words, expect=1).err
     before = bed.paths.record.read_bytes()
     assert "1 fault found, 0 left" in bed.stackyard("fsck", "--repair").out

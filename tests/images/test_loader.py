@@ -39,12 +39,12 @@ def ours(program: Path, *library_path: str, tree: Tree | None = None) -> dict[st
 def test_as_this_machine_does(tmp_path: Path, kind: str, given: bool) -> None:
     """The same two libraries in two directories: which is loaded depends on RPATH, RUNPATH and LD_LIBRARY_PATH."""
     inner, outer = tmp_path / "image", tmp_path / "host"
-    for folder in (inner, outer):
-        build(folder / "libdeep.so.1")
+    for directory in (inner, outer):
+        build(directory / "libdeep.so.1")
     options = {"rpath": {"rpath": str(inner)}, "runpath": {"runpath": str(inner)}, "origin": {"runpath": "$ORIGIN"}}
     options["runpath-below-rpath"] = {"runpath": "/none"}
-    for folder in (inner, outer):
-        build(folder / "libtop.so.1", needs=(folder / "libdeep.so.1",), **options.get(kind, {}))  # type: ignore[arg-type]
+    for directory in (inner, outer):
+        build(directory / "libtop.so.1", needs=(directory / "libdeep.so.1",), **options.get(kind, {}))  # type: ignore[arg-type]
     own = {"rpath-of-program": {"rpath": str(inner)}, "runpath-of-program": {"runpath": str(inner)}}
     own["runpath-below-rpath"] = own["rpath-of-program"]
     app = build(tmp_path / "app", needs=(inner / "libtop.so.1",), program=True, **own.get(kind, {}))  # type: ignore[arg-type]
@@ -53,11 +53,11 @@ def test_as_this_machine_does(tmp_path: Path, kind: str, given: bool) -> None:
     assert ours(app, *environ.values()) == names(expected)
 
 
-def with_hwcaps(folder: Path) -> Path:
+def with_hwcaps(directory: Path) -> Path:
     """A library, with builds for some processors, of which this one runs one or several or none."""
     for name in ("", "glibc-hwcaps/x86-64-v2/", "glibc-hwcaps/x86-64-v3/", "glibc-hwcaps/power9/"):
-        build(folder / f"{name}libdeep.so.1")
-    return folder / "libdeep.so.1"
+        build(directory / f"{name}libdeep.so.1")
+    return directory / "libdeep.so.1"
 
 
 @pytest.mark.parametrize("kind", ["rpath", "runpath", "LD_LIBRARY_PATH", "preload"])
@@ -106,8 +106,8 @@ def test_files_of_another_architecture_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other/libx.so.1").write_bytes(data)
     app = build(tmp_path / "app", needs=(good,), program=True)
-    folders = (str(tmp_path / "other"), str(tmp_path / "good"))
-    assert ours(app, *folders) == names(loaded_by_system(app, LD_LIBRARY_PATH=":".join(folders)))
+    directories = (str(tmp_path / "other"), str(tmp_path / "good"))
+    assert ours(app, *directories) == names(loaded_by_system(app, LD_LIBRARY_PATH=":".join(directories)))
 
 
 def test_the_programs_of_this_machine() -> None:

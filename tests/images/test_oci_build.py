@@ -307,7 +307,7 @@ def test_a_base_for_another_machine(tmp_path: Path) -> None:
 
 def test_a_damaged_base(tmp_path: Path) -> None:
     tiny = bed.base(tmp_path)
-    layer = blob(tiny.folder, image(tiny).layers[0].digest)
+    layer = blob(tiny.directory, image(tiny).layers[0].digest)
     layer.write_bytes(layer.read_bytes()[:-1])
     refused(tmp_path, "is damaged: .* is truncated", bed.revision(tmp_path), tmp_path / "out", tiny)
 

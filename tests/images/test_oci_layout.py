@@ -32,30 +32,30 @@ except StackyardError as error:
 
 def started(made: bed.BuildRecord, target: Reference, **variables: str) -> subprocess.Popen[str]:
     """A process that builds an image without a base."""
-    file = target.folder.parent / f"{target.name}.wanted"
+    file = target.directory.parent / f"{target.name}.wanted"
     file.write_bytes(pickle.dumps(Wanted(made, bed.change(made), None, target)))
     return subprocess.Popen([sys.executable, "-c", BUILD, file], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             text=True, env={**os.environ, **variables})  # fmt: skip
 
 
-def names(folder: Path) -> set[str]:
-    return {each.annotations[NAME] for each in index(folder)}
+def names(directory: Path) -> set[str]:
+    return {each.annotations[NAME] for each in index(directory)}
 
 
 @pytest.mark.parametrize("fault", ["blob:1", "blob:3", "index:1", "write:1"])
 def test_a_kill_leaves_the_images_that_there_were(tmp_path: Path, fault: str) -> None:
-    made, folder = bed.revision(tmp_path), tmp_path / "out"
-    bed.oci(made, folder, None, "before")
+    made, directory = bed.revision(tmp_path), tmp_path / "out"
+    bed.oci(made, directory, None, "before")
     other = bed.revision(tmp_path, 2, texts="other\n")
-    killed = started(other, Reference(folder, "new"), STACKYARD_FAULT=fault)
+    killed = started(other, Reference(directory, "new"), STACKYARD_FAULT=fault)
     killed.communicate()
     assert killed.returncode == -9
-    assert names(folder) == {"before"} and not check.problems(folder, image(Reference(folder, "before")))
-    finished = started(other, Reference(folder, "new"))
+    assert names(directory) == {"before"} and not check.problems(directory, image(Reference(directory, "before")))
+    finished = started(other, Reference(directory, "new"))
     digest = finished.communicate()[0].strip()
-    assert image(Reference(folder, "new")).manifest.digest == digest
-    assert names(folder) == {"before", "new"}
-    assert not list(folder.glob(".writing-*")), "what the killed process left is removed"
+    assert image(Reference(directory, "new")).manifest.digest == digest
+    assert names(directory) == {"before", "new"}
+    assert not list(directory.glob(".writing-*")), "what the killed process left is removed"
 
 
 @pytest.mark.real

@@ -29,11 +29,11 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
         yield running
 
 
-def image_of(folder: Path, number: int = 1, texts: str = "data\n") -> Reference:
-    made = bed.revision(folder, number, texts=texts)
+def image_of(directory: Path, number: int = 1, texts: str = "data\n") -> Reference:
+    made = bed.revision(directory, number, texts=texts)
     (Path(made.prefix) / "share" / "noise").write_bytes(b"".join(bytes([n % 251]) * 7 for n in range(90_000)))
-    bed.oci(made, folder / "out", None, f"r{number}")
-    return Reference(folder / "out", f"r{number}")
+    bed.oci(made, directory / "out", None, f"r{number}")
+    return Reference(directory / "out", f"r{number}")
 
 
 def push(source: Reference, target: str, *words: str, expect: int = 0) -> Done:

@@ -45,16 +45,16 @@ def mounted() -> list[Path]:
 class Bed:
     """A yard with a conda stack, and a base with a shell and the C library."""
 
-    folder: Path
+    directory: Path
     base: Reference
 
     def stackyard(self, *words: str | Path, expect: int = 0) -> Done:
-        home, node = str(self.folder / "home"), str(self.folder)
+        home, node = str(self.directory / "home"), str(self.directory)
         run = stackyard if words[0] == "deploy" else inside
-        return run("--yard", self.folder / "yard", *words, expect=expect, HOME=home, STACKYARD_TMP=node)
+        return run("--yard", self.directory / "yard", *words, expect=expect, HOME=home, STACKYARD_TMP=node)
 
     def deploy(self, *dependencies: str, version: str = "1", form: str = "prefix") -> None:
-        file = self.folder / "stack.yaml"
+        file = self.directory / "stack.yaml"
         listed = ", ".join(("python=3.11", "numpy", "pytest", "pip", *dependencies))
         file.write_text(
             f"name: demo\nversion: '{version}'\nimage: {form}\nenvironment:\n"
@@ -63,7 +63,7 @@ class Bed:
         self.stackyard("deploy", file)
 
     def build(self, rev: str, target: str, *words: str) -> dict[str, object]:
-        base = ("--format", "oci", "--base", str(self.base), "-o", self.folder / target)
+        base = ("--format", "oci", "--base", str(self.base), "-o", self.directory / target)
         value: dict[str, object] = self.stackyard("image", "build", rev, *base, "--json", *words).value
         return value
 
@@ -71,12 +71,12 @@ class Bed:
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory, real_channel: Path) -> Iterator[Bed]:
     programs.need("gcc")
-    folder = tmp_path_factory.mktemp("oci")
-    (folder / "home").mkdir()
-    made = Bed(folder, bed.base(folder, ("sh", "cat", *extensions()), "system", mounted()))
+    directory = tmp_path_factory.mktemp("oci")
+    (directory / "home").mkdir()
+    made = Bed(directory, bed.base(directory, ("sh", "cat", *extensions()), "system", mounted()))
     made.deploy("idna=3.9")
     yield made
-    subprocess.run(["pkill", "-9", "-f", f"squashfuse_ll .*{folder}/"], check=False)
+    subprocess.run(["pkill", "-9", "-f", f"squashfuse_ll .*{directory}/"], check=False)
 
 
 def test_it_runs_at_its_new_path_and_has_its_environment(stack: Bed, tmp_path: Path) -> None:
@@ -84,10 +84,10 @@ def test_it_runs_at_its_new_path_and_has_its_environment(stack: Bed, tmp_path: P
     made = stack.build("demo/1-py311-1", "layout")
     told = " ".join(made["notices"])  # type: ignore[call-overload]
     assert "still with a path" not in told and "libraries that neither" not in told, told
-    found = image(Reference(stack.folder / "layout", "demo-1-py311-1"))
+    found = image(Reference(stack.directory / "layout", "demo-1-py311-1"))
     titles = {each.annotations.get("org.opencontainers.image.title") for each in found.layers}
     assert {"python", "numpy"} <= titles
-    root = bed.unpacked(Reference(stack.folder / "layout", "demo-1-py311-1"), tmp_path / "root")
+    root = bed.unpacked(Reference(stack.directory / "layout", "demo-1-py311-1"), tmp_path / "root")
     (tmp_path / "env").write_text("\n".join(found.settings["config"]["Env"]) + "\n")
     words = ["ch-run", "--unset-env=*", f"--set-env={tmp_path}/env", root, "--", "python", "-c", CODE]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, "USER": "root"})
@@ -101,10 +101,12 @@ def test_both_forms_of_a_revision_give_the_same_layers(stack: Bed) -> None:
     stack.build("demo/1-py311-1", "layout")
     stack.deploy("idna=3.10", version="20", form="squashfs")
     second = stack.build("demo/20-py311-1", "layout")
-    one, two = (bed.titled(Reference(stack.folder / "layout", name)) for name in ("demo-1-py311-1", "demo-20-py311-1"))
+    one, two = (
+        bed.titled(Reference(stack.directory / "layout", name)) for name in ("demo-1-py311-1", "demo-20-py311-1")
+    )
     assert {title for title in one if one[title] == two.get(title)} >= {"base", "numpy", "python", "pytest"}
-    stack.stackyard("image", "push", "demo/20-py311-1", f"oci:{stack.folder}/pushed:2", "--base", str(stack.base))
-    assert image(Reference(stack.folder / "pushed", "2")).manifest.digest == second["digest"]
+    stack.stackyard("image", "push", "demo/20-py311-1", f"oci:{stack.directory}/pushed:2", "--base", str(stack.base))
+    assert image(Reference(stack.directory / "pushed", "2")).manifest.digest == second["digest"]
     assert second["bytes_new"] < 0.2 * second["bytes"]  # type: ignore[operator]
 
 
@@ -131,7 +133,7 @@ def test_apptainer_runs_it(stack: Bed, tmp_path: Path) -> None:
     stack.build("demo/1-py311-1", "for-apptainer", "--compression", "zstd")
     packing = ["--mksquashfs-args", "-comp zstd -Xcompression-level 1"]
     for words in (
-        ["build", *packing, "x.sif", f"oci:{stack.folder}/for-apptainer"],
+        ["build", *packing, "x.sif", f"oci:{stack.directory}/for-apptainer"],
         ["exec", "x.sif", "python", "-c", CODE],
     ):
         done = subprocess.run(["apptainer", "-q", *words], cwd=tmp_path, env=environ, capture_output=True, text=True,
@@ -147,7 +149,7 @@ def test_podman_runs_it(stack: Bed) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="p") as store:  # its own paths have to be short
         podman = ["podman", "--root", f"{store}/root", "--runroot", f"{store}/run", "--storage-driver", "overlay",
                   "--runtime", "runc", "--cgroup-manager", "cgroupfs"]  # fmt: skip
-        pulled = subprocess.run([*podman, "pull", "-q", f"oci:{stack.folder}/for-podman"], capture_output=True,
+        pulled = subprocess.run([*podman, "pull", "-q", f"oci:{stack.directory}/for-podman"], capture_output=True,
                                 text=True, check=False)  # fmt: skip
         assert pulled.returncode == 0, pulled.stderr
         words = [*podman, "run", "--rm", *limits, pulled.stdout.strip(), "python", "-c", CODE]
@@ -169,7 +171,7 @@ def test_a_recipe_names_each_package_by_its_hash(stack: Bed, tmp_path: Path) -> 
     assert f'    export PATH="{bed.PLACE}/bin:$PATH"\n' in definition
     packages = json.loads((tmp_path / "c/packages.json").read_text())["conda"]
     assert {len(each["sha256"]) for each in packages} == {64} and {"python", "numpy"} <= {p["name"] for p in packages}
-    assert str(stack.folder) not in text + definition
+    assert str(stack.directory) not in text + definition
     assert "has other files" in stack.stackyard(*words, "def", "-o", tmp_path / "c", expect=2).err
     other = stack.stackyard(
         "recipe", "demo/1-py311-1", "--base", "folder:x", "--as", "def", "-o", tmp_path / "e", expect=2
@@ -184,9 +186,9 @@ def test_a_recipe_gives_the_same_files_elsewhere(stack: Bed, tmp_path: Path, kin
     So this compares what is moved to another path with what the installers install there.
     """
     stack.build("demo/1-py311-1", "layout")
-    wanted = bed.unpacked(Reference(stack.folder / "layout", "demo-1-py311-1"), tmp_path / "wanted", below=1)
+    wanted = bed.unpacked(Reference(stack.directory / "layout", "demo-1-py311-1"), tmp_path / "wanted", below=1)
     stack.build("demo/1-py311-1", "tools", "--prefix", "/opt/tools")
-    builder = f"oci:{stack.folder}/tools" + (":demo-1-py311-1" if kind == "containerfile" else "")
+    builder = f"oci:{stack.directory}/tools" + (":demo-1-py311-1" if kind == "containerfile" else "")
     base = str(stack.base).rpartition(":")[0]
     words = ["recipe", "demo/1-py311-1", "--as", kind, "--builder", builder, "--base", base]
     stack.stackyard(*words, "-o", tmp_path / "recipe")

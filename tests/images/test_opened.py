@@ -24,8 +24,8 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
-def squash(folder: Path, file: Path) -> Path:
-    subprocess.run(["mksquashfs", folder, file, "-quiet", "-noappend"], check=True, stdout=subprocess.DEVNULL)
+def squash(directory: Path, file: Path) -> Path:
+    subprocess.run(["mksquashfs", directory, file, "-quiet", "-noappend"], check=True, stdout=subprocess.DEVNULL)
     return file
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from images.basebed import docker_archive, layer, of_folder, system
+from images.basebed import docker_archive, layer, of_directory, system
 from stackyard.core.change import Default, EnvironmentChange, Flags, Operation, Prepend, SetRestorable, UserPath
 from stackyard.core.errors import ChecksFailed, InputError, StackyardError
 from stackyard.images.bases import fit, store
@@ -27,7 +27,7 @@ from stackyard.images.squashfs import file as squashfs
 from stackyard.inputs.models import Site
 from stackyard.yard.kinds.payload import Form
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 from support import images, programs, stackrecords
 
@@ -57,7 +57,7 @@ def base(yard: Yard, tmp_path_factory: pytest.TempPathFactory) -> store.Kept:
     (root / "usr/bin").mkdir()
     (root / "usr/bin/hostpython").symlink_to("../../bin/busybox")
     archive = docker_archive(
-        root.parent / "a.tar", [of_folder(root)], Env=["FROM=the base", "PATH=/bin:/usr/bin", "KEPT=b"]
+        root.parent / "a.tar", [of_directory(root)], Env=["FROM=the base", "PATH=/bin:/usr/bin", "KEPT=b"]
     )
     return store.add(yard, store.Wanted(source_of(f"docker-archive:{archive}"), "base"))
 

@@ -19,8 +19,8 @@ from support import programs
 pytestmark = pytest.mark.real
 
 
-def watched(folder: Path, *argv: str | Path, pass_fds: tuple[int, ...] = ()) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-I", "-S", watch.__file__, folder, ",".join(RANKS), *argv]
+def watched(directory: Path, *argv: str | Path, pass_fds: tuple[int, ...] = ()) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-I", "-S", watch.__file__, directory, ",".join(RANKS), *argv]
     environ = {**os.environ, "PMI_RANK": "3", "SLURM_PROCID": "9"}
     return subprocess.run(
         words, capture_output=True, text=True, check=False, env=environ, pass_fds=pass_fds, timeout=240

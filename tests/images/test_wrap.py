@@ -30,7 +30,7 @@ def need() -> None:
 def module_bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrapped]:
     need()
     made = bed(tmp_path_factory.mktemp("wrap"))
-    bound = made.folder / "bound"
+    bound = made.directory / "bound"
     bound.mkdir()
     (bound / "file").write_text("of the host\n")
     made.wrap("--bind", f"{bound}:/data/new/place", "--bind", f"{bound}:/fixed:ro", "--bind",
@@ -59,7 +59,7 @@ def test_standard_input_and_a_terminal_reach_the_command(tool: Wrapped) -> None:
     assert tool.run(tool.command("copy"), stdin="one\ntwo\n").stdout == "one\ntwo\n"
     here, there = pty.openpty()
     words = [str(tool.root / "launch"), "tty"]
-    with subprocess.Popen(words, env=tool.env(), stdin=there, stdout=subprocess.PIPE, cwd=tool.folder) as made:
+    with subprocess.Popen(words, env=tool.env(), stdin=there, stdout=subprocess.PIPE, cwd=tool.directory) as made:
         assert made.communicate(timeout=240)[0].decode().strip() == os.ttyname(there)
     os.close(here)
     os.close(there)
@@ -69,7 +69,7 @@ def test_standard_input_and_a_terminal_reach_the_command(tool: Wrapped) -> None:
 def test_a_signal_reaches_the_command(tool: Wrapped, number: signal.Signals) -> None:
     words = [tool.command("wait")]
     with subprocess.Popen(
-        words, env=tool.env(), stdout=subprocess.PIPE, start_new_session=True, cwd=tool.folder
+        words, env=tool.env(), stdout=subprocess.PIPE, start_new_session=True, cwd=tool.directory
     ) as made:
         assert made.stdout
         assert made.stdout.readline() == b"ready\n"
@@ -100,14 +100,14 @@ def test_bindings_have_a_place_where_the_image_has_none(tool: Wrapped) -> None:
     assert tool.sh("cat /data/new/place/file /data/own /fixed/file") == "of the host\nof the image\nof the host\n"
     assert tool.sh("cat /etc/conf; ls -ld /etc/conf").startswith("of the host\n-"), "not where the link leads"
     tool.sh("touch /data/new/place/more")
-    assert (tool.folder / "bound/more").exists()
+    assert (tool.directory / "bound/more").exists()
     assert "Read-only" in tool.sh("touch /fixed/x 2>&1", expect=1)
-    assert not (tool.folder / "bound/x").exists()
+    assert not (tool.directory / "bound/x").exists()
 
 
 @pytest.mark.parametrize("options", ["noatime,nodiratime", "noatime,noexec,nosuid,nodev", "strictatime,nodiratime"])
 def test_a_read_only_binding_of_a_file_system_with_any_options(tool: Wrapped, options: str) -> None:
-    mounted = f"mount -t tmpfs -o {options} none {tool.folder}/bound; echo of the host > {tool.folder}/bound/file"
+    mounted = f"mount -t tmpfs -o {options} none {tool.directory}/bound; echo of the host > {tool.directory}/bound/file"
     script = "cat /fixed/file; touch /fixed/x"
     done = tool.run(*confined(mounted, str(tool.root / "launch"), "sh", "-c", script), expect=1)
     assert done.stdout == "of the host\n"
@@ -119,7 +119,7 @@ def test_the_environment_is_the_images_and_the_hosts_loader_settings_stay_out(to
     seen = dict(line.split("=", 1) for line in tool.sh("env", **ours).splitlines())
     assert seen["LD_LIBRARY_PATH"] == "/opt/tool/lib"
     assert seen["CUDA_HOME"] == "/usr/local/cuda"
-    assert (seen["MY_OWN"], seen["TOOL_MODE"], seen["HOME"]) == ("a b", "fast", str(tool.folder))
+    assert (seen["MY_OWN"], seen["TOOL_MODE"], seen["HOME"]) == ("a b", "fast", str(tool.directory))
     assert "PYTHONHOME" not in seen
     bin_ = f"{tool.root}/prefix/bin"
     assert seen["PATH"].startswith(f"{bin_}:/opt/tool/bin:/bin:")
@@ -199,14 +199,14 @@ def test_without_user_namespaces_or_fuse_it_says_so(tool: Wrapped) -> None:
 
 
 def test_a_binding_that_a_node_lacks_is_named(tool: Wrapped) -> None:
-    place = tool.folder / "bound"
-    place.rename(tool.folder / "away")
+    place = tool.directory / "bound"
+    place.rename(tool.directory / "away")
     try:
         done = tool.run(tool.command("say"), expect=4)
         assert f"cannot bind {place} in the container of {tool.root}: No such file or directory" in done.stderr
         wait_for(lambda: not tool.servers())  # none is left behind: it ends when its mount has gone
     finally:
-        (tool.folder / "away").rename(place)
+        (tool.directory / "away").rename(place)
 
 
 def test_a_file_of_the_host_that_is_replaced_meanwhile_is_bound(tool: Wrapped, tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_file_of_the_host_that_is_replaced_meanwhile_is_bound(tool: Wrapped, t
 def test_a_file_system_of_the_host_that_hangs_is_not_asked(tool: Wrapped) -> None:
     """Only a command that uses it hangs."""
     programs.need("bindfs")
-    set_up = f"mkdir -p {tool.folder}/below; bindfs -f -o attr_timeout=0 {tool.folder}/below /media & server=$!\n"
+    set_up = f"mkdir -p {tool.directory}/below; bindfs -f -o attr_timeout=0 {tool.directory}/below /media & server=$!\n"
     set_up += "until mountpoint -q /media; do sleep 0.05; done; kill -STOP $server; trap 'kill -9 $server' EXIT\n"
     words = [
         "unshare",
@@ -248,7 +248,7 @@ def test_a_working_directory_that_the_image_hides_is_named(tool: Wrapped) -> Non
 
 def test_a_truncated_image_is_named(tool: Wrapped) -> None:
     file = tool.root / "image.sqsh"
-    kept = tool.folder / "kept"
+    kept = tool.directory / "kept"
     shutil.copy2(file, kept)
     os.truncate(file, 300)
     try:

@@ -28,7 +28,7 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrapped]:
         pytest.skip(str(error))
     made = bed(tmp_path_factory.mktemp("wrap"))
     made.environ = {"PATH": path}
-    bound = made.folder / "bound"
+    bound = made.directory / "bound"
     bound.mkdir()
     (bound / "file").write_text("of the host\n")
     made.wrap("--version", "host", "--bind", f"{bound}:/data/new:ro")

@@ -71,4 +71,4 @@ def test_one_name_is_one_program() -> None:
 
 
 def test_the_directories_that_are_not_empty() -> None:
-    assert IMAGE.folders_with_files == ["opt", "usr"]
+    assert IMAGE.directories_with_files == ["opt", "usr"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from images.basebed import docker_archive, layer, oci, of_folder
+from images.basebed import docker_archive, layer, oci, of_directory
 from images.image_bed import confined
 from images.wrap_bed import Wrapped, bed, image
 from support import images, programs
@@ -35,11 +35,11 @@ def tool(tmp_path: Path) -> Iterator[Wrapped]:
 
 def test_it_is_a_revision_like_others_and_needs_its_source_no_more(tool: Wrapped) -> None:
     tool.wrap("--version", "1.0")
-    shutil.rmtree(tool.folder / "layout")
+    shutil.rmtree(tool.directory / "layout")
     record = tool.record
     manifest = record["container"]["digest"]
     assert record["container"]["labels"] == {"org.opencontainers.image.title": "a tool"}
-    assert record["container"]["source"].startswith(f"oci:{tool.folder}/layout")
+    assert record["container"]["source"].startswith(f"oci:{tool.directory}/layout")
     assert record["container"]["commands"]["say"] == "/opt/tool/bin/say"
     assert record["form"]["kind"] == "container"
     assert (record["interpreter"], record["packages"]) == ({}, [])
@@ -55,10 +55,10 @@ def test_it_is_a_revision_like_others_and_needs_its_source_no_more(tool: Wrapped
 
 def test_it_moves_with_its_yard_and_needs_its_source_no_more(tool: Wrapped) -> None:
     tool.wrap("--version", "1.0")
-    shutil.rmtree(tool.folder / "layout")
-    new = tool.folder / "new"
+    shutil.rmtree(tool.directory / "layout")
+    new = tool.directory / "new"
     tool.stackyard("move", new)
-    shutil.move(tool.yard, tool.folder / "gone")
+    shutil.move(tool.yard, tool.directory / "gone")
     assert "moved" in tool.run(str(new / "stacks/tool/1.0-1/prefix/bin/say"), "moved").stdout
     assert str(tool.yard) + "/" not in (new / "stacks/tool/1.0-1/record.json").read_text()
     assert "8 passed" in tool.stackyard("--yard", new, "verify", "tool").out
@@ -78,10 +78,14 @@ def test_the_same_twice_publishes_nothing_and_another_image_a_revision(tool: Wra
     before = tool.root
     assert "already published" in tool.wrap().out
     assert "already published" in tool.stackyard("deploy", "tool.yaml").out
-    (tool.folder / "layout").rename(tool.folder / "moved")
+    (tool.directory / "layout").rename(tool.directory / "moved")
     assert "already published" in tool.wrap(image="oci:moved").out, "wherever the image lies"
     assert tool.roots == [before]
-    oci(tool.folder / "layout", [of_folder(tool.folder / "system"), layer([("opt/more", "1")])], Env=["PATH=/bin"])
+    oci(
+        tool.directory / "layout",
+        [of_directory(tool.directory / "system"), layer([("opt/more", "1")])],
+        Env=["PATH=/bin"],
+    )
     tool.wrap()
     assert len(tool.roots) == 2
     assert tool.roots[0] == before
@@ -93,21 +97,21 @@ def test_the_same_twice_publishes_nothing_and_another_image_a_revision(tool: Wra
 
 
 def test_a_dry_run_writes_nothing(tool: Wrapped) -> None:
-    before = sorted(tool.folder.iterdir())
+    before = sorted(tool.directory.iterdir())
     said = tool.wrap("--dry-run", "--version", "2").out
     assert f"would build tool/2-1 in {tool.yard}/stacks/tool/2-1" in said
-    assert sorted(each for each in tool.folder.iterdir() if each.name != "node") == before
+    assert sorted(each for each in tool.directory.iterdir() if each.name != "node") == before
 
 
 def test_the_file_that_it_writes_is_a_stack_and_others_are_left_alone(tool: Wrapped) -> None:
     tool.wrap("--commands", "say", "--bind", "/srv:/srv2:ro")
-    text = (tool.folder / "tool.yaml").read_text()
+    text = (tool.directory / "tool.yaml").read_text()
     assert text.startswith(FILE)
     assert '  commands: ["say"]\n' in text
-    (tool.folder / "tool.yaml").write_text("name: tool\n")
+    (tool.directory / "tool.yaml").write_text("name: tool\n")
     done = tool.wrap(expect=2)
     assert "tool.yaml exists, and `stackyard wrap` did not write it" in done.err
-    assert (tool.folder / "tool.yaml").read_text() == "name: tool\n"
+    assert (tool.directory / "tool.yaml").read_text() == "name: tool\n"
 
 
 def test_a_command_is_in_the_image_under_the_name_that_you_give(tool: Wrapped) -> None:
@@ -122,7 +126,7 @@ def test_a_command_is_in_the_image_under_the_name_that_you_give(tool: Wrapped) -
 
 
 def test_a_command_that_the_container_hides(tool: Wrapped) -> None:
-    system = tool.folder / "system"
+    system = tool.directory / "system"
     (system / "srv").mkdir()
     for place in ("srv", "tmp"):
         (system / place / "own").write_text("#!/bin/sh\necho own\n")
@@ -130,7 +134,7 @@ def test_a_command_that_the_container_hides(tool: Wrapped) -> None:
     (system / "srv/out").symlink_to("../bin/ls")
     (system / "bin/linked").symlink_to("/srv/own")
     (system / "bin/through").symlink_to("/srv/out")
-    docker_archive(tool.folder / "t.tar", [of_folder(system)])
+    docker_archive(tool.directory / "t.tar", [of_directory(system)])
     for path in ("/srv/own", "/bin/linked", "/bin/through"):
         done = tool.wrap("--commands", path, image="docker-archive:t.tar", expect=2)
         assert f"{path}: the container has the host's /srv there" in done.err
@@ -142,19 +146,19 @@ def test_a_command_that_the_container_hides(tool: Wrapped) -> None:
 
 
 def test_what_the_site_gives_images(tool: Wrapped) -> None:
-    lib = tool.folder / "lib"
+    lib = tool.directory / "lib"
     lib.mkdir()
     (lib / "libown.so.1.2").write_text("the host's\n")
     (lib / "libown.so.1").symlink_to("libown.so.1.2")
-    (tool.folder / "site.yaml").write_text(
+    (tool.directory / "site.yaml").write_text(
         f"launch: {{container: {{binds: ['{lib}:/from/site:ro'], bindings: bindings.yaml,"
         " variables: {FROM_SITE: yes}}}\n"
     )
-    (tool.folder / "bindings.yaml").write_text(
+    (tool.directory / "bindings.yaml").write_text(
         f"format: 1\nlibraries: [{{path: '{lib}/libown.so*'}}]\nlibrary_path: [{{path: /from/site}}]\n"
         "variables: [{name: FI_PROVIDER, value: cxi}]\n"
     )
-    site = {"STACKYARD_SITE": str(tool.folder / "site.yaml")}
+    site = {"STACKYARD_SITE": str(tool.directory / "site.yaml")}
     tool.stackyard("wrap", "oci:layout", "--name", "tool", "--commands", "say", "--host-bindings", **site)
     script = "echo $LD_LIBRARY_PATH $FROM_SITE $FI_PROVIDER; cat /.stackyard/libs/libown.so.1 /from/site/libown.so.1"
     lines = tool.sh(script).splitlines()
@@ -168,56 +172,56 @@ def test_shell_and_run_are_in_the_container(tool: Wrapped) -> None:
     tool.wrap("--version", "1")
     own = tool.env(STACKYARD_HOME=str(tool.yard))
     words = [STACKYARD, "shell", "tool", "--", "-c", "cat /etc/os-release; say x"]
-    out = subprocess.run(words, env=own, cwd=tool.folder, capture_output=True, text=True, check=True).stdout
-    assert out == f"ID=small\nx|\n{tool.folder}\n"
+    out = subprocess.run(words, env=own, cwd=tool.directory, capture_output=True, text=True, check=True).stdout
+    assert out == f"ID=small\nx|\n{tool.directory}\n"
     words = [STACKYARD, "run", "tool", "--", "busybox", "cat", "/etc/os-release"]
     assert subprocess.run(words, env=own, capture_output=True, text=True, check=True).stdout == "ID=small\n"
 
 
 def test_isolated_shows_nothing_of_the_host_but_what_is_named(tool: Wrapped) -> None:
-    data = tool.folder / "data"
+    data = tool.directory / "data"
     data.mkdir()
     (data / "x").write_text("x\n")
     tool.wrap("--mode", "isolated", "--bind", f"{data}:/in:ro")
-    script = f"pwd; cat /in/x; ls /work {tool.folder}/system 2>&1; ls /home; touch /tmp/mine ~/mine && echo wrote"
+    script = f"pwd; cat /in/x; ls /work {tool.directory}/system 2>&1; ls /home; touch /tmp/mine ~/mine && echo wrote"
     out = tool.sh(script + "; ls /tmp").splitlines()
     assert out[:2] == ["/data", "x"], "the working directory is the image's"
     assert [line.endswith("No such file or directory") for line in out[2:4]] == [True, True]
     assert "wrote" in out
     assert not Path("/tmp/mine").exists()
-    assert not (tool.folder / "mine").exists()
+    assert not (tool.directory / "mine").exists()
 
 
 def test_an_image_of_another_architecture_or_a_harmful_one_is_refused(tool: Wrapped) -> None:
-    busybox = tool.folder / "system/bin/busybox"
+    busybox = tool.directory / "system/bin/busybox"
     data = bytearray(busybox.read_bytes())
     data[18:20] = (183).to_bytes(2, "little")
     busybox.write_bytes(data)
-    docker_archive(tool.folder / "arm.tar", [of_folder(tool.folder / "system")])
+    docker_archive(tool.directory / "arm.tar", [of_directory(tool.directory / "system")])
     done = tool.wrap("--commands", "sh", image="docker-archive:arm.tar", expect=2)
     assert "its programs are for linux-aarch64" in done.err
-    docker_archive(tool.folder / "bad.tar", [layer([("../../etc/x", "1"), ("bin/sh", "1")])])
+    docker_archive(tool.directory / "bad.tar", [layer([("../../etc/x", "1"), ("bin/sh", "1")])])
     tool.wrap("--commands", "sh", image="docker-archive:bad.tar", expect=None)
     assert not (tool.yard / "modules").exists()
-    assert not list(tool.folder.rglob("etc/x"))
+    assert not list(tool.directory.rglob("etc/x"))
 
 
 def test_links_of_an_image_do_not_lead_to_the_host(tool: Wrapped) -> None:
     """Where a place to mount is to be made: nothing is written there."""
-    victim = tool.folder / "victim"
+    victim = tool.directory / "victim"
     victim.mkdir()
     evil = layer([("one", f"-> /.stackyard-host{victim}")])
-    docker_archive(tool.folder / "evil.tar", [of_folder(tool.folder / "system"), evil])
+    docker_archive(tool.directory / "evil.tar", [of_directory(tool.directory / "system"), evil])
     done = tool.wrap("--commands", "ls", "--bind", "/etc:/one/new", image="docker-archive:evil.tar", expect=3)
     assert "cannot make the container" in done.out
     assert not list(victim.iterdir())
 
 
 def test_an_image_without_a_shell(tool: Wrapped) -> None:
-    (tool.folder / "system/bin/sh").unlink()
-    for each in (tool.folder / "system/opt/tool/bin").iterdir():
+    (tool.directory / "system/bin/sh").unlink()
+    for each in (tool.directory / "system/opt/tool/bin").iterdir():
         each.unlink()
-    docker_archive(tool.folder / "bare.tar", [of_folder(tool.folder / "system")])
+    docker_archive(tool.directory / "bare.tar", [of_directory(tool.directory / "system")])
     tool.wrap("--commands", "ls", image="docker-archive:bare.tar")
     assert "data" in tool.run(tool.command("ls"), "/").stdout.split()
     assert "the image of tool/" in tool.stackyard("shell", "tool", expect=4).err
@@ -241,10 +245,10 @@ def test_without_a_compiler_it_says_what_is_missing(tool: Wrapped, monkeypatch: 
 
 def test_a_stack_with_packages_wraps_nothing(tool: Wrapped) -> None:
     text = "name: x\nversion: '1'\nenvironment: {dependencies: [numpy]}\nwrap: {image: base, commands: [say]}\n"
-    (tool.folder / "x.yaml").write_text(text)
+    (tool.directory / "x.yaml").write_text(text)
     assert "a stack with `wrap` cannot have" in tool.stackyard("deploy", "x.yaml", expect=2).err
     for wrong in ("bind: ['/a:/b:rx']", "commands: []", "bind: [a]", "mode: none"):
-        (tool.folder / "x.yaml").write_text(f"name: x\nwrap: {{image: base, commands: [say], {wrong}}}\n")
+        (tool.directory / "x.yaml").write_text(f"name: x\nwrap: {{image: base, commands: [say], {wrong}}}\n")
         assert "x.yaml:" in tool.stackyard("deploy", "x.yaml", expect=2).err
 
 
@@ -294,7 +298,7 @@ def test_two_users_share_a_python_of_a_sif_and_have_environments_on_top(
 
 
 def test_what_a_sif_sets_in_its_scripts_is_set(tool: Wrapped) -> None:
-    root = image(tool.folder / "other")
+    root = image(tool.directory / "other")
     (root / ".singularity.d/env").mkdir(parents=True)
     script = 'export PATH="/opt/tool/bin:$PATH"\nexport TOOL="it\'s $((40 + 2))"\necho noise\n'
     (root / ".singularity.d/env/90-environment.sh").write_text(script)
@@ -302,4 +306,4 @@ def test_what_a_sif_sets_in_its_scripts_is_set(tool: Wrapped) -> None:
     tool.stackyard("image", "build", "--base", "other", "--format", "sif", "-o", "other.sif")
     tool.wrap("--commands", "say", image="other.sif")
     assert tool.sh('echo "$TOOL"; echo $PATH').startswith(f"it's 42\n{tool.root}/prefix/bin:/opt/tool/bin:/usr/local")
-    assert tool.record["container"]["source"] == f"sif:{tool.folder}/other.sif"
+    assert tool.record["container"]["source"] == f"sif:{tool.directory}/other.sif"

@@ -31,18 +31,18 @@ def _sif(tool: Wrapped, *trees: Path) -> Path:
     """A SIF file of a system and what lies over it."""
     given = []
     for tree in trees:
-        packed = tool.folder / f"{tree.name}.sqsh"
+        packed = tool.directory / f"{tree.name}.sqsh"
         subprocess.run(["mksquashfs", tree, packed, "-quiet", "-noappend"], check=True, stdout=subprocess.DEVNULL)
         part = sif.OVERLAY if given else sif.SYSTEM
         given.append(sif.Given(sif.PARTITION, tree.name, packed, part))
-    return sif.write(tool.folder / "tool.sif", "amd64", given).file
+    return sif.write(tool.directory / "tool.sif", "amd64", given).file
 
 
 def _wrap_with_the_rights_of_files(tool: Wrapped, file: Path) -> None:
     """As an ordinary user, who may do what the modes of the own files say."""
     words = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", STACKYARD, "--yard", tool.yard, "wrap", file]
     more = ["--name", tool.name, "--commands", "/opt/tool/bin/*"]
-    subprocess.run([*words, *more], env=tool.env(), cwd=tool.folder, check=True)
+    subprocess.run([*words, *more], env=tool.env(), cwd=tool.directory, check=True)
 
 
 def _put(root: Path, **texts: str) -> None:
@@ -53,18 +53,18 @@ def _put(root: Path, **texts: str) -> None:
 
 
 def test_links_of_the_system_do_not_lead_what_lies_over_it_out_of_the_image(tool: Wrapped) -> None:
-    victim, over = tool.folder / "victim", tool.folder / "over"
+    victim, over = tool.directory / "victim", tool.directory / "over"
     victim.mkdir()
-    (tool.folder / "system/share").symlink_to(victim)
-    (tool.folder / "system/file").symlink_to(victim / "made")
+    (tool.directory / "system/share").symlink_to(victim)
+    (tool.directory / "system/file").symlink_to(victim / "made")
     _put(over, share__bashrc="harm", file="harm")
-    tool.wrap("--mode", "isolated", image=_sif(tool, tool.folder / "system", over))
+    tool.wrap("--mode", "isolated", image=_sif(tool, tool.directory / "system", over))
     assert not list(victim.iterdir())
     assert tool.sh("cat /share/bashrc /file") == "harmharm"
 
 
 def test_what_lies_over_a_system_replaces_it_and_directories_are_joined(tool: Wrapped) -> None:
-    below, over = tool.folder / "system", tool.folder / "over"
+    below, over = tool.directory / "system", tool.directory / "over"
     _put(below, data__kind__x="below", data__link__x="below", data__same="below", opt__kept="below")
     _put(over, data__new="over", data__kind="over", data__same="over", data__deep__er__x="over", etc__conf__x="over")
     (over / "data/link").symlink_to("own")
@@ -84,7 +84,7 @@ def test_what_lies_over_a_system_replaces_it_and_directories_are_joined(tool: Wr
 
 
 def test_a_shell_that_quotes_in_a_way_of_its_own_gives_the_same_environment(tool: Wrapped) -> None:
-    root = tool.folder / "system"
+    root = tool.directory / "system"
     for name in ("lib", "lib64"):
         (root / name).symlink_to(f"usr/{name}")
     copy_program(Path("/bin/bash"), root)
@@ -99,7 +99,7 @@ def test_a_shell_that_quotes_in_a_way_of_its_own_gives_the_same_environment(tool
 
 
 def test_scripts_without_a_program_that_shows_what_they_set(tool: Wrapped) -> None:
-    root = tool.folder / "system"
+    root = tool.directory / "system"
     _put(root, **{".singularity.d/env/90-environment.sh": "export A=1\n"})
     (root / "bin/cat").unlink()
     done = tool.wrap(image=_sif(tool, root), expect=2)

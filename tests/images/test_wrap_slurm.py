@@ -33,9 +33,9 @@ def test_the_ranks_of_a_node_share_one_container(slurm: SlurmCluster, tmp_path: 
             work.nothing_left()
         assert sorted(row[0] for row in rows) == list("0123"), done.out + done.err
         spaces = defaultdict(set)
-        for _, node, space, system, folder in rows:
+        for _, node, space, system, directory in rows:
             spaces[node].add(space)
-            assert (system, folder) == ("ID=small", str(work.folder))
+            assert (system, directory) == ("ID=small", str(work.directory))
         assert [len(each) for each in spaces.values()] == [1, 1], "the ranks of a node share one"
         assert len(set.union(*spaces.values())) == 2
     finally:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from images.basebed import oci, of_folder, system
+from images.basebed import oci, of_directory, system
 from images.image_bed import COMMANDS
 from support.cli import Done, inside
 from support.processes import end_image_servers, image_servers
@@ -19,9 +19,9 @@ EXTRA = ("head", "sleep", "tty", "stat", "touch", "mkdir", "test", "true")
 ENV = ("PATH=/opt/tool/bin:/bin", "CUDA_HOME=/usr/local/cuda", "LD_LIBRARY_PATH=/opt/tool/lib")
 
 
-def image(folder: Path, **files: str) -> Path:
+def image(directory: Path, **files: str) -> Path:
     """A system with a shell, and the commands in /opt/tool/bin; `files`: more of them, with their text."""
-    root = system(folder)
+    root = system(directory)
     for name in EXTRA:
         (root / "bin" / name).symlink_to("busybox")
     tools = root / "opt/tool/bin"
@@ -39,18 +39,18 @@ def image(folder: Path, **files: str) -> Path:
 class Wrapped:
     """A yard with a wrapped image, in a directory that holds the image and the stack's file too."""
 
-    folder: Path
+    directory: Path
     name: str = "tool"
     environ: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def yard(self) -> Path:
-        return self.folder / "yard"
+        return self.directory / "yard"
 
     def stackyard(self, *words: str | Path, expect: int | None = 0, **variables: str) -> Done:
         """The command line, in this yard and directory."""
         before = Path.cwd()
-        os.chdir(self.folder)
+        os.chdir(self.directory)
         try:
             return inside("--yard", self.yard, *words, expect=expect, STACKYARD_TMP=str(self.node), **variables)
         finally:
@@ -63,7 +63,7 @@ class Wrapped:
     @property
     def node(self) -> Path:
         """The private directory of a node."""
-        made = self.folder / "node"
+        made = self.directory / "node"
         made.mkdir(exist_ok=True)
         return made
 
@@ -86,13 +86,13 @@ class Wrapped:
 
     def env(self, **variables: str) -> dict[str, str]:
         kept = {"PATH": os.environ["PATH"], "STACKYARD_TMP": str(self.node), "STACKYARD_IMAGE_IDLE_S": "60",
-                "HOME": str(self.folder)}  # fmt: skip
+                "HOME": str(self.directory)}  # fmt: skip
         return {**kept, **self.environ, **variables}
 
     def run(
         self, *words: str, expect: int = 0, stdin: str = "", cwd: Path | None = None, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(words, env=self.env(**variables), input=stdin, cwd=cwd or self.folder, timeout=240,
+        done = subprocess.run(words, env=self.env(**variables), input=stdin, cwd=cwd or self.directory, timeout=240,
                               capture_output=True, text=True, check=False)  # fmt: skip
         assert done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
@@ -109,9 +109,9 @@ class Wrapped:
         end_image_servers(self.yard)
 
 
-def bed(folder: Path, **files: str) -> Wrapped:
+def bed(directory: Path, **files: str) -> Wrapped:
     """A directory with an OCI layout of the image; nothing is wrapped yet."""
-    root = image(folder / "system", **files)
+    root = image(directory / "system", **files)
     labels = {"org.opencontainers.image.title": "a tool"}
-    oci(folder / "layout", [of_folder(root)], Env=ENV, WorkingDir="/data", Labels=labels)
-    return Wrapped(folder)
+    oci(directory / "layout", [of_directory(root)], Env=ENV, WorkingDir="/data", Labels=labels)
+    return Wrapped(directory)

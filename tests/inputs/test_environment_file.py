@@ -275,10 +275,10 @@ def test_not_text(tmp_path: Path) -> None:
     assert str(caught.value.where) == f"{path}:2:6"
 
 
-def test_folders_as_channels_are_urls(tmp_path: Path) -> None:
+def test_directories_as_channels_are_urls(tmp_path: Path) -> None:
     environment = load(tmp_path, "channels: [./local, /srv/channel, $HOME/mine, conda-forge]\ndependencies: []\n")
-    folder = (tmp_path / "local").as_uri()
-    assert environment.channels == (folder, "file:///srv/channel", "$HOME/mine", "conda-forge")
+    directory = (tmp_path / "local").as_uri()
+    assert environment.channels == (directory, "file:///srv/channel", "$HOME/mine", "conda-forge")
 
 
 def test_secrets_stay_out_of_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +347,7 @@ def test_other_tools_files_are_named(tmp_path: Path, name: str, text: str, messa
     assert caught.value.hint
 
 
-def test_a_folder_and_a_missing_file(tmp_path: Path) -> None:
+def test_a_directory_and_a_missing_file(tmp_path: Path) -> None:
     (tmp_path / "environment.yml").write_text("dependencies: []\n")
     with pytest.raises(InputError) as caught:
         kind_of(tmp_path)

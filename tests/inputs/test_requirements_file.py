@@ -15,14 +15,14 @@ from support.webserver import served
 SHA = "a" * 64
 
 
-def load(folder: Path, text: str, **options: bool) -> Environment:
-    path = folder / "requirements.txt"
+def load(directory: Path, text: str, **options: bool) -> Environment:
+    path = directory / "requirements.txt"
     path.write_text(text)
     return load_environment(path, **options)
 
 
-def one(folder: Path, text: str) -> PipRequirement:
-    environment = load(folder, f"{text}\n")
+def one(directory: Path, text: str) -> PipRequirement:
+    environment = load(directory, f"{text}\n")
     assert len(environment.pip) == 1
     return environment.pip[0]
 
@@ -197,7 +197,7 @@ def test_variables_in_pips_form_only(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert any("STACKYARD_TEST_UNSET is not set" in notice for notice in unset.notices)
 
 
-def test_nested_files_are_relative_to_their_own_folder_and_paths_to_the_first(tmp_path: Path) -> None:
+def test_nested_files_are_relative_to_their_own_directory_and_paths_to_the_first(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "wheels").mkdir()
     (tmp_path / "sub" / "base.txt").write_text("a\n./lib\n-r more.txt\n-f wheels\n")

@@ -19,8 +19,8 @@ from stackyard.inputs.stacks.stack import stack_from_file
 from stackyard.launch.run.causes import FACTS, site_rules
 
 
-def write(folder: Path, text: str, name: str = "site.yaml") -> Path:
-    file = folder / name
+def write(directory: Path, text: str, name: str = "site.yaml") -> Path:
+    file = directory / name
     file.write_text(text)
     return file
 

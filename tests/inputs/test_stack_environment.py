@@ -79,11 +79,11 @@ def test_what_the_site_says_holds_for_it_too(tmp_path: Path) -> None:
 
 def test_every_real_environment_file_that_parses_makes_a_stack() -> None:
     """Real files of others: what `load_environment` understands, a stack can be made of."""
-    folder = Path(__file__).parents[2] / ".." / "shared" / "corpus" / "env"
-    if not folder.is_dir():
+    directory = Path(__file__).parents[2] / ".." / "shared" / "corpus" / "env"
+    if not directory.is_dir():
         pytest.skip("the folder of real inputs is not beside this repository")
     made = refused = 0
-    for file in sorted(folder.iterdir()):
+    for file in sorted(directory.iterdir()):
         try:
             stack = load_stack(file, Site())
         except InputError as error:

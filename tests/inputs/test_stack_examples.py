@@ -41,9 +41,9 @@ def test_loads(file: Path) -> None:
 
 @pytest.mark.parametrize("name", ["longhorn", "summit-open-ce", "kaust-horovod", "lumi", "summit-containers"])
 def test_says_what_it_shows(name) -> None:
-    folder = EXAMPLES / name
-    text = (folder / "README.md").read_text()
-    stacks = [file.name for file in folder.glob("*.yaml") if file.name not in ("site.yaml", "bindings.yaml")]
+    directory = EXAMPLES / name
+    text = (directory / "README.md").read_text()
+    stacks = [file.name for file in directory.glob("*.yaml") if file.name not in ("site.yaml", "bindings.yaml")]
     assert stacks
     assert not [file for file in stacks if file not in text]
 

@@ -18,10 +18,10 @@ from stackyard.inputs.stacks.stack import stack_from_file
 @pytest.fixture
 def read(tmp_path: Path):
     def make(text: str, file: str = "stack.yaml", **options) -> Stack:
-        folder = tmp_path / "mystack"
-        folder.mkdir(exist_ok=True)
-        (folder / file).write_text(text)
-        return stack_from_file(folder / file, options.pop("site", Site()), **options)
+        directory = tmp_path / "mystack"
+        directory.mkdir(exist_ok=True)
+        (directory / file).write_text(text)
+        return stack_from_file(directory / file, options.pop("site", Site()), **options)
 
     return make
 
@@ -401,10 +401,10 @@ def test_python_2_without_pip(read) -> None:
 
 
 def test_files_are_found_beside_the_stack(read, tmp_path: Path) -> None:
-    folder = tmp_path / "mystack"
-    folder.mkdir()
+    directory = tmp_path / "mystack"
+    directory.mkdir()
     for name in ("fix.patch", "post.sh", "licence.txt", "check.py", "more.txt"):
-        (folder / name).write_text("numpy\n" if name == "more.txt" else "")
+        (directory / name).write_text("numpy\n" if name == "more.txt" else "")
     stack = read(
         """
 environment: [{dependencies: [python=3.11]}, more.txt]
@@ -415,13 +415,16 @@ licences: [{name: L, text: licence.txt}, plain]
 """
     )
     (variant,) = stack.variants
-    assert variant.post == str(folder / "post.sh")
-    assert variant.build.packages["horovod"].patches == (str(folder / "fix.patch"),)
+    assert variant.post == str(directory / "post.sh")
+    assert variant.build.packages["horovod"].patches == (str(directory / "fix.patch"),)
     assert [c.name for c in variant.checks] == ["check.py", "python --version", "three"]
-    assert variant.checks[0].script == str(folder / "check.py")
+    assert variant.checks[0].script == str(directory / "check.py")
     assert variant.checks[2].run == ("echo", "a b")
     assert variant.checks[2].timeout_min == 0.5
-    assert [(each.name, each.text) for each in variant.licences] == [("L", str(folder / "licence.txt")), ("plain", "")]
+    assert [(each.name, each.text) for each in variant.licences] == [
+        ("L", str(directory / "licence.txt")),
+        ("plain", ""),
+    ]
     assert {Path(f).name for f in variant.files} == {
         "stack.yaml", "more.txt", "fix.patch", "post.sh", "licence.txt", "check.py",
     }  # fmt: skip

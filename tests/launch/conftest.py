@@ -1,4 +1,4 @@
-"""A folder to work in, on the Slurm that all tests share."""
+"""A directory to work in, on the Slurm that all tests share."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
 @pytest.fixture
 def work_here(work: Work, monkeypatch: pytest.MonkeyPatch) -> Work:
     """The same as the current directory, for what is called in this process."""
-    monkeypatch.chdir(work.folder)
+    monkeypatch.chdir(work.directory)
     return work

@@ -123,7 +123,7 @@ def _here(words: tuple[str, ...]) -> str:
 
 
 def ready(line: LaunchLine, step: Path) -> list[str]:
-    """The words as they are started: files written to a step's folder, which the words then name."""
+    """The words as they are started: files written to a step's directory, which the words then name."""
     step.mkdir(parents=True, exist_ok=True)
     for name, text in line.files.items():
         (step / name).write_text(text, encoding="utf-8")

@@ -17,10 +17,10 @@ from support.watched import Heard
 PROGRAM = "import os\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], os.environ.get('COLOUR', ''))\n"
 
 
-def workspace(folder: Path, site: Site | None = None, environ: Mapping[str, str] | None = None) -> jobs.Workspace:
+def workspace(directory: Path, site: Site | None = None, environ: Mapping[str, str] | None = None) -> jobs.Workspace:
     """A workspace in an empty directory, with the variables of this process unless others are given."""
     return jobs.Workspace(
-        site or Site(), Yard(folder / "yard"), None, folder / "runs", os.environ if environ is None else environ,
+        site or Site(), Yard(directory / "yard"), None, directory / "runs", os.environ if environ is None else environ,
         ("stackyard", "launch", "hello.py"),
     )  # fmt: skip
 

@@ -82,17 +82,17 @@ def horovod_python() -> Path:
 
 
 def run(
-    folder: Path, python: Path, text: str, *, per_node: int = 2, mpi: str = "none", **options: object
+    directory: Path, python: Path, text: str, *, per_node: int = 2, mpi: str = "none", **options: object
 ) -> tuple[StepResult, list[str]]:
     """The program on two nodes through its backend, the shim, the agents and the hub; its logs by rank."""
-    (folder / "train.py").write_text(text)
-    intent = Intent.model_validate({"program": ("train.py",), "nodes": 2, "cwd": str(folder), **options})
+    (directory / "train.py").write_text(text)
+    intent = Intent.model_validate({"program": ("train.py",), "nodes": 2, "cwd": str(directory), **options})
     name, _ = choose(intent)
     program = get(name).program(intent, watched.layout(2, per_node), BackendContext(launcher="srun"))
     words = ("srun", "-N2", f"--ntasks-per-node={program.layout.ranks_per_node}", f"--mpi={mpi}", "--overcommit")
     path = EnvironmentChange((Prepend("PATH", str(python.parent)),))
-    plan = Plan(program.layout, program, LaunchLine(words, "slurm"), change=path, cwd=str(folder))
-    step = StepPaths(folder / "step")
+    plan = Plan(program.layout, program, LaunchLine(words, "slurm"), change=path, cwd=str(directory))
+    step = StepPaths(directory / "step")
     result = run_step(step, plan, watched.Heard(), run="test", options=WatchOptions(lost_s=30, start_s=90))
     logs = [step.rank_log(task).read_text() for task in range(program.layout.ranks)]
     return result, logs
@@ -104,7 +104,7 @@ def test_mpi_in_an_image(
 ) -> None:
     """The launcher's PMIx reaches the ranks inside, the stack is bound, and the site's variables are set."""
     yard = torchstack.torch_yard()
-    image = str(python_of(images.image_sif if kind == "sif" else images.image_folder))
+    image = str(python_of(images.image_sif if kind == "sif" else images.image_directory))
     for name, value in images.environ().items():
         monkeypatch.setenv(name, value)
     base = Path(sys.base_prefix).resolve()
@@ -113,7 +113,7 @@ def test_mpi_in_an_image(
     made = watched.layout(2, 2)
     program = get("mpi").program(intent, made, BackendContext())
     change = EnvironmentChange((Prepend("PATH", str(torch_python.parent)),))
-    policy = ContainerPolicy(runtime="apptainer", binds=(str(slurm.folder), str(base)), variables={"A": "b c"})
+    policy = ContainerPolicy(runtime="apptainer", binds=(str(slurm.directory), str(base)), variables={"A": "b c"})
     wrapper = containers.wrap(
         intent, Site(launch=LaunchPolicy(container=policy)), made, change, program=program, stack_root=str(yard)
     )
@@ -198,7 +198,7 @@ def test_jax(slurm: SlurmCluster, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_ray(slurm: SlurmCluster, tmp_path: Path) -> None:
-    """The cluster spans both nodes, the code is the program's, and no process or folder is left."""
+    """The cluster spans both nodes, the code is the program's, and no process or directory is left."""
     result, logs = run(tmp_path, python_of(lambda: venvs.python("ray")), RAY)
     assert (result.state, result.code) == ("failed", 7), logs
     assert result.first is not None
@@ -211,13 +211,13 @@ def _of_ray(step: str) -> list[str]:
     """Processes that still carry the mark of this test's Ray, after a moment for the kernel."""
     for _ in range(300):
         found = []
-        for folder in Path("/proc").iterdir():
+        for directory in Path("/proc").iterdir():
             try:
-                environ = (folder / "environ").read_bytes() if folder.name.isdigit() else b""
+                environ = (directory / "environ").read_bytes() if directory.name.isdigit() else b""
             except OSError:
                 continue
             if b"STACKYARD_RAY_NODE=" in environ and os.fsencode(step) in environ:
-                found.append((folder / "cmdline").read_text(errors="replace"))
+                found.append((directory / "cmdline").read_text(errors="replace"))
         if not found:
             break
         time.sleep(0.1)

@@ -41,23 +41,23 @@ def case(request: pytest.FixtureRequest) -> str:
 class Bed:
     """One scheduler, in an environment where its programs are found."""
 
-    def __init__(self, case: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, case: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.family, self.node, self.site, self.options = CASES[case]
-        self.folder = folder
-        for name, value in standins(folder, self.family).items():
+        self.directory = directory
+        for name, value in standins(directory, self.family).items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setenv("HOME", str(folder))
+        monkeypatch.setenv("HOME", str(directory))
         self.scheduler: Batch = schedulers.get(self.family, self.site)
 
     def submit(self, body: str, **more: Any) -> str:
-        options = {**self.options, "output": str(self.folder / "out"), **more}
+        options = {**self.options, "output": str(self.directory / "out"), **more}
         head = self.scheduler.head(request(self.node, self.site, **options))
-        script = self.folder / "job.sh"
+        script = self.directory / "job.sh"
         script.write_text("#!/bin/bash\n" + self.scheduler.head_text(head) + body + "\n")
         with script.open() as stream:
             done = subprocess.run(
-                self.scheduler.submit_argv(str(script)), cwd=self.folder, capture_output=True, text=True, timeout=240,
-                stdin=stream if self.scheduler.submit_stdin else subprocess.DEVNULL, check=False,
+                self.scheduler.submit_argv(str(script)), cwd=self.directory, capture_output=True, text=True,
+                timeout=240, stdin=stream if self.scheduler.submit_stdin else subprocess.DEVNULL, check=False,
             )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return self.scheduler.job_id(done.stdout)
@@ -125,8 +125,8 @@ def test_waiting_for_another_job(bed: Bed) -> None:
 def test_the_allocation_as_the_script_sees_it(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     told = "env -0 > told; mv told environment; sleep 300"
     job = bed.submit(told if bed.family != "pbs" else f"cd $PBS_O_WORKDIR; {told}")
-    hosts = bed.wait(job, lambda state: state.phase == "running" and (bed.folder / "environment").exists()).hosts
-    environ = dict(item.split("=", 1) for item in (bed.folder / "environment").read_text().split("\0") if item)
+    hosts = bed.wait(job, lambda state: state.phase == "running" and (bed.directory / "environment").exists()).hosts
+    environ = dict(item.split("=", 1) for item in (bed.directory / "environment").read_text().split("\0") if item)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     assert schedulers.detect(environ) == bed.family
@@ -139,8 +139,8 @@ def test_a_job_starts_again_under_the_same_id(bed: Bed) -> None:
     if bed.family == "flux":
         assert bed.scheduler.requeue_argv("f1") == ()
         return
-    job = bed.submit(f"echo start >> {bed.folder}/starts; sleep 300", requeue=True)
-    starts = bed.folder / "starts"
+    job = bed.submit(f"echo start >> {bed.directory}/starts; sleep 300", requeue=True)
+    starts = bed.directory / "starts"
     bed.wait(job, lambda state: state.phase == "running" and starts.exists())
     subprocess.run(bed.scheduler.requeue_argv(job), check=True, capture_output=True)
     bed.wait(job, lambda state: state.phase == "running" and starts.read_text().count("start") == 2)
@@ -155,7 +155,7 @@ def test_the_signal_before_the_end(bed: Bed, monkeypatch: pytest.MonkeyPatch) ->
     job = bed.submit("trap 'echo got it; exit 5' USR1\nwhile true; do sleep 0.1; done", time_min=60, signal_s=3480)
     state = bed.end(job)
     assert (state.phase, state.exit_code) == ("failed", 5)
-    assert "got it" in (bed.folder / "out").read_text()
+    assert "got it" in (bed.directory / "out").read_text()
 
 
 @pytest.mark.parametrize("name", [name for name in REQUESTS if not name.startswith("slurm")])
@@ -213,12 +213,12 @@ def test_without_the_programs_it_says_what_is_missing(name: str, monkeypatch: py
     assert caught.value.hint
 
 
-def _programs(folder: Path, *names: str) -> dict[str, str]:
-    folder.mkdir(exist_ok=True)
+def _programs(directory: Path, *names: str) -> dict[str, str]:
+    directory.mkdir(exist_ok=True)
     for name in names:
-        (folder / name).write_text("#!/bin/sh\nexit 1\n")
-        (folder / name).chmod(0o755)
-    return {"PATH": str(folder)}
+        (directory / name).write_text("#!/bin/sh\nexit 1\n")
+        (directory / name).chmod(0o755)
+    return {"PATH": str(directory)}
 
 
 def test_the_only_scheduler_is_meant(tmp_path: Path) -> None:

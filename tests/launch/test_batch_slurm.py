@@ -26,10 +26,10 @@ SCHEDULER = schedulers.get("slurm")
 ENDED = ("done", "failed", "cancelled", "timeout", "node-fail")
 
 
-def submit(cluster: SlurmCluster, folder: Path, body: str, scheduler: Scheduler = SLURM, **options: Any) -> str:
-    options = {"output": str(folder / "out"), **options}
+def submit(cluster: SlurmCluster, directory: Path, body: str, scheduler: Scheduler = SLURM, **options: Any) -> str:
+    options = {"output": str(directory / "out"), **options}
     asked = request(NODE, scheduler, options.pop("nodes", 2), options.pop("intent", SMALL), **options)
-    script = folder / "job.sh"
+    script = directory / "job.sh"
     script.write_text("#!/bin/bash\n" + SCHEDULER.head_text(SCHEDULER.head(asked)) + body + "\n")
     answer = cluster.run(*SCHEDULER.submit_argv(str(script)))
     return SCHEDULER.job_id(answer.stdout)

@@ -115,8 +115,8 @@ OWN = """
 """
 
 
-def own(folder: Path, text: str = OWN) -> str:
-    file = folder / "causes.yaml"
+def own(directory: Path, text: str = OWN) -> str:
+    file = directory / "causes.yaml"
     file.write_text(text)
     return str(file)
 

@@ -18,26 +18,26 @@ VERSIONS = {"mpirun": "mpiexec (OpenRTE) 4.1.4", "mpich": "HYDRA build details:\
 WORDS = {"mpirun": "mpirun", "mpich": "mpiexec.hydra", "pals": "mpiexec"}
 
 
-def pbs(folder: Path) -> PlanContext:
+def pbs(directory: Path) -> PlanContext:
     """A job of PBS on two nodes, with the programs of a directory."""
     allocation = Allocation("pbs", "7", ("n1", "n2"))
-    return PlanContext("pbs", allocation, environ={"PATH": f"{folder}:/usr/bin:/bin", "PBS_JOBID": "7"})
+    return PlanContext("pbs", allocation, environ={"PATH": f"{directory}:/usr/bin:/bin", "PBS_JOBID": "7"})
 
 
-def mpiexec(folder: Path, says: str) -> Path:
-    folder.mkdir(parents=True)
-    program = folder / "mpiexec"
+def mpiexec(directory: Path, says: str) -> Path:
+    directory.mkdir(parents=True)
+    program = directory / "mpiexec"
     program.write_text(f"#!/bin/sh\necho '{says}'\n")
     program.chmod(0o755)
-    return folder
+    return directory
 
 
-@pytest.mark.parametrize(("folder", "name"), [
+@pytest.mark.parametrize(("directory", "name"), [
     ("openmpi/bin", "mpirun"), ("mpich/bin", "mpich"), ("opt/cray/pals/1.4/bin", "pals"),
 ])  # fmt: skip
-def test_pbs_starts_ranks_as_the_mpi_in_use_does(tmp_path: Path, folder: str, name: str) -> None:
+def test_pbs_starts_ranks_as_the_mpi_in_use_does(tmp_path: Path, directory: str, name: str) -> None:
     """Options of PALS end the mpiexec of any other MPI."""
-    context = pbs(mpiexec(tmp_path / folder, VERSIONS[name]))
+    context = pbs(mpiexec(tmp_path / directory, VERSIONS[name]))
     plan = make_plan(Intent(program=("a",), nodes=2, ranks_per_node=1), Site(), context)
     assert plan.line.words[0] == WORDS[name]
     assert ("--envall" in plan.line.words) == (name == "pals")

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.real
 def work(slurm: SlurmCluster, tmp_path: Path, real_channel: Path) -> Iterator[Work]:
     with working(slurm, tmp_path) as made:
         head = f"name: small\nchannels: [{real_channel.as_uri()}]\ndependencies:\n"
-        (made.folder / "environment.yml").write_text(head + "  - python=3.11\n  - six\n")
-        (made.folder / "wrong.yml").write_text(head + "  - python=3.11\n  - no-such-package-anywhere\n")
+        (made.directory / "environment.yml").write_text(head + "  - python=3.11\n  - six\n")
+        (made.directory / "wrong.yml").write_text(head + "  - python=3.11\n  - no-such-package-anywhere\n")
         yield made
 
 
@@ -28,15 +28,15 @@ def test_a_build_runs_on_a_node_and_is_published_from_there(work: Work) -> None:
     shown = work.run(*words, "--dry-run").out
     assert "#SBATCH --account=project\n" in shown
     assert "#SBATCH --mem=0\n" in shown
-    assert f'TMPDIR=$(mktemp -d "{work.folder}/disk/stackyard-XXXXXXXX") || exit 1\n' in shown
-    assert not (work.folder / "runs").exists()
+    assert f'TMPDIR=$(mktemp -d "{work.directory}/disk/stackyard-XXXXXXXX") || exit 1\n' in shown
+    assert not (work.directory / "runs").exists()
 
     done = work.run(*words)
     node = work.status()["hosts"][0]
     assert f"running on {node}" in done.err
     assert "small/1.0-py311-1" in done.out
     assert (work.last / "job.sh").read_text() == shown
-    assert list((work.folder / "disk").iterdir()) == []
+    assert list((work.directory / "disk").iterdir()) == []
     assert (
         work.run("--yard", "yard", "run", "small", "--", "python", "-c", "import six; print('there')").out == "there\n"
     )
@@ -58,4 +58,4 @@ def test_what_cannot_be_is_said_before_a_job_waits(work: Work) -> None:
     assert "node kinds: gpu" in done.err
     done = work.run("deploy", "nothing.yml", "--on", "gpu", expect=2)
     assert "no such file: nothing.yml" in done.err
-    assert not (work.folder / "runs").exists()
+    assert not (work.directory / "runs").exists()

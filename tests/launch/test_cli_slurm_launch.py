@@ -51,7 +51,7 @@ def test_signals_to_the_launch_end_all_ranks(work: Work, number: signal.Signals,
 
 
 def test_a_second_interrupt_does_not_wait(work: Work) -> None:
-    (work.folder / "deaf.py").write_text(
+    (work.directory / "deaf.py").write_text(
         "import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: print('told', flush=True))\n"
         "print('up', flush=True)\ntime.sleep(300)\n"
     )
@@ -120,11 +120,11 @@ def test_fewer_nodes_than_the_allocation_and_more(work: Work) -> None:
     done = work.run("launch", "-N", "5", *RANKS, "exit.py", "0", expect=2)
     assert "5 nodes requested, but partition debug has 4" in done.err
     assert "-N 4" in done.err
-    assert len(list((work.folder / "runs").iterdir())) == 1
+    assert len(list((work.directory / "runs").iterdir())) == 1
 
 
 def test_the_partition_is_that_of_the_only_kind(work: Work) -> None:
-    site = work.folder.parent / "site.yaml"
+    site = work.directory.parent / "site.yaml"
     site.write_text(site.read_text().replace("    cores: 32\n", "    cores: 32\n    queue: elsewhere\n"))
     shown = work.run("submit", "-N", "50", *RANKS, "--dry-run", "exit.py", "0")  # of which Slurm here knows nothing
     assert "#SBATCH --partition=elsewhere" in shown.out
@@ -140,7 +140,7 @@ def test_a_launch_outside_of_an_allocation_makes_one(work: Work) -> None:
     assert "--partition=short" in command
     assert "--account=project" in command
     assert "--time=0:01:00" in command
-    completed = (work.cluster.folder / "log" / "jobcomp.txt").read_text()
+    completed = (work.cluster.directory / "log" / "jobcomp.txt").read_text()
     assert re.search(r"Name=named .*Partition=short TimeLimit=1 ", completed)
 
 
@@ -162,7 +162,7 @@ def test_json_is_all_that_is_printed(work: Work, words: tuple[str, ...]) -> None
     value: Any = done.value
     assert isinstance(value, dict)
     if "--dry-run" in words or words[0] == "explain":
-        assert not (work.folder / "runs").exists()
+        assert not (work.directory / "runs").exists()
     else:
         assert value["code"] == int(words[-1])
 

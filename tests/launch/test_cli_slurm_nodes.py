@@ -104,7 +104,7 @@ def test_too_small_an_allocation_is_refused_before_anything_starts(
         done = work.allocated("launch", *words, "exit.py", "0", salloc=salloc, expect=2)
         assert said in done.err
         assert hint in done.err
-        assert not (work.folder / "runs").exists()
+        assert not (work.directory / "runs").exists()
 
 
 def test_a_small_allocation_without_a_site_is_refused_in_the_same_words(bare: Work) -> None:

@@ -54,9 +54,9 @@ def whole(work: Work, launcher: str) -> tuple[str, ...]:
     """Whole nodes; MPICH's mpiexec is first on PATH where it is the launcher."""
     if launcher != "mpich":
         return ("--exclusive", "--gpus-per-node=4")
-    (work.folder / "bin").mkdir()
-    (work.folder / "bin" / "mpiexec").symlink_to(programs.need("mpiexec.hydra"))
-    path = f"PATH={work.folder / 'bin'}:{os.environ['PATH']}"
+    (work.directory / "bin").mkdir()
+    (work.directory / "bin" / "mpiexec").symlink_to(programs.need("mpiexec.hydra"))
+    path = f"PATH={work.directory / 'bin'}:{os.environ['PATH']}"
     return ("--exclusive", "--gpus-per-node=4", "env", path)
 
 
@@ -70,7 +70,7 @@ def told(work: Work) -> list[dict[str, str]]:
     "launcher", ["srun", *(pytest.param(one, marks=pytest.mark.long) for one in ("mpirun", "mpich"))]
 )
 def test_a_server_and_workers_on_nodes_of_their_own(work: Work, launcher: str) -> None:
-    (work.folder / "job.yaml").write_text(JOB.format(launcher=launcher, workers="show.py"))
+    (work.directory / "job.yaml").write_text(JOB.format(launcher=launcher, workers="show.py"))
     done = work.allocated("launch", "--job", "job.yaml", salloc=("-N3", *whole(work, launcher)))
     server, *workers = told(work)
     assert [rank["STACKYARD_TASK"] for rank in (server, *workers)] == list("01234")
@@ -91,7 +91,7 @@ def test_a_server_and_workers_on_nodes_of_their_own(work: Work, launcher: str) -
 
 
 def test_a_worker_that_fails_is_named_in_a_batch_job(work: Work) -> None:
-    (work.folder / "job.yaml").write_text(JOB.format(launcher="srun", workers="show.py, '7'"))
+    (work.directory / "job.yaml").write_text(JOB.format(launcher="srun", workers="show.py, '7'"))
     done = work.run("submit", "--job", "job.yaml", expect=7)
     assert "error: rank 1 of workers (task 2) on" in done.err
     assert "#SBATCH --nodes=3" in (work.last / "job.sh").read_text()
@@ -104,10 +104,10 @@ def test_a_worker_that_fails_is_named_in_a_batch_job(work: Work) -> None:
     [("srun", "pmix", "mpicc.openmpi"), ("mpirun", "", "mpicc.openmpi"), ("mpich", "", "mpicc.mpich")],
 )  # fmt: skip
 def test_all_roles_share_mpi_comm_world(work: Work, launcher: str, mpi: str, compiler: str) -> None:
-    program = compiled(compiler, work.folder)
-    site = work.folder.parent / "site.yaml"
+    program = compiled(compiler, work.directory)
+    site = work.directory.parent / "site.yaml"
     site.write_text(site.read_text().replace("kind: slurm,", f"kind: slurm, mpi: '{mpi}',"))
-    (work.folder / "job.yaml").write_text(f"""\
+    (work.directory / "job.yaml").write_text(f"""\
 format: 1
 launcher: {launcher}
 backend: mpi

@@ -28,8 +28,8 @@ if sys.argv[1:] == [os.environ["STACKYARD_ATTEMPT"]] and os.environ["RANK"] == "
 @pytest.fixture
 def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
     with working(slurm, tmp_path, read=READ) as made:
-        (made.folder / "data").mkdir()
-        (made.folder / "data/big").write_bytes(os.urandom(3_000_000))
+        (made.directory / "data").mkdir()
+        (made.directory / "data/big").write_bytes(os.urandom(3_000_000))
         yield made
 
 
@@ -38,7 +38,7 @@ def said(work: Work) -> list[list[str]]:
 
 
 def nothing_staged(work: Work) -> bool:
-    return not list((work.folder / "disk").iterdir())
+    return not list((work.directory / "disk").iterdir())
 
 
 def test_every_node_has_it_on_its_own_disk(work: Work) -> None:
@@ -47,7 +47,7 @@ def test_every_node_has_it_on_its_own_disk(work: Work) -> None:
     assert "staged 2.9 MiB on each of 4 nodes in" in done.err
     assert len({line[0] for line in said(work)}) == 1
     for _, host, place, _ in said(work):
-        assert place.startswith(f"{work.folder}/disk/stackyard-stage-{os.getuid()}-")
+        assert place.startswith(f"{work.directory}/disk/stackyard-stage-{os.getuid()}-")
         assert place.endswith(f"-{host}/files")
     assert len({line[1] for line in said(work)}) == 4
     assert nothing_staged(work)
@@ -59,11 +59,11 @@ def test_two_jobs_stage_the_same_at_the_same_time(work: Work) -> None:
     started = [work.start(*words, "read.py", "1") for _ in range(2)]
     shown = [one.communicate(timeout=240)[1] for one in started]
     assert [one.returncode for one in started] == [0, 0], shown
-    for folder in (work.folder / "runs").iterdir():
-        places = {log.read_text().split()[2] for log in folder.rglob("rank-*.log")}
+    for directory in (work.directory / "runs").iterdir():
+        places = {log.read_text().split()[2] for log in directory.rglob("rank-*.log")}
         assert len(places) == 2, "two nodes, whatever the attempt"
-        assert json.loads((folder / "stage.json").read_text())["nodes"] == 0
-        assert json.loads((folder / "attempts/1/result.json").read_text())["staged"]["nodes"] == 2
+        assert json.loads((directory / "stage.json").read_text())["nodes"] == 0
+        assert json.loads((directory / "attempts/1/result.json").read_text())["staged"]["nodes"] == 2
     assert nothing_staged(work)
 
 
@@ -71,9 +71,9 @@ def test_two_jobs_stage_the_same_at_the_same_time(work: Work) -> None:
 def test_a_node_that_is_lost_while_files_are_staged(slurm_exclusive: SlurmCluster, tmp_path: Path) -> None:
     """It is named, its place is taken by a spare one, and what the other one has is not copied again."""
     with working(slurm_exclusive, tmp_path, read=READ) as work:
-        (work.folder / "data").mkdir()
-        (work.folder / "data/big").touch()
-        os.truncate(work.folder / "data/big", 1 << 32)
+        (work.directory / "data").mkdir()
+        (work.directory / "data/big").touch()
+        os.truncate(work.directory / "data/big", 1 << 32)
         words = ("-N", "2", *RANKS, "--restarts", "1", "--lost-timeout", "5", "--stage", "data")
         started = work.start("launch", *words, "--launcher-arg=--no-kill", "read.py", salloc=("-N3", "--no-kill"))
         work.until(lambda: work.status()["phase"].startswith("staging"))

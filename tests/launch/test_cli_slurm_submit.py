@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real
 
 def test_the_script_of_a_dry_run_is_the_one_that_is_submitted(work: Work) -> None:
     shown = work.run("submit", *SHAPE, "-t", "5", "--dry-run", "exit.py", "0")
-    assert not (work.folder / "runs").exists()
+    assert not (work.directory / "runs").exists()
     assert "$ sbatch --parsable" in shown.err
     done = work.run("submit", *SHAPE, "-t", "5", "exit.py", "0")
     assert (work.last / "job.sh").read_text() == shown.out
@@ -115,7 +115,9 @@ def test_a_run_is_read_compared_and_repeated(work: Work) -> None:
 
 
 def test_the_tasks_of_an_array_and_the_array_as_a_whole(work: Work) -> None:
-    (work.folder / "task.py").write_text("import os, sys; sys.exit(int(os.environ['SLURM_ARRAY_TASK_ID']) % 2 * 4)\n")
+    (work.directory / "task.py").write_text(
+        "import os, sys; sys.exit(int(os.environ['SLURM_ARRAY_TASK_ID']) % 2 * 4)\n"
+    )
     done = work.run("submit", "-N", "1", *SHAPE[2:], "-a", "0-2", "task.py", expect=4)
     assert "task 1 failed" in done.err
     assert "2 done, 1 failed of 3 tasks" in done.err

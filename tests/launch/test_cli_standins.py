@@ -39,7 +39,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
     if why := missing(request.param):
         pytest.skip(why)
     made = Cluster.make(request.param, tmp_path)
-    shutil.copy(HELLO, made.folder)
+    shutil.copy(HELLO, made.directory)
     yield made
     made.close()
 
@@ -52,7 +52,7 @@ def told(cluster: Cluster) -> list[dict[str, Any]]:
 def test_two_nodes(cluster: Cluster) -> None:
     """Everything that a job of two nodes promises, and what can be seen of it later."""
     plan = cluster.run(*cluster.asking("--dry-run", "--json", "hello.py")).value
-    assert not (cluster.folder / "runs").exists()
+    assert not (cluster.directory / "runs").exists()
     done = cluster.submit("hello.py")
     assert "done; run directory: " in done.err
     assert f"{NAMES[cluster.name]} job" in done.err
@@ -178,7 +178,7 @@ def test_one_of_two_nodes_in_hand(name: str, tmp_path: Path) -> None:
     if why := missing(name):
         pytest.skip(why)
     cluster = Cluster.make(name, tmp_path, inside=True)
-    shutil.copy(HELLO, cluster.folder)
+    shutil.copy(HELLO, cluster.directory)
     ranks = ("-r", "2") if name in REAL_MPIRUN else ()
     plan = cluster.run("launch", *ranks, "--dry-run", "--json", "hello.py").value
     assert len(plan["layout"]["hosts"]) == plan["layout"]["nodes"] == 2
@@ -191,7 +191,7 @@ def test_one_of_two_nodes_in_hand(name: str, tmp_path: Path) -> None:
 
 @on("lsf", "pals", sites=("jsrun", "lsf", "pals", "pbs-openmpi"))
 def test_an_array(cluster: Cluster) -> None:
-    """Every index is a job with a folder, a log and an end of its own."""
+    """Every index is a job with a directory, a log and an end of its own."""
     done = cluster.submit("-a", "1-2", "hello.py")
     assert "each task of the array has a run directory below" in done.err
     run = cluster.last()
@@ -235,12 +235,12 @@ def test_a_request_that_the_scheduler_refuses(cluster: Cluster) -> None:
 
 
 def test_explain_and_dry_run_write_nothing(cluster: Cluster) -> None:
-    before = sorted(cluster.folder.rglob("*"))
+    before = sorted(cluster.directory.rglob("*"))
     script = cluster.run(*cluster.asking("--dry-run", "hello.py"))
     assert script.out.startswith("#!/bin/bash\n#")
     explained = cluster.run("explain", "-N", "2", "hello.py")
     assert STARTERS[cluster.name] in explained.out
-    assert sorted(cluster.folder.rglob("*")) == before
+    assert sorted(cluster.directory.rglob("*")) == before
     assert os.environ.get("LSB_JOBID") is None
 
 
@@ -259,7 +259,7 @@ roles:
 @on("jsrun", "pals", sites=("jsrun", "lsf", "pals", "pbs-openmpi"))
 def test_roles_with_different_ranks_per_node(cluster: Cluster) -> None:
     """A server on one node and two workers on the other, by an ERF file, a rankfile or colons."""
-    (cluster.folder / "job.yaml").write_text(ROLES)
+    (cluster.directory / "job.yaml").write_text(ROLES)
     cluster.run("submit", "--job", "job.yaml")
     logs = [path.read_text() for path in sorted((cluster.last() / "logs").glob("rank-*.log"))]
     assert logs == ["server 0 on 0\n", "workers 0\n", "workers 1\n"]
@@ -270,6 +270,6 @@ def test_roles_with_different_ranks_per_node(cluster: Cluster) -> None:
 
 @on("flux", sites=("flux",))
 def test_flux_refuses_nodes_with_different_ranks(cluster: Cluster) -> None:
-    (cluster.folder / "job.yaml").write_text(ROLES)
+    (cluster.directory / "job.yaml").write_text(ROLES)
     done = cluster.run("submit", "--job", "job.yaml", expect=2)
     assert "flux run cannot place ranks differently on different hosts" in done.err

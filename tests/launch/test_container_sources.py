@@ -24,13 +24,13 @@ WAITS = ("sh", "-c", 'touch "up.$RANK"; sleep 300')
 
 
 @contextmanager
-def lacking(cluster: SlurmCluster, node: str, folder: Path) -> Iterator[None]:
+def lacking(cluster: SlurmCluster, node: str, directory: Path) -> Iterator[None]:
     """Let a directory be empty on one node."""
-    cluster.on(node, "mount", "-t", "tmpfs", "none", folder)
+    cluster.on(node, "mount", "-t", "tmpfs", "none", directory)
     try:
         yield
     finally:
-        cluster.on(node, "umount", "--lazy", folder)  # the step's last processes may still be in it
+        cluster.on(node, "umount", "--lazy", directory)  # the step's last processes may still be in it
 
 
 @pytest.fixture
@@ -42,10 +42,10 @@ def there(tmp_path: Path) -> Path:
 
 def refused(work: Work, *words: str | Path, binds: str = "binds: []") -> str:
     """What a launch on both nodes prints, of which no rank has started."""
-    (work.folder.parent / "site.yaml").write_text(SITE % (work.folder.parent.parent / "runs", binds))
+    (work.directory.parent / "site.yaml").write_text(SITE % (work.directory.parent.parent / "runs", binds))
     shape = ("-N", "2", "-r", "1", "-c", "1", "-g", "0")
     done = work.allocated(*map(str, words), *shape, *WAITS, expect=71, salloc=("-N2", "-w", "n1,n2"))
-    assert not list(work.folder.glob("up.*")), "a program waits for the others"
+    assert not list(work.directory.glob("up.*")), "a program waits for the others"
     work.nothing_left()
     return done.err
 
@@ -84,5 +84,5 @@ def test_the_stack(slurm: SlurmCluster, tmp_path: Path, there: Path) -> None:
 
 
 def test_the_working_directory(slurm: SlurmCluster, tmp_path: Path) -> None:
-    with working(slurm, tmp_path / "work") as work, lacking(slurm, "n2", work.folder.parent):
-        assert f"error: n2: cannot enter {work.folder}: it does not exist on this node" in refused(work, "launch")
+    with working(slurm, tmp_path / "work") as work, lacking(slurm, "n2", work.directory.parent):
+        assert f"error: n2: cannot enter {work.directory}: it does not exist on this node" in refused(work, "launch")

@@ -80,7 +80,7 @@ def test_helpers_are_bound_where_they_are_run(intent: Intent) -> None:
 
 
 @pytest.mark.parametrize(("place", "bound"), [("elsewhere", True), ("cwd/below", False), ("image-only", False)])
-def test_a_script_of_another_folder_is_bound(tmp_path: Path, place: str, bound: bool) -> None:
+def test_a_script_of_another_directory_is_bound(tmp_path: Path, place: str, bound: bool) -> None:
     script = tmp_path / place / "train.py"
     if place != "image-only":
         script.parent.mkdir(parents=True)
@@ -124,15 +124,15 @@ def test_the_runtime_found_reads_the_image(intent: Intent, tmp_path: Path) -> No
         wrap(intent, site(runtime="charliecloud"), layout(), STACK)
 
 
-def image(folder: Path, *mounts: str) -> Path:
+def image(directory: Path, *mounts: str) -> Path:
     """A small image that has its programs from the host's /usr."""
     for name in ("usr", "etc", "dev", "proc", "sys", "tmp", "home", "root", *mounts):
-        (folder / name).mkdir(parents=True, exist_ok=True)
+        (directory / name).mkdir(parents=True, exist_ok=True)
     for name in ("passwd", "group", "hosts", "resolv.conf"):
-        (folder / "etc" / name).touch()
+        (directory / "etc" / name).touch()
     for name in ("bin", "lib", "lib64", "sbin"):
-        (folder / name).symlink_to(f"usr/{name}")
-    return folder
+        (directory / name).symlink_to(f"usr/{name}")
+    return directory
 
 
 def run(made: Wrapper, *program: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -203,8 +203,8 @@ def test_charliecloud_adds_libraries(tmp_path: Path, given: str) -> None:
     """Each under its own name, the host's files themselves, at the end of the path. Outside they stay empty."""
     programs.need("ch-run")
     name, step, node = image(tmp_path / "image"), tmp_path / "step", tmp_path / "node"
-    for folder in (step, node, tmp_path / "host"):
-        folder.mkdir()
+    for directory in (step, node, tmp_path / "host"):
+        directory.mkdir()
     (tmp_path / "host/liba.so.1").write_text("a")
     (tmp_path / "host/liba.so").symlink_to("liba.so.1")
     variables = {"LD_LIBRARY_PATH": given} if given else {}

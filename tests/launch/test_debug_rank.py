@@ -206,17 +206,17 @@ sys.exit(int(os.environ["RANK"] == "1" and not data))
 """
 
 
-def piped(argv: list[str], folder: Path, environ: dict[str, str]) -> None:
+def piped(argv: list[str], directory: Path, environ: dict[str, str]) -> None:
     """A megabyte for rank 1; nothing for the others."""
     import hashlib
 
-    (folder / "reads.py").write_text(READS)
+    (directory / "reads.py").write_text(READS)
     data = os.urandom(1 << 20)
     done = subprocess.run(
-        argv, input=data, cwd=folder, env={**os.environ, **environ}, capture_output=True, timeout=240, check=False
+        argv, input=data, cwd=directory, env={**os.environ, **environ}, capture_output=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
-    logs = sorted(folder.glob("runs/*/logs/rank-*.log"))
+    logs = sorted(directory.glob("runs/*/logs/rank-*.log"))
     assert logs[1].read_text() == f"1 {len(data)} {hashlib.md5(data).hexdigest()}\n"
     assert logs[0].read_text().startswith("0 0 ")
 
@@ -257,7 +257,7 @@ def test_strangers_do_not_stop_it(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_a_rank_on_another_node(work: Work, sit: list[Person]) -> None:
-    (work.folder / "train.py").write_text(TRAIN)
+    (work.directory / "train.py").write_text(TRAIN)
     argv = [
         "salloc",
         "-Q",
@@ -270,12 +270,12 @@ def test_a_rank_on_another_node(work: Work, sit: list[Person]) -> None:
         "1",
         "train.py",
     ]
-    person = Person(argv, work.folder, work.cluster.environ())
+    person = Person(argv, work.directory, work.cluster.environ())
     sit.append(person)
     debugging(person)
     person.ends(0)
     assert "rank 1 has 7 and True 77" in person.screen
-    (work.folder / "other").mkdir()
+    (work.directory / "other").mkdir()
     piped(["salloc", "-Q", "--partition=debug", "-N2", str(STACKYARD), "launch", *SHAPE, "--stdin", "1", "reads.py"],
-          work.folder / "other", work.cluster.environ())  # fmt: skip
+          work.directory / "other", work.cluster.environ())  # fmt: skip
     work.nothing_left()

@@ -1,7 +1,7 @@
 """The batch scripts of the example sites: kept beside the site file, and taken by the scheduler's own rules.
 
-Each is what ``stackyard --site site.yaml submit ... --dry-run`` prints; folders and the interpreter are replaced, and
-STACKYARD_WRITE_GOLDEN=1 writes them anew. The heads go to a real Slurm, or to the stand-ins of LSF and PBS.
+Each is what ``stackyard --site site.yaml submit ... --dry-run`` prints; directories and the interpreter are replaced,
+and STACKYARD_WRITE_GOLDEN=1 writes them anew. The heads go to a real Slurm, or to the stand-ins of LSF and PBS.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def planned(work: Path, site: str, *words: str) -> str:
 
 
 def golden(text: str, work: Path) -> str:
-    """With the same folders everywhere."""
+    """With the same directories everywhere."""
     for found, shown in (
         (r"\d{4}-\d\d-\d\d-001", "2026-11-21-001"),
         (r"(?<=exec )\S+/python\S*", "/opt/stackyard/bin/python"),
@@ -88,7 +88,7 @@ def golden(text: str, work: Path) -> str:
 
 
 def _folded(match: re.Match[str]) -> str:
-    """A comment, folded anew: the real folders have another length."""
+    """A comment, folded anew: the real directories have another length."""
     words = match[0].replace("\n#   ", " ").strip()[1:].strip()
     lines = textwrap.wrap(words, 112, break_long_words=False, break_on_hyphens=False)
     return "".join(f"#   {line}\n" for line in lines)

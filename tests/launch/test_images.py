@@ -1,4 +1,4 @@
-"""The tests' image runs a deployed stack in Apptainer, as SIF, SquashFS and folder, and over nodes."""
+"""The tests' image runs a deployed stack in Apptainer, as SIF, SquashFS and directory, and over nodes."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ def yard() -> Path:
         pytest.skip(f"{error}; {error.detail}")
 
 
-@pytest.mark.parametrize("image", [images.image_sif, images.image_squashfs, images.image_folder])
+@pytest.mark.parametrize("image", [images.image_sif, images.image_squashfs, images.image_directory])
 def test_apptainer_runs_a_stack_that_is_bound(yard: Path, image: Callable[[], Path]) -> None:
     program = "import os, numpy; os.environ['APPTAINER_CONTAINER']; print(numpy.ones(3).sum())"
     argv = ["apptainer", "--quiet", "exec", "--bind", yard, image(), torchstack.python(yard), "-c", program]
     assert run(argv, env=images.environ()).stdout.split()[0] == "3.0"
 
 
-def test_charliecloud_runs_the_folder() -> None:
+def test_charliecloud_runs_the_directory() -> None:
     programs.need("ch-run")
     done = run(
-        ["ch-run", images.image_folder(), "--", "sh", "-c", "ls -d /work /usr/bin/sed"], env=images.environ(USER="root")
+        ["ch-run", images.image_directory(), "--", "sh", "-c", "ls -d /work /usr/bin/sed"],
+        env=images.environ(USER="root"),
     )
     assert done.stdout.split() == ["/usr/bin/sed", "/work"]
 
 
 @pytest.mark.slow
 def test_ranks_in_the_image_find_each_other(slurm: SlurmCluster, yard: Path) -> None:
-    """The launcher's PMIx server keeps its files outside; with their folder bound, four ranks are one world."""
+    """The launcher's PMIx server keeps its files outside; with their directory bound, four ranks are one world."""
     environ = images.environ()
-    bound = f"{yard},{slurm.folder}/spmix"
+    bound = f"{yard},{slurm.directory}/spmix"
     argv = ["srun", "--mpi=pmix", "-N2", "--ntasks-per-node=2", "apptainer", "--quiet", "exec", "--bind", bound,
             images.image_sif(), torchstack.python(yard), "-c", WHO]  # fmt: skip
     variables = {name: environ[name] for name in ("PATH", "APPTAINER_USERNS")}

@@ -98,17 +98,19 @@ def test_programs_read_the_cores_of_their_rank(name: str, environ: dict[str, str
 
 def _shell(work: Work, *argv: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environ = work.cluster.environ(**variables)
-    return subprocess.run(argv, cwd=work.folder, env=environ, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(
+        argv, cwd=work.directory, env=environ, capture_output=True, text=True, timeout=240, check=False
+    )
 
 
 @pytest.mark.real
 def test_variables_of_the_job_that_disagree_do_not_end_srun(work: Work) -> None:
-    (work.folder / "bin").mkdir()
-    srun, seen = work.folder / "bin" / "srun", work.folder / "seen"
+    (work.directory / "bin").mkdir()
+    srun, seen = work.directory / "bin" / "srun", work.directory / "seen"
     real = work.cluster.run("which", "srun").stdout.strip()
     srun.write_text(NEWER_SRUN.format(srun=real, seen=seen))
     srun.chmod(0o755)
-    (work.folder / "cpus.py").write_text("import os; print('cpus', os.environ['SLURM_CPUS_PER_TASK'])\n")
+    (work.directory / "cpus.py").write_text("import os; print('cpus', os.environ['SLURM_CPUS_PER_TASK'])\n")
     launch = f"PATH={srun.parent}:$PATH SLURM_TRES_PER_TASK=cpu=3 {STACKYARD} launch -r 1 -g 0 -c 2 cpus.py"
     done = _shell(work, "salloc", "-Q", "--partition=debug", "-N1", "-n1", "-c4", "bash", "-c", launch)
     assert done.returncode == 0, done.stderr
@@ -129,7 +131,7 @@ def test_a_launch_in_an_interactive_step_does_not_wait_for_it(work: Work) -> Non
 @pytest.mark.real
 def test_a_submission_from_within_an_allocation(work: Work) -> None:
     """The job has nothing of the allocation: here GPUs, tasks and CPUs that its own script does not name."""
-    (work.folder / "env.py").write_text("import os, json; print('ENV', json.dumps(dict(os.environ)))\n")
+    (work.directory / "env.py").write_text("import os, json; print('ENV', json.dumps(dict(os.environ)))\n")
     inside = f"export SLURM_GPUS_PER_TASK=3 SLURM_TRES_PER_TASK=cpu=9; {STACKYARD} submit {' '.join(SHAPE)} env.py"
     done = _shell(work, "salloc", "-Q", "--partition=debug", "-N1", "-n1", "-c3", "bash", "-c", inside, KEPT="yes")
     assert done.returncode == 0, done.stderr

@@ -62,20 +62,20 @@ def test_the_way_to_this_machine_is_its_loopback() -> None:
     assert address_towards(["127.0.0.1"]) == address_towards([]) == "127.0.0.1"
 
 
-def _connection(folder: Path, **ports: int) -> Path:
-    file = folder / "c.json"
+def _connection(directory: Path, **ports: int) -> Path:
+    file = directory / "c.json"
     told = {"transport": "tcp", "key": KEY, "ip": "127.0.0.1", **free_ports(), **ports}
     file.write_text(json.dumps(told))
     return file
 
 
-def _launched(folder: Path, kernel: str, connection: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+def _launched(directory: Path, kernel: str, connection: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """Launch a program in the place of Jupyter's kernel, on this machine; the exit status."""
-    (folder / "ipykernel_launcher.py").write_text(kernel)
-    (folder / "site.yaml").write_text(f"yard: {folder}/yard\n")
-    monkeypatch.setenv("PYTHONPATH", str(folder))
+    (directory / "ipykernel_launcher.py").write_text(kernel)
+    (directory / "site.yaml").write_text(f"yard: {directory}/yard\n")
+    monkeypatch.setenv("PYTHONPATH", str(directory))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    monkeypatch.chdir(folder)
+    monkeypatch.chdir(directory)
     words = [str(STACKYARD), "--site", "site.yaml", "launch", "-r", "1", "-N", "1", "--stdin", "0"]
     return kernels.run(connection, words)
 

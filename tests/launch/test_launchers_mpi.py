@@ -36,12 +36,12 @@ int main(int argc, char **argv) {
 """
 
 
-def compiled(compiler: str, folder: Path) -> Path:
+def compiled(compiler: str, directory: Path) -> Path:
     programs.need(compiler)
-    source = folder / "add.c"
+    source = directory / "add.c"
     source.write_text(ADD)
-    run([compiler, "-o", folder / "add", source])
-    return folder / "add"
+    run([compiler, "-o", directory / "add", source])
+    return directory / "add"
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ SLURM = Scheduler(kind="slurm", version="22.05.8")
 
 
 def started(
-    slurm: SlurmCluster, folder: Path, name: str, layout: Layout, scheduler: Scheduler = SLURM, *,
+    slurm: SlurmCluster, directory: Path, name: str, layout: Layout, scheduler: Scheduler = SLURM, *,
     nodes: int = 2, rank: str = "$SLURM_PROCID", local: str = "$SLURM_LOCALID", **changes: Any,
 ) -> dict[int, tuple[int, str, str]]:  # fmt: skip
     """Start ranks in an allocation; for each its local rank, host and visible GPUs."""
@@ -37,7 +37,7 @@ def started(
     room = [f"--ntasks-per-node={layout.ranks_per_node}", "-c", str(layout.cores_per_rank)]
     program = ["sh", "-c", SHOW.format(rank=rank, local=local)]
     done = slurm.run(
-        "salloc", "-Q", "-N", str(nodes), *room, *gpus, *ready(line, folder), *program,
+        "salloc", "-Q", "-N", str(nodes), *room, *gpus, *ready(line, directory), *program,
         OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
     )  # fmt: skip
     rows = [row.split() for row in done.stdout.splitlines()]

@@ -48,6 +48,6 @@ def test_threads_of_the_shell_that_are_replaced() -> None:
 
 @pytest.mark.real
 def test_five_tasks_on_two_nodes_of_a_real_slurm(work: Work) -> None:
-    (work.folder / "hello.py").write_text("print('hello')\n")
+    (work.directory / "hello.py").write_text("print('hello')\n")
     done = work.allocated("launch", "-r", "1", "-c", "1", "-g", "0", "hello.py", salloc=("-N2", "-n5"))
     assert "CPUs of this allocation are not used" in done.err + done.out, json.dumps(done.err)

@@ -24,14 +24,14 @@ MODULE = ("-m", "pkg.train", "--epochs", "3")
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """A package of which a module imports torch, two relative imports away from the one that runs."""
-    folder = tmp_path / "pkg"
-    (folder / "data").mkdir(parents=True)
-    (folder / "__init__.py").write_text("")
-    (folder / "train.py").write_text("import sys\nfrom . import step\nprint('argv', *sys.argv[1:], flush=True)\n")
-    (folder / "step.py").write_text("from .data.loader import load\n")
-    (folder / "data" / "__init__.py").write_text("")
-    (folder / "data" / "loader.py").write_text("try:\n    import torch\nexcept ImportError:\n    pass\nload = 1\n")
-    (folder / "__main__.py").write_text("import deepspeed\n")
+    directory = tmp_path / "pkg"
+    (directory / "data").mkdir(parents=True)
+    (directory / "__init__.py").write_text("")
+    (directory / "train.py").write_text("import sys\nfrom . import step\nprint('argv', *sys.argv[1:], flush=True)\n")
+    (directory / "step.py").write_text("from .data.loader import load\n")
+    (directory / "data" / "__init__.py").write_text("")
+    (directory / "data" / "loader.py").write_text("try:\n    import torch\nexcept ImportError:\n    pass\nload = 1\n")
+    (directory / "__main__.py").write_text("import deepspeed\n")
     return tmp_path
 
 
@@ -115,9 +115,9 @@ def test_a_job_file_names_a_module(package: Path) -> None:
 
 @pytest.mark.real
 def test_a_module_on_two_nodes(work: Work) -> None:
-    (work.folder / "pkg").mkdir()
-    (work.folder / "pkg" / "__init__.py").write_text("")
-    (work.folder / "pkg" / "main.py").write_text(
+    (work.directory / "pkg").mkdir()
+    (work.directory / "pkg" / "__init__.py").write_text("")
+    (work.directory / "pkg" / "main.py").write_text(
         "import os, sys\nfrom pkg import __name__ as own\nprint(own, os.environ['RANK'], *sys.argv[1:], flush=True)\n"
     )
     work.allocated("launch", *SHAPE, "-m", "pkg.main", "-N", "x")

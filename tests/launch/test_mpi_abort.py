@@ -28,8 +28,8 @@ WORDS = {
 }
 
 
-def words(folder: Path, *program: str, **more: object) -> tuple[str, ...]:
-    intent = Intent.model_validate({"program": program, "cwd": str(folder), **more})
+def words(directory: Path, *program: str, **more: object) -> tuple[str, ...]:
+    intent = Intent.model_validate({"program": program, "cwd": str(directory), **more})
     return get("mpi").program(intent, watched.layout(1, 2), BackendContext()).argv
 
 

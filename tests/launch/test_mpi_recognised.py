@@ -33,11 +33,11 @@ int main(int argc, char **argv) {
 """
 
 
-def compiled(folder: Path, compiler: str, text: str = MPI_C) -> Path:
+def compiled(directory: Path, compiler: str, text: str = MPI_C) -> Path:
     programs.need("mpicc.mpich")  # and the compiler that it calls
-    (folder / "main.c").write_text(text)
-    subprocess.run([compiler, "main.c", "-o", "main"], cwd=folder, check=True)
-    return folder / "main"
+    (directory / "main.c").write_text(text)
+    subprocess.run([compiler, "main.c", "-o", "main"], cwd=directory, check=True)
+    return directory / "main"
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_a_launcher_in_a_launch_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_a_compiled_program_is_one_world_under_slurm(work: Work) -> None:
-    compiled(work.folder, "mpicc.mpich")
-    (work.folder / "wrapper.sh").write_text("#!/bin/sh\nexec ./main\n")
-    (work.folder / "wrapper.sh").chmod(0o755)
+    compiled(work.directory, "mpicc.mpich")
+    (work.directory / "wrapper.sh").write_text("#!/bin/sh\nexec ./main\n")
+    (work.directory / "wrapper.sh").chmod(0o755)
     for program in ("./main", "./wrapper.sh"):
         done = work.allocated("launch", *SHAPE, "--launcher-arg=--mpi=pmi2", program)
         assert "I am rank 0 of 2" in done.out, done.out + done.err

@@ -62,12 +62,12 @@ def test_what_killed_agents_have_left_is_removed_by_the_next_one(disk: Path, tmp
     old, used, fresh = (disk / name for name in names)
     other = disk / f"{WHOSE}aa-{socket.gethostname()}x"
     open_to_all = disk / f"{WHOSE}ab-{socket.gethostname()}.1"
-    for folder in (old, used, fresh, other, open_to_all):
-        folder.mkdir(mode=0o700)
-        (folder / "lock").touch()
-        os.mkfifo(folder / "pipe")
-        if folder != fresh:
-            os.utime(folder, (0, 0))
+    for directory in (old, used, fresh, other, open_to_all):
+        directory.mkdir(mode=0o700)
+        (directory / "lock").touch()
+        os.mkfifo(directory / "pipe")
+        if directory != fresh:
+            os.utime(directory, (0, 0))
     open_to_all.chmod(0o755)
     with (used / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -190,23 +190,23 @@ def machine(root: Path, siblings: list[str], packages: list[int], numa: list[str
     """A machine's /sys, from the lists of the threads of each core."""
     for threads, package in zip(siblings, packages, strict=True):
         for cpu in core_list(threads):
-            folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
-            folder.mkdir(parents=True)
-            (folder / "core_cpus_list").write_text(threads + "\n")
-            (folder / "physical_package_id").write_text(f"{package}\n")
+            directory = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+            directory.mkdir(parents=True)
+            (directory / "core_cpus_list").write_text(threads + "\n")
+            (directory / "physical_package_id").write_text(f"{package}\n")
     for number, cpus in enumerate(numa or []):
-        folder = root / f"sys/devices/system/node/node{number}"
-        folder.mkdir(parents=True)
-        (folder / "cpulist").write_text(cpus + "\n")
+        directory = root / f"sys/devices/system/node/node{number}"
+        directory.mkdir(parents=True)
+        (directory / "cpulist").write_text(cpus + "\n")
     return root
 
 
 def nvidia(root: Path, *places: tuple[str, int]) -> None:
     for address, numa in places:
         (root / "proc/driver/nvidia/gpus" / address).mkdir(parents=True)
-        folder = root / "sys/bus/pci/devices" / address
-        folder.mkdir(parents=True)
-        (folder / "numa_node").write_text(f"{numa}\n")
+        directory = root / "sys/bus/pci/devices" / address
+        directory.mkdir(parents=True)
+        (directory / "numa_node").write_text(f"{numa}\n")
 
 
 def test_split_numbering(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_silent_kernel(tmp_path: Path) -> None:
 
 
 def test_gpu_without_a_device_file_is_not_there(tmp_path: Path) -> None:
-    """A container that was given the second GPU of two: the driver's folders show both."""
+    """A container that was given the second GPU of two: the driver's directories show both."""
     root = machine(tmp_path, ["0", "1"], [0, 1], ["0", "1"])
     nvidia(root, ("0000:0a:00.0", 0), ("0000:8a:00.0", 1))
     for minor, address in enumerate(("0000:0a:00.0", "0000:8a:00.0")):
@@ -289,13 +289,15 @@ def test_amd_gpus(tmp_path: Path) -> None:
     """Two CPUs and two GPUs of the compute driver; bus 0xc1 is next to the first NUMA node, 0xd1 to the second."""
     root = machine(tmp_path, ["0", "1"], [0, 0], ["0", "1"])
     for number, (simd, location) in enumerate([(0, 0), (0, 0), (440, 0xC100), (440, 0xD100)]):
-        folder = root / f"sys/class/kfd/kfd/topology/nodes/{number}"
-        folder.mkdir(parents=True)
-        (folder / "properties").write_text(f"cpu_cores_count 0\nsimd_count {simd}\nlocation_id {location}\ndomain 0\n")
+        directory = root / f"sys/class/kfd/kfd/topology/nodes/{number}"
+        directory.mkdir(parents=True)
+        (directory / "properties").write_text(
+            f"cpu_cores_count 0\nsimd_count {simd}\nlocation_id {location}\ndomain 0\n"
+        )
     for address, numa in (("0000:c1:00.0", 0), ("0000:d1:00.0", 1)):
-        folder = root / "sys/bus/pci/devices" / address
-        folder.mkdir(parents=True)
-        (folder / "numa_node").write_text(f"{numa}\n")
+        directory = root / "sys/bus/pci/devices" / address
+        directory.mkdir(parents=True)
+        (directory / "numa_node").write_text(f"{numa}\n")
     made = this_node(root, {0, 1}, {})
     assert ([d.gpus for d in made.domains], made.gpu_vendor) == ([(0,), (1,)], "amd")
     assert this_node(root, {0, 1}, {"ROCR_VISIBLE_DEVICES": "1"}).gpus == 1

@@ -26,7 +26,7 @@ def sge(venv: Path, tmp_path: Path) -> Iterator[Cluster]:
     if why := missing("sge"):
         pytest.skip(why)
     made = Cluster.make("sge", tmp_path, python=venv / "bin/python")
-    shutil.copy(HELLO, made.folder)
+    shutil.copy(HELLO, made.directory)
     yield made
     made.close()
 
@@ -73,10 +73,10 @@ def test_what_the_table_lacks_is_refused_by_name(sge: Cluster) -> None:
     assert "SGE has no option for qos=high" in done.err
     done = sge.submit("--requeue", "--signal", "60", "hello.py", expect=2)
     assert "SGE has no option for signal=60" in done.err
-    assert not (sge.folder / "runs").exists()
+    assert not (sge.directory / "runs").exists()
 
 
 def test_without_the_plugin_the_scheduler_is_unknown(sge: Cluster) -> None:
-    plain = Cluster(sge.name, sge.folder, sge.env)
+    plain = Cluster(sge.name, sge.directory, sge.env)
     done = plain.submit("--dry-run", "hello.py", expect=2)
     assert "no such scheduler: sge" in done.err and "one of slurm, lsf, pbs, flux, none" in done.err

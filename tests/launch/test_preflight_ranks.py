@@ -30,9 +30,9 @@ QUICK = PreflightOptions(seconds=0.1, speed_seconds=0.05, start_s=60, answer_s=6
 class Ranks:
     """Some ranks of a step on this machine, with the variables that the launcher's shim would set."""
 
-    def __init__(self, folder: Path, python: str | Path = sys.executable) -> None:
-        self.step, self.python = folder / "1", python
-        self.start = trial.install(folder / "program")
+    def __init__(self, directory: Path, python: str | Path = sys.executable) -> None:
+        self.step, self.python = directory / "1", python
+        self.start = trial.install(directory / "program")
         with socket.socket() as probe_socket:
             probe_socket.bind(("127.0.0.1", 0))
             self.port = probe_socket.getsockname()[1]

@@ -49,9 +49,9 @@ class Told:
 class Bed:
     """An allocation of all nodes of a cluster, in which the preflight runs with a Python of one's choice."""
 
-    def __init__(self, cluster: SlurmCluster, folder: Path) -> None:
-        self.cluster, self.folder = cluster, folder
-        self.run = RunPaths(folder / "run")
+    def __init__(self, cluster: SlurmCluster, directory: Path) -> None:
+        self.cluster, self.directory = cluster, directory
+        self.run = RunPaths(directory / "run")
         self.told = Told()
         self.mpi = False
         said = cluster.run("salloc", "--no-shell", "-N", str(cluster.nodes), "--ntasks-per-node=2", "-t", "10").stderr
@@ -59,7 +59,7 @@ class Bed:
 
     def python(self, program: str | Path, dead: str = "") -> None:
         """What `python` is on the nodes; on the node `dead` it sleeps."""
-        file = self.folder / "bin" / "python"
+        file = self.directory / "bin" / "python"
         file.parent.mkdir(exist_ok=True)
         file.write_text(f'#!/bin/bash\n[ "$(uname -n)" = "{dead}" ] && exec sleep 300\nexec {program} "$@"\n')
         file.chmod(file.stat().st_mode | stat.S_IXUSR)
@@ -69,10 +69,10 @@ class Bed:
         layout = Layout(NODE, (Block(0, len(hosts), slots),), hosts=hosts)
         words = ("srun", f"--jobid={self.job}", "--overlap", "-N", str(len(hosts)), f"--ntasks-per-node={per_node}",
                  f"--nodelist={','.join(hosts)}", f"--mpi={'pmix' if self.mpi else 'none'}")  # fmt: skip
-        path = f"{self.folder}/bin:/usr/bin:/bin"
+        path = f"{self.directory}/bin:/usr/bin:/bin"
         return Plan(
             layout, RankProgram(layout, argv, mpi=self.mpi), LaunchLine(words, "slurm"), variables={"PATH": path},
-            cwd=str(self.folder),
+            cwd=str(self.directory),
         )  # fmt: skip
 
     def step(self, step: StepPaths, plan: Plan, listener: Any) -> StepResult:

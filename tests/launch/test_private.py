@@ -24,7 +24,7 @@ from support.processes import wait_for
 VALUE = 'it\'s $(a) "se\\cret"\nof two lines'
 
 
-def workspace(folder: Path, **environ: str) -> jobs.Workspace:
+def workspace(directory: Path, **environ: str) -> jobs.Workspace:
     words = (
         "stackyard",
         "submit",
@@ -38,7 +38,7 @@ def workspace(folder: Path, **environ: str) -> jobs.Workspace:
         "key=3",
         "max_token=12",
     )
-    return jobs.Workspace(Site(), Yard(folder / "yard"), None, folder / "runs", {**os.environ, **environ}, words)
+    return jobs.Workspace(Site(), Yard(directory / "yard"), None, directory / "runs", {**os.environ, **environ}, words)
 
 
 def intent(**more: object) -> jobs.Intent:

@@ -47,7 +47,7 @@ def test_at_any_moment(work: Work, number: signal.Signals, allocation: tuple[str
 
 def test_ranks_may_take_different_times(work: Work) -> None:
     """Neither srun's own patience nor the site's ends ranks that work longer than the first."""
-    (work.folder / "uneven.py").write_text(UNEVEN)
+    (work.directory / "uneven.py").write_text(UNEVEN)
     done = work.run("launch", *SHAPE, "--stream", "all", "uneven.py", SLURM_WAIT="1")
     assert "[1] finished" in done.out
     command = json.loads((work.last / "record.json").read_text())["plan"]["command"]

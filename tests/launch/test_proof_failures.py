@@ -101,14 +101,14 @@ def ended(started: subprocess.Popen[str], since: float, within_s: float = AT_ONC
 
 def rank_process(work: Work, rank: int) -> int:
     """The Python of a rank."""
-    for folder in Path("/proc").iterdir():
+    for directory in Path("/proc").iterdir():
         try:
-            environ = (folder / "environ").read_bytes().split(b"\0") if folder.name.isdigit() else []
-            line = (folder / "cmdline").read_bytes()
+            environ = (directory / "environ").read_bytes().split(b"\0") if directory.name.isdigit() else []
+            line = (directory / "cmdline").read_bytes()
         except OSError:
             continue
         if f"RANK={rank}".encode() in environ and work.mark.encode() in b"".join(environ) and b"train.py" in line:
-            return int(folder.name)
+            return int(directory.name)
     raise AssertionError(f"rank {rank} does not run; {work.said()}")
 
 
@@ -154,7 +154,7 @@ def test_a_busy_port(work: Work, yard: Path) -> None:
     """A program that insists on a port of its own, which something on the node of rank 0 has."""
     node = "n3"
     with listener(work, node) as port:
-        (work.folder / "fixed.py").write_text(FIXED_PORT.format(port=port))
+        (work.directory / "fixed.py").write_text(FIXED_PORT.format(port=port))
         words = ("--yard", str(yard), "launch", "-N", "2", *RANK_EACH, "--with", "resnet", "fixed.py")
         began = time.monotonic()
         started = work.start(*words, salloc=("-N2", f"--nodelist={node},n4"))
@@ -199,8 +199,8 @@ def test_an_mpi_that_srun_does_not_wire_up(work: Work, yard: Path) -> None:
 
 def test_ranks_that_are_all_alone(work: Work, yard: Path) -> None:
     """MPICH under PMIx: every rank is rank 0 of 1, which no rank can see."""
-    (work.folder / "libmpi.so.12").symlink_to(programs.need("libmpich.so.12"))  # its name everywhere but on Debian
-    words = ("--env", f"LD_LIBRARY_PATH={work.folder}", "--env", "MPI4PY_MPIABI=mpich", "--launcher-arg=--mpi=pmix")
+    (work.directory / "libmpi.so.12").symlink_to(programs.need("libmpich.so.12"))  # its name everywhere but on Debian
+    words = ("--env", f"LD_LIBRARY_PATH={work.directory}", "--env", "MPI4PY_MPIABI=mpich", "--launcher-arg=--mpi=pmix")
     line = ("--yard", str(yard), "launch", "-N", "2", *RANK_EACH, "--with", "resnet", *words, "who.py")
     done = work.allocated(*line, salloc=("-N2",), expect=1)
     assert "PMI mismatch: every rank sees world size 1" in done.err

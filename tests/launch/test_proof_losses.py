@@ -65,9 +65,9 @@ def yard() -> Path:
 @pytest.fixture(scope="module")
 def one_rank(yard: Path, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     """The losses of one rank, which all others are compared with."""
-    folder = tmp_path_factory.mktemp("one")
+    directory = tmp_path_factory.mktemp("one")
     words = ("launch", "--launcher", "local", "-r", "1", "-c", "1", "-g", "0", "--with", "resnet", DDP, *SMALL)
-    found = losses(stackyard("--yard", yard, *words, cwd=folder).out)
+    found = losses(stackyard("--yard", yard, *words, cwd=directory).out)
     assert len(found) == STEPS
     return found
 
@@ -163,6 +163,6 @@ def enter(work: Work, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("PATH", "APPTAINER_USERNS"):
         monkeypatch.setenv(name, environ[name])
     spy = had(lambda: venvs.python("py-spy")).with_name("py-spy")
-    site = work.folder.parent / "site.yaml"
-    site.write_text(site.read_text() + CONTAINER.format(spy=spy, pmix=work.cluster.folder / "spmix"))
+    site = work.directory.parent / "site.yaml"
+    site.write_text(site.read_text() + CONTAINER.format(spy=spy, pmix=work.cluster.directory / "spmix"))
     return image

@@ -65,7 +65,7 @@ def test_a_program_is_launched_and_its_run_found_again(here: Path) -> None:
     assert run.log(1).startswith("rank 1 of 2") and run.seconds > 0
     assert stackyard.runs() == [run] == stackyard.runs(here / "runs", everywhere=True) == [stackyard.find_run("last")]
     assert repr(run).startswith(f"<Run {run.name} done: hello.py 0.5 x>")
-    assert "rank 0 of 2" in (run.folder / "batch.log").read_text()
+    assert "rank 0 of 2" in (run.directory / "batch.log").read_text()
     with pytest.raises(InputError, match="no log of rank 7"):
         run.log(7)
     again = stackyard_command("launch", "--again", run.name)
@@ -75,9 +75,9 @@ def test_a_program_is_launched_and_its_run_found_again(here: Path) -> None:
 def test_the_recorded_call_is_the_call_without_secrets(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "from-the-shell-7391")
     run = stackyard.launch("hello.py", **TWO, variables={"API_KEY": "hunter2-hunter2"}, passed=["HF_TOKEN"])
-    text = (run.folder / "record.json").read_text()
+    text = (run.directory / "record.json").read_text()
     assert "stackyard.launch('hello.py', ranks_per_node=2" in text
-    assert not {name for name in run.folder.rglob("*") if name.is_file() and "hunter2" in name.read_text()}
+    assert not {name for name in run.directory.rglob("*") if name.is_file() and "hunter2" in name.read_text()}
     assert "from-the-shell" not in text
 
 
@@ -86,7 +86,7 @@ def test_a_failure_is_an_exception_that_names_rank_host_and_hint(here: Path) -> 
         stackyard.launch("fail.py", **TWO)
     error = caught.value
     assert (error.state, error.code, error.rank, error.host) == ("failed", 3, 1, os.uname().nodename)
-    assert error.run.log(1).startswith("rank 1") and error.hint and str(error.run.folder) in error.hint
+    assert error.run.log(1).startswith("rank 1") and error.hint and str(error.run.directory) in error.hint
     assert "rank 1 of 2" in str(error)
     assert stackyard.launch("fail.py", **TWO, raises=False).state == "failed"
 
@@ -150,7 +150,7 @@ def test_a_launch_that_cannot_start_is_a_failure_with_the_reason(here: Path, mon
 
 
 def _log(run: stackyard.Run) -> str:
-    path = run.folder / "logs" / "rank-00000.log"
+    path = run.directory / "logs" / "rank-00000.log"
     return path.read_text() if path.exists() else ""
 
 
@@ -159,7 +159,7 @@ def test_a_program_is_submitted_waited_for_and_cancelled(work_here: Work) -> Non
     shape = OptionFields(nodes=2, ranks_per_node=1, cores_per_rank=1, gpus_per_rank=0, time_min=5)
     first, second = (stackyard.submit("exit.py", code, **shape) for code in (0, 4))
     assert first.job and first.wait(timeout=240).state == "done" and len(first.hosts) == 2
-    assert "python -c 'import stackyard; stackyard.submit('\"'\"'exit.py" in (first.folder / "job.sh").read_text()
+    assert "python -c 'import stackyard; stackyard.submit('\"'\"'exit.py" in (first.directory / "job.sh").read_text()
     with pytest.raises(stackyard.RunFailed, match="exited with status 4"):
         second.wait(timeout=240)
     third = stackyard.submit("block.py", **shape)

@@ -78,7 +78,7 @@ def test_functions_return_what_each_rank_returned(here: Path) -> None:
         assert future.results() == [(0, 6.0), (1, 6.0)]
     assert heard == [future] and future.done() and not future.running() and not future.cancel()
     assert future.run.log(rank=1) == "rate 2.0\n" and future.run.state == "done"
-    private = list((future.run.folder / "call").rglob("*.pkl"))
+    private = list((future.run.directory / "call").rglob("*.pkl"))
     assert len(private) == 4 and {path.stat().st_mode & 0o777 for path in private} == {0o600}
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(scaled, 1)
@@ -249,7 +249,7 @@ def test_functions_run_on_the_nodes_of_a_cluster(work_here: Work) -> None:
         error = bad.exception(timeout=240)
     assert isinstance(error, Diverged) and isinstance(error.__cause__, stackyard.RemoteTraceback)
     assert error.__cause__.host in {f"n{number}" for number in range(1, 5)}
-    assert good.run.how == "submit" and "stackyard.Executor(" in (good.run.folder / "job.sh").read_text()
+    assert good.run.how == "submit" and "stackyard.Executor(" in (good.run.directory / "job.sh").read_text()
 
 
 @pytest.mark.real
@@ -264,8 +264,8 @@ def test_a_sweep_is_one_array_of_which_tasks_fail_and_are_cancelled_alone(work_h
         assert len(stackyard.runs()) == 1 and good.result(timeout=240) == 1
         assert isinstance(bad.exception(timeout=240), Diverged)
         wait_for(long.running)
-        assert long.run.folder.name == "3" and long.cancel() and long.cancelled()
-    assert "--array=1-3%3" in (stackyard.find_run("last").folder / "job.sh").read_text()
+        assert long.run.directory.name == "3" and long.cancel() and long.cancelled()
+    assert "--array=1-3%3" in (stackyard.find_run("last").directory / "job.sh").read_text()
     assert stackyard.find_run("last").code == 1  # as recorded
     assert stackyard.find_run("last").status.tasks == {"done": 1, "failed": 1, "cancelled": 1}
     work_here.nothing_left()
@@ -302,7 +302,7 @@ def test_what_is_seen_while_a_job_is_cancelled_is_not_its_failure(
     with stackyard.Executor(**SHAPE, scheduler_args=["--hold"]) as executor:
         first, second = executor.submit_each(time.sleep, [1, 1])
         assert first.cancel() and first.cancelled() and not second.done()
-        found = array_tasks(RunPaths(first.run.folder))
+        found = array_tasks(RunPaths(first.run.directory))
         assert [found[index].state for index in sorted(found)] == ["cancelled", "queued"], found
         assert second.cancel() and second.cancelled()
     work_here.nothing_left()
@@ -311,16 +311,16 @@ def test_what_is_seen_while_a_job_is_cancelled_is_not_its_failure(
 @pytest.mark.long
 @pytest.mark.real
 def test_the_scheduler_is_asked_seldom_for_many_jobs(work_here: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = work_here.folder / "asked"
-    (work_here.folder / "bin").mkdir()
+    asked = work_here.directory / "asked"
+    (work_here.directory / "bin").mkdir()
     for name in ("squeue", "scontrol", "sacct"):
-        script = work_here.folder / "bin" / name
+        script = work_here.directory / "bin" / name
         script.write_text(f'#!/bin/sh\necho "{name} $*" >> {asked}\nexec {shutil.which(name) or "false"} "$@"\n')
         script.chmod(0o755)
     with stackyard.Executor(**SHAPE) as executor:
         began = time.monotonic()
         futures = [executor.submit(time.sleep, 3) for _ in range(4)]
-        monkeypatch.setenv("PATH", f"{work_here.folder / 'bin'}:{os.environ['PATH']}")
+        monkeypatch.setenv("PATH", f"{work_here.directory / 'bin'}:{os.environ['PATH']}")
         wait(futures, timeout=240)
         took = time.monotonic() - began
     queries = asked.read_text().splitlines() if asked.exists() else []
@@ -331,7 +331,7 @@ def test_the_scheduler_is_asked_seldom_for_many_jobs(work_here: Work, monkeypatc
 @pytest.mark.long
 @pytest.mark.real
 def test_within_an_allocation_functions_run_there(work_here: Work) -> None:
-    (work_here.folder / "sweep.py").write_text(
+    (work_here.directory / "sweep.py").write_text(
         "import os, stackyard\n"
         "def where(number): return number, os.environ['RANK'], os.uname().nodename\n"
         f"with stackyard.Executor(**{dict(SHAPE)}, nodes=2, ranks_per_node=1) as executor:\n"

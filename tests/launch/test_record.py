@@ -21,7 +21,7 @@ from stackyard.core.errors import InputError
 from stackyard.host.run.identity import account_name, whoami
 from stackyard.launch.records.find import compare, find_run, handle, known_runs
 from stackyard.launch.records.follow import follow
-from stackyard.launch.records.naming import names_folder, new_run, next_run
+from stackyard.launch.records.naming import names_directory, new_run, next_run
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import (
     RunRecord,
@@ -38,8 +38,8 @@ from support.accounts import Accounts
 from support.cli import inside
 
 
-def make_run(folder: Path, **values: object) -> RunPaths:
-    paths = new_run(folder)
+def make_run(directory: Path, **values: object) -> RunPaths:
+    paths = new_run(directory)
     made = RunRecord(
         paths.name, "2026-01-01T00:00:00", "launch", ("stackyard", "launch"), {"nodes": 1, "program": ["a"]}
     )
@@ -47,14 +47,14 @@ def make_run(folder: Path, **values: object) -> RunPaths:
     return paths
 
 
-def _several(folder: str, count: int) -> list[str]:
-    return [new_run(Path(folder)).name for _ in range(count)]
+def _several(directory: str, count: int) -> list[str]:
+    return [new_run(Path(directory)).name for _ in range(count)]
 
 
-def test_runs_made_at_once_get_different_folders(tmp_path: Path) -> None:
+def test_runs_made_at_once_get_different_directories(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(3) as pool:
-        folders = [(str(tmp_path / name), 5) for name in ("a", "b", "a")]
-        names = [n for part in pool.starmap(_several, folders) for n in part]
+        directories = [(str(tmp_path / name), 5) for name in ("a", "b", "a")]
+        names = [n for part in pool.starmap(_several, directories) for n in part]
     assert len(set(names)) == 15
     assert next_run(tmp_path / "c").name == max(names)[:-3] + f"{int(max(names)[-3:]) + 1:03d}"
 
@@ -81,7 +81,7 @@ def test_a_damaged_or_newer_record_says_so(tmp_path: Path) -> None:
         read_run(RunPaths(tmp_path / "nothing"))
 
 
-def test_runs_are_found_by_name_end_of_name_folder_and_last(tmp_path: Path) -> None:
+def test_runs_are_found_by_name_end_of_name_directory_and_last(tmp_path: Path) -> None:
     first, second = make_run(tmp_path / "runs"), make_run(tmp_path / "runs")
     here = tmp_path / "runs"
     assert find_run(first.name, here).root == first.root
@@ -103,12 +103,12 @@ def test_a_name_is_given_once_a_day_in_whichever_directory(tmp_path: Path) -> No
 def test_a_name_that_several_runs_have_is_an_error_with_their_directories(tmp_path: Path) -> None:
     """Runs recorded before names were given once, or while the home could not be written."""
     first = make_run(tmp_path / "a")
-    (names_folder() / first.name).unlink()
+    (names_directory() / first.name).unlink()
     second = make_run(tmp_path / "b")
     assert first.name == second.name
-    for folder in ("a", "b", "c"):
+    for directory in ("a", "b", "c"):
         with pytest.raises(InputError, match="several runs match") as raised:
-            find_run(first.name, tmp_path / folder)
+            find_run(first.name, tmp_path / directory)
         assert str(first.root) in str(raised.value) and str(second.root) in str(raised.value)
     assert find_run("001", tmp_path / "b").root == second.root  # the end of a name: first of all here
     assert handle(second) == str(second.root) == str(find_run(handle(second), tmp_path / "a").root)
@@ -147,12 +147,12 @@ def test_the_run_after_the_999th(tmp_path: Path) -> None:
 
 
 def test_names_of_past_days_are_forgotten(tmp_path: Path) -> None:
-    names_folder().mkdir(parents=True)
+    names_directory().mkdir(parents=True)
     for name in ("2026-01-02-001", "2026-01-02-002"):
-        (names_folder() / name).touch()
-    os.utime(names_folder() / "2026-01-02-001", (0, 0))
+        (names_directory() / name).touch()
+    os.utime(names_directory() / "2026-01-02-001", (0, 0))
     made = new_run(tmp_path)
-    assert sorted(path.name for path in names_folder().iterdir()) == ["2026-01-02-002", made.name]
+    assert sorted(path.name for path in names_directory().iterdir()) == ["2026-01-02-002", made.name]
 
 
 def test_a_run_directory_is_private_and_its_files_follow_the_umask(tmp_path: Path) -> None:
@@ -417,7 +417,7 @@ def test_a_run_that_is_ended_before_its_ranks_start_is_cancelled(
         done = inside("launch", "-r", "1", "-c", "1", "true", expect=128 + number)
     finally:
         signal.signal(number, heard)
-    (folder,) = (tmp_path / "runs").iterdir()
-    status = read_status(RunPaths(folder))
+    (directory,) = (tmp_path / "runs").iterdir()
+    status = read_status(RunPaths(directory))
     assert (status.state, status.code, status.message) == ("cancelled", 128 + number, f"ended by {number.name}")
     assert f"ended by {number.name}\n" in done.err

@@ -31,7 +31,7 @@ TICKS = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.25; done; echo line $RA
 class Site:
     """A working directory with a launch in it; `tmp` is the node's own disk."""
 
-    folder: Path
+    directory: Path
     tmp: Path
 
     @property
@@ -44,7 +44,7 @@ class Site:
 
     @property
     def run(self) -> RunPaths:
-        (found,) = (self.folder / "runs").iterdir()
+        (found,) = (self.directory / "runs").iterdir()
         return RunPaths(found)
 
 
@@ -72,7 +72,7 @@ def test_a_file_system_that_stalls_ends_nothing(stalling: tuple[Site, int]) -> N
     wait = "until [ -e $OUT/stopped ]; do sleep 0.05; done"
     code = f"echo begun; touch $OUT/begun$RANK; {wait}; touch $OUT/over$RANK; echo ended"
     argv = site.argv("--lost-timeout", "5", "--stream", "all", "sh", "-c", code)
-    with subprocess.Popen(argv, cwd=site.folder, env=site.environ, stdout=subprocess.PIPE, text=True) as made:
+    with subprocess.Popen(argv, cwd=site.directory, env=site.environ, stdout=subprocess.PIPE, text=True) as made:
         wait_for((site.tmp / "begun0").exists)
         wait_for((site.tmp / "begun1").exists)
         os.kill(server, signal.SIGSTOP)
@@ -97,7 +97,7 @@ def test_a_full_disk_ends_nothing(site: Site, ending: str, tmp_path: Path) -> No
     """The run directory is on a disk that is full from the first line of the ranks on."""
     programs.need("mount")
     script = (
-        f"cd {shlex.quote(str(site.folder))} && mount -t tmpfs -o size=400k none . && cd $PWD || exit 99\n"
+        f"cd {shlex.quote(str(site.directory))} && mount -t tmpfs -o size=400k none . && cd $PWD || exit 99\n"
         '"$@" & pid=$!\n'
         f"while ! [ -e {shlex.quote(str(site.tmp))}/begun1 ]; do sleep 0.05; done\n"
         f"dd if=/dev/zero of=filler bs=1k 2>/dev/null; touch {shlex.quote(str(site.tmp))}/full\n"
@@ -121,7 +121,7 @@ def test_a_closed_pipe_ends_nothing(site: Site, stream: str, ending: int) -> Non
     os.close(read)
     null = subprocess.DEVNULL
     done = subprocess.run(
-        site.argv("--stream", "all", "sh", "-c", code), cwd=site.folder, env=site.environ, timeout=300, check=False,
+        site.argv("--stream", "all", "sh", "-c", code), cwd=site.directory, env=site.environ, timeout=300, check=False,
         stdout=null if stream == "stderr" else write, stderr=null if stream == "stdout" else write,
     )  # fmt: skip
     os.close(write)
@@ -135,7 +135,7 @@ def test_a_full_standard_output_ends_nothing(site: Site, ending: int) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             site.argv("sh", "-c", code),
-            cwd=site.folder,
+            cwd=site.directory,
             env=site.environ,
             timeout=300,
             stdout=full,
@@ -152,7 +152,7 @@ def test_head_takes_one_line_and_the_job_goes_on(site: Site) -> None:
     )
     script = f"set -o pipefail; {words} 2>&1 | head -1"
     done = subprocess.run(
-        ["bash", "-c", script], cwd=site.folder, env=site.environ, timeout=300, capture_output=True, check=False
+        ["bash", "-c", script], cwd=site.directory, env=site.environ, timeout=300, capture_output=True, check=False
     )
     assert done.returncode == 0
     assert (site.tmp / "over0").exists()

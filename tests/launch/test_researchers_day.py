@@ -87,21 +87,21 @@ class Shell:
     """A shell on a login node."""
 
     cluster: SlurmCluster
-    folder: Path
+    directory: Path
 
     @property
     def environ(self) -> dict[str, str]:
         ours = self.cluster.environ()
         kept = {name: value for name, value in ours.items() if name in ("PATH", "SLURM_CONF", "LANG", "USER")}
-        own = {"HOME": str(self.folder), "NO_COLOR": "1", "STACKYARD_TMP": str(self.node_disk)}
+        own = {"HOME": str(self.directory), "NO_COLOR": "1", "STACKYARD_TMP": str(self.node_disk)}
         return {**kept, **self.cluster.env, **own}
 
     @property
     def node_disk(self) -> Path:
-        return self.folder / "tmp"
+        return self.directory / "tmp"
 
     def run(self, *words: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(words, cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=300,
+        done = subprocess.run(words, cwd=self.directory, env=self.environ, capture_output=True, text=True, timeout=300,
                               check=False)  # fmt: skip
         assert done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

@@ -179,9 +179,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def launch(folder: Path, *words: str, expect: int = 0) -> str:
+def launch(directory: Path, *words: str, expect: int = 0) -> str:
     done = stackyard(
-        "launch", "-r", "2", "-c", "1", "--oversubscribe", "--grace", "1", *words, "flaky.py", cwd=folder, expect=expect
+        "launch",
+        "-r",
+        "2",
+        "-c",
+        "1",
+        "--oversubscribe",
+        "--grace",
+        "1",
+        *words,
+        "flaky.py",
+        cwd=directory,
+        expect=expect,
     )
     return done.out + done.err
 
@@ -286,19 +297,19 @@ def test_a_job_goes_on_after_it_has_lost_a_node(
         options = ("--restarts", "1", "--grace", "1", "--lost-timeout", "5")
         words = ("launch", "-N", nodes, *SHAPE[2:], *options, "counts.py")
         started = work.start(*words, salloc=("-N3", "--no-kill"))
-        wait_for(lambda: "step 4" in log(work.folder) or started.poll() is not None, 120)
+        wait_for(lambda: "step 4" in log(work.directory) or started.poll() is not None, 120)
         assert started.poll() is None, started.communicate()
         slurm_exclusive.lose_node(lost, "cut")
         _, err = started.communicate(timeout=240)
         assert started.returncode == 0, err
         assert f"attempt 2, after: heartbeat timeout: {lost}" in err
         assert f"left out: {lost}" in err
-        steps = [line.split() for line in log(work.folder).splitlines()]
+        steps = [line.split() for line in log(work.directory).splitlines()]
         assert int(steps[0][1]) > 4, "it went on from its checkpoint"
         assert steps[-1][1:] == ["40", "of", "2"]
         assert lost not in work.status()["hosts"]
 
 
-def log(folder: Path) -> str:
-    found = sorted((folder / "runs").glob("*/logs/rank-00000.log"))
+def log(directory: Path) -> str:
+    found = sorted((directory / "runs").glob("*/logs/rank-00000.log"))
     return found[-1].read_text() if found else ""

@@ -188,7 +188,7 @@ def test_plan_json_has_the_ports_of_every_role() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "show.py").write_text(SHOW)
     (tmp_path / "work.py").write_text(AFTER + SHOW)
     (tmp_path / "serve.py").write_text(SERVE)
@@ -229,7 +229,7 @@ def told(rank: int) -> dict[str, str]:
     return found
 
 
-def test_each_rank_finds_its_place_and_the_others(folder: Path) -> None:
+def test_each_rank_finds_its_place_and_the_others(directory: Path) -> None:
     job("[work.py]")
     done = stackyard("launch", "--job", "job.yaml", "--launcher", "local")
     server, first, second = (told(rank) for rank in range(3))
@@ -252,7 +252,7 @@ def test_each_rank_finds_its_place_and_the_others(folder: Path) -> None:
     assert not [path for path in written if b"hidden-9" in path.read_bytes()]
 
 
-def test_a_role_that_serves_is_ended_when_the_others_have_ended(folder: Path) -> None:
+def test_a_role_that_serves_is_ended_when_the_others_have_ended(directory: Path) -> None:
     job("[work.py]")
     stackyard("launch", "--job", "job.yaml", "--launcher", "local")
     status = runs.read_status(last())
@@ -260,36 +260,36 @@ def test_a_role_that_serves_is_ended_when_the_others_have_ended(folder: Path) ->
     assert (status.seconds or {})["total"] < 100
 
 
-def test_what_a_served_role_does_when_it_is_ended_is_no_failure(folder: Path) -> None:
+def test_what_a_served_role_does_when_it_is_ended_is_no_failure(directory: Path) -> None:
     trap = "[bash, -c, 'trap \"echo saved; exit 9\" TERM; touch up; sleep 300 & wait']"
     job("[bash, -c, 'until [ -e up ]; do sleep 0.05; done']", trap)
     stackyard("launch", "--job", "job.yaml", "--launcher", "local")
     assert "saved" in last().main.rank_log(0).read_text()
 
 
-def test_the_first_failure_names_the_role(folder: Path) -> None:
+def test_the_first_failure_names_the_role(directory: Path) -> None:
     job("[bash, -c, 'sleep 0.3; [ $RANK = 0 ] || exit 5; sleep 300']")
     done = stackyard("launch", "--job", "job.yaml", "--launcher", "local", expect=5)
     assert "error: rank 1 of workers (task 2) on" in done.err
     assert "rank 1 of workers (task 2)" in stackyard("runs", "show").err
 
 
-def test_a_server_that_fails_fails_the_job(folder: Path) -> None:
+def test_a_server_that_fails_fails_the_job(directory: Path) -> None:
     job("[sleep, '300']", "[bash, -c, 'exit 4']")
     done = stackyard("launch", "--job", "job.yaml", "--launcher", "local", expect=4)
     assert "error: rank 0 of server (task 0) on" in done.err
 
 
-def test_all_roles_start_again_after_a_failure(folder: Path) -> None:
+def test_all_roles_start_again_after_a_failure(directory: Path) -> None:
     first = "if [ $STACKYARD_ATTEMPT = 1 ]; then [ $RANK = 1 ] || sleep 300; exit 3; fi"
     job(f"[bash, -c, '{first}; echo went on $RANK']", more="restarts: 1\n")
     stackyard("launch", "--job", "job.yaml", "--launcher", "local")
     assert [last().main.rank_log(rank).read_text() for rank in (1, 2)] == ["went on 0\n", "went on 1\n"]
 
 
-def test_a_run_with_roles_is_listed_and_repeated(folder: Path) -> None:
+def test_a_run_with_roles_is_listed_and_repeated(directory: Path) -> None:
     job("[bash, -c, 'echo I am $RANK']", server="[./serve.sh]")
-    serve = folder / "serve.sh"
+    serve = directory / "serve.sh"
     serve.write_text("#!/bin/sh\nexec sleep 300\n")
     serve.chmod(0o755)
     stackyard("launch", "--job", "job.yaml", "--launcher", "local")
@@ -299,7 +299,7 @@ def test_a_run_with_roles_is_listed_and_repeated(folder: Path) -> None:
     assert "the program changed since run" in stackyard("launch", "--again", "last", TOKEN="hidden-9").err
 
 
-def test_logs_are_found_by_role(folder: Path) -> None:
+def test_logs_are_found_by_role(directory: Path) -> None:
     job("[bash, -c, 'echo I am $RANK']")
     stackyard("launch", "--job", "job.yaml", "--launcher", "local")
     assert stackyard("runs", "logs", "--role", "workers", "-r", "1").out == "I am 1\n"
@@ -308,7 +308,7 @@ def test_logs_are_found_by_role(folder: Path) -> None:
     assert "[workers 0] I am 0" in stackyard("runs", "attach").out
 
 
-def test_explain_draws_who_sits_where(folder: Path) -> None:
+def test_explain_draws_who_sits_where(directory: Path) -> None:
     job("[work.py]")
     shown = stackyard("explain", "--job", "job.yaml", "--picture", "--as", "local").out
     assert "local rank 0: server, 1 core, 1 thread" in shown
@@ -317,9 +317,9 @@ def test_explain_draws_who_sits_where(folder: Path) -> None:
 
 
 @pytest.mark.real
-def test_mpi_roles_share_one_world(folder: Path) -> None:
+def test_mpi_roles_share_one_world(directory: Path) -> None:
     programs.need("mpicc.openmpi")
-    (folder / "add.c").write_text(ADD)
+    (directory / "add.c").write_text(ADD)
     run(["mpicc.openmpi", "-o", "add", "add.c"])
     Path("job.yaml").write_text("""\
 format: 1
@@ -354,7 +354,7 @@ int main(int argc, char **argv) {
 """
 
 
-def test_roles_from_python(folder: Path) -> None:
+def test_roles_from_python(directory: Path) -> None:
     import stackyard as api
 
     shown = {"program": ["sh", "-c", "echo $STACKYARD_ROLE $RANK"], "ranks_per_node": 1, "cores_per_rank": 1}

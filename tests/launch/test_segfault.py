@@ -82,6 +82,6 @@ def test_the_last_lines_of_a_crash(tmp_path: Path, lines: list[str], last: list[
 
 @pytest.mark.real
 def test_a_crash_on_another_node(work: Work) -> None:
-    (work.folder / "crash.py").write_text(CRASH)
+    (work.directory / "crash.py").write_text(CRASH)
     crashed(work.allocated("launch", *SHAPE, "crash.py", expect=139).err)
     work.nothing_left()

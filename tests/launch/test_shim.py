@@ -126,7 +126,7 @@ def test_nothing_of_the_shell_starts(step: Step, tmp_path: Path) -> None:
     assert not (tmp_path / "seen").exists()
 
 
-def test_folder_exit_code_and_streams(step: Step, tmp_path: Path) -> None:
+def test_directory_exit_code_and_streams(step: Step, tmp_path: Path) -> None:
     (tmp_path / "it's here").mkdir()
     step.write(
         ("bash", "-c", 'pwd; echo err >&2; read -r x || echo "no input"; exit 37'), cwd=str(tmp_path / "it's here")
@@ -156,7 +156,7 @@ def test_no_such_program(step: Step) -> None:
     assert "no-such-program-here: command not found" in step.paths.rank_log(0).read_text()
 
 
-def test_no_such_folder(step: Step) -> None:
+def test_no_such_directory(step: Step) -> None:
     step.write(cwd="/no/such/folder")
     process = step.run()
     assert (process.returncode, "cannot enter /no/such/folder" in error_of(process)) == (71, True)
@@ -273,8 +273,8 @@ def test_sidecar(step: Step) -> None:
     process = step.start(0)
     wait_for(lambda: bool(list(step.root.glob("stackyard-*/go"))))
     words = rank_sh.sidecar_argv(step.paths, step.plan)
-    (folder,) = step.root.glob("stackyard-*")
-    environ = {**os.environ, "STACKYARD_DIR": str(folder)}
+    (directory,) = step.root.glob("stackyard-*")
+    environ = {**os.environ, "STACKYARD_DIR": str(directory)}
     done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)
     argv, inside, _ = json.loads(done.stdout)
     assert argv == ["4243"]

@@ -18,10 +18,10 @@ from support.slurmconf import port
 pytestmark = pytest.mark.real
 
 
-def script(folder: Path, *lines: str) -> Path:
+def script(directory: Path, *lines: str) -> Path:
     """A batch script."""
-    path = folder / "job.sh"
-    path.write_text("\n".join(["#!/bin/bash", f"#SBATCH --output={folder}/out.txt --open-mode=append", *lines, ""]))
+    path = directory / "job.sh"
+    path.write_text("\n".join(["#!/bin/bash", f"#SBATCH --output={directory}/out.txt --open-mode=append", *lines, ""]))
     return path
 
 
@@ -123,8 +123,8 @@ def test_a_cluster_whose_users_were_killed_is_removed(slurm: SlurmCluster) -> No
         "import os; from support.slurm import Loss, SlurmCluster\n"
         "with SlurmCluster.own(1) as cluster:\n    print(cluster.number, flush=True); os.kill(os.getpid(), 9)"
     )
-    folder = Path(__file__).parents[1]
-    done = subprocess.run([sys.executable, "-c", program], cwd=folder, text=True, capture_output=True, check=False)
+    directory = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", program], cwd=directory, text=True, capture_output=True, check=False)
     left = int(done.stdout)
     assert f"sy{left}-n1" in slurm.run("ip", "netns", "list").stdout
     with SlurmCluster.own(1) as cluster:

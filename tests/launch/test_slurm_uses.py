@@ -19,7 +19,7 @@ OLD = "tool/1.0-py311-1"
 
 
 def test_a_job_keeps_its_revision_from_its_submission_to_its_end(work: Work) -> None:
-    yard: Yard = smallyard.make(work.folder / "yard", "1.0", "2.0")
+    yard: Yard = smallyard.make(work.directory / "yard", "1.0", "2.0")
     site = ("--yard", yard.root)
     made = work.run(
         *site, "submit", *SHAPE, "--with", OLD, "--scheduler-arg=--hold", "--no-follow", "--json", "block.py"
@@ -39,9 +39,9 @@ def test_a_job_keeps_its_revision_from_its_submission_to_its_end(work: Work) -> 
 
 def test_a_job_that_waits_is_refused_once_its_signer_is_nobody_any_more(work: Work) -> None:
     """Signatures are judged when a job is submitted, and again when it starts."""
-    yard: Yard = smallyard.make(work.folder / "yard", "1.0")
-    key = sshkeys.key(work.folder / "keys", "anna")
-    signers = sshkeys.allow(work.folder / "signers", anna=key)
+    yard: Yard = smallyard.make(work.directory / "yard", "1.0")
+    key = sshkeys.key(work.directory / "keys", "anna")
+    signers = sshkeys.allow(work.directory / "signers", anna=key)
     signatures.keep_demand(yard, Demand(str(signers), "", ("launch",)))
     words = ("--yard", yard.root, "submit", *SHAPE, "--with", OLD, "--no-follow", "--json")
     said = work.run(*words, "block.py", expect=3).err

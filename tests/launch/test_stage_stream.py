@@ -16,7 +16,7 @@ from stackyard.launch.node.unpack import LINE_LIMIT, Unpacker
 
 SECRET = "s" * 64
 FILE = {"kind": "file", "mode": 0o644, "mtime_ns": 0}
-FOLDER = {"name": "data", "kind": "folder", "mode": 0o755, "mtime_ns": 0}
+DIRECTORY = {"name": "data", "kind": "folder", "mode": 0o755, "mtime_ns": 0}
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
@@ -26,8 +26,8 @@ def packed(*paths: Path) -> list[bytes]:
     return list(packer.chunks())
 
 
-def unpacked(chunks: Iterable[bytes], folder: Path, *names: str) -> Unpacker:
-    made = Unpacker(str(folder), [name.encode() for name in names], SECRET)
+def unpacked(chunks: Iterable[bytes], directory: Path, *names: str) -> Unpacker:
+    made = Unpacker(str(directory), [name.encode() for name in names], SECRET)
     for chunk in chunks:
         made.feed(chunk)
     return made
@@ -103,8 +103,8 @@ OUTSIDE = ("../x", "/etc/x", "data/../../x", "other", "data/no/x", "data/link/x"
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_nothing_is_written_elsewhere(tmp_path: Path, name: str) -> None:
     link = {"name": "data/link", "kind": "link", "target": "sub", "mode": 0, "mtime_ns": 0}
-    sub = {**FOLDER, "name": "data/sub"}
-    text = stream(FOLDER, sub, link, {**FILE, "name": name, "size": 0}, {"sha256": EMPTY})
+    sub = {**DIRECTORY, "name": "data/sub"}
+    text = stream(DIRECTORY, sub, link, {**FILE, "name": name, "size": 0}, {"sha256": EMPTY})
     with pytest.raises(Unstaged, match="is not below what is staged"):
         unpacked([text], tmp_path / "to", "data")
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["data", "link", "sub", "to"]
@@ -114,16 +114,16 @@ def test_nothing_is_written_elsewhere(tmp_path: Path, name: str) -> None:
 def test_no_link_leads_out(tmp_path: Path, target: str) -> None:
     link = {"name": "data/link", "kind": "link", "target": target, "mode": 0, "mtime_ns": 0}
     with pytest.raises(Unstaged, match="leads out of what is staged"):
-        unpacked([stream(FOLDER, link)], tmp_path / "to", "data")
+        unpacked([stream(DIRECTORY, link)], tmp_path / "to", "data")
 
 
 @pytest.mark.parametrize(("text", "why"), [
     (stream({**FILE, "name": "data", "size": 3}, b"abc", {"sha256": EMPTY}), "checksum mismatch: data"),
     (stream({**FILE, "name": "data", "size": 0}, {"sha256": EMPTY}, secret="another"), "does not prove"),
-    (stream(FOLDER, {**FILE, "name": "data", "size": 0}), "File exists"),
+    (stream(DIRECTORY, {**FILE, "name": "data", "size": 0}), "File exists"),
     (stream({"total": 1, "files": 1}), "out of order"),
-    (line_of(FOLDER), "out of order"),
-    (stream() + line_of(FOLDER), "out of order"),
+    (line_of(DIRECTORY), "out of order"),
+    (stream() + line_of(DIRECTORY), "out of order"),
     (stream({**FILE, "name": "data", "size": -1}), "is not a count"),
     (stream({**FILE, "name": "data", "size": "1"}), "is not a count"),
     (stream({"name": "data", "kind": "device", "mode": 0, "mtime_ns": 0}), "unknown kind"),

@@ -16,13 +16,13 @@ import pytest
 
 from stackyard.host.run.command import run, which
 from support.processes import wait_for
-from support.standins import FOLDER, Family, placed, standins
+from support.standins import DIRECTORY, Family, placed, standins
 
-FILES = FOLDER / "files"
+FILES = DIRECTORY / "files"
 
 
 def rows(name: str) -> list[list[str]]:
-    lines = (FOLDER / name).read_text(encoding="utf-8").splitlines()
+    lines = (DIRECTORY / name).read_text(encoding="utf-8").splitlines()
     return [[part.strip() for part in line.split(" ## ")] for line in lines if line.strip() and line[0] != "#"]
 
 
@@ -42,8 +42,8 @@ def call(tmp_path: Path, where: str, command: str) -> tuple[subprocess.Completed
 
 
 def jobs(env: dict[str, str]) -> list[str]:
-    folder = Path(env["STANDIN_STATE"]) / "jobs"
-    return sorted(path.name for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
+    directory = Path(env["STANDIN_STATE"]) / "jobs"
+    return sorted(path.name for path in directory.iterdir() if path.name.isdigit()) if directory.is_dir() else []
 
 
 @pytest.mark.parametrize(("where", "command", "answer", "why"), rows("wrong_commands.txt"))
@@ -78,8 +78,8 @@ def test_there_are_enough_wrong_commands() -> None:
 
 def test_no_code_is_shared_with_what_they_test() -> None:
     files = [
-        *(FOLDER / "parts").glob("*.py"),
-        *(p for f in ("lsf", "pbs", "pals", "flux") for p in (FOLDER / f).iterdir()),
+        *(DIRECTORY / "parts").glob("*.py"),
+        *(p for f in ("lsf", "pbs", "pals", "flux") for p in (DIRECTORY / f).iterdir()),
     ]
     for path in files:
         if path.is_dir():
@@ -91,7 +91,7 @@ def test_no_code_is_shared_with_what_they_test() -> None:
 
 
 def test_every_option_names_the_manual_that_has_it() -> None:
-    for path in (FOLDER / "parts").glob("*.py"):
+    for path in (DIRECTORY / "parts").glob("*.py"):
         text = path.read_text(encoding="utf-8")
         for line in re.findall(r"^\s+-{1,2}[A-Za-z?].* \| .*$", text, re.MULTILINE):
             source = re.split(r"\s\|\s", line.strip())[2].strip()
@@ -207,5 +207,5 @@ def test_jobs_wait_for_hosts_and_for_each_other(tmp_path: Path) -> None:
 
 def test_the_programs_of_a_family_are_found_and_no_others(tmp_path: Path) -> None:
     env = standins(tmp_path, "lsf")
-    assert str(which("bsub", env)).startswith(str(FOLDER))
-    assert not str(which("qsub", env)).startswith(str(FOLDER))
+    assert str(which("bsub", env)).startswith(str(DIRECTORY))
+    assert not str(which("qsub", env)).startswith(str(DIRECTORY))

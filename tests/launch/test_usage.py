@@ -41,16 +41,16 @@ else:
 """
 
 
-def peaks(folder: Path) -> dict[str, object]:
+def peaks(directory: Path) -> dict[str, object]:
     """Show of the last run: what it prints, and its usage as JSON; the peaks are as the program made them."""
-    found = json.loads(stackyard("runs", "show", "--json", cwd=folder).out)["usage"]
+    found = json.loads(stackyard("runs", "show", "--json", cwd=directory).out)["usage"]
     assert [one["task"] for one in found["ranks"]] == [0, 1]
     for one in found["ranks"]:
         assert one["processes"] == 2
         made = 100_000_000 * (one["task"] + 1)
         assert made < one["largest_bytes"] < made + 80 * MIB  # gone when it was looked at: the kernel's high-water mark
         assert one["largest_bytes"] < one["peak_bytes"] < made + 160 * MIB
-    shown = stackyard("runs", "show", cwd=folder).out
+    shown = stackyard("runs", "show", cwd=directory).out
     assert f"memory     {found['memory']}" in shown
     assert "(rank 1 on " in found["memory"]
     return dict(found)
@@ -108,7 +108,7 @@ def test_a_failure_has_the_limit_and_the_kills(sleeper: Rank) -> None:
 def test_the_mpi_that_a_rank_has_loaded(tmp_path: Path) -> None:
     """Told by the file, not by its name; found once; of no rank without an MPI, nor where none is asked for."""
     programs.need("gcc")
-    host, other = (build(tmp_path / folder / "libmpi.so.12.3") for folder in ("host", "image"))
+    host, other = (build(tmp_path / directory / "libmpi.so.12.3") for directory in ("host", "image"))
     names = ("libmpi.so.12", "libmpi.so.40")
     text = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print(flush=True); input()"
     inner = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {text!r}, sys.argv[1]])"
@@ -148,10 +148,10 @@ def test_the_lowest_limit_of_the_groups(tmp_path: Path, version: str) -> None:
     (tmp_path / "own").write_text(own)
     root = tmp_path / "cgroup"
     for name, value in {"": none, "job": f"{4 * GIB}\n", "job/step": f"{8 * GIB}\n", "job/step/task": none}.items():
-        folder = root / below / name
-        folder.mkdir(parents=True)
-        (folder / limit).write_text(value)
-        (folder / counter).write_text(f"low 0\noom 5\noom_kill {len(name)}\n")
+        directory = root / below / name
+        directory.mkdir(parents=True)
+        (directory / limit).write_text(value)
+        (directory / counter).write_text(f"low 0\noom 5\noom_kill {len(name)}\n")
     group = Group(str(tmp_path / "own"), str(root))
     assert (group.limit, group.kills()) == (4 * GIB, 0)
     (root / below / "job" / counter).write_text("oom_kill 5\n")
@@ -268,7 +268,7 @@ def test_memory_that_was_used_up_is_in_the_remedy() -> None:
 
 @pytest.mark.real
 def test_ranks_on_two_nodes(work: Work) -> None:
-    (work.folder / "uses.py").write_text(USES)
+    (work.directory / "uses.py").write_text(USES)
     work.allocated("launch", *SHAPE, "uses.py")
-    hosts = {str(one["host"]) for one in peaks(work.folder)["ranks"]}  # type: ignore[attr-defined]
+    hosts = {str(one["host"]) for one in peaks(work.directory)["ranks"]}  # type: ignore[attr-defined]
     assert len(hosts) == 2

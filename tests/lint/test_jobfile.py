@@ -12,7 +12,7 @@ from stackyard.launch.request.job_file import job_text, load_job
 from stackyard.lint.api import lint_file, lint_text, to_intent
 from support.cli import stackyard
 
-FOLDER = Path(__file__).parent.parent / "data" / "lint"
+DIRECTORY = Path(__file__).parent.parent / "data" / "lint"
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -79,7 +79,7 @@ def test_the_format_is_required(tmp_path: Path) -> None:
 
 
 def test_summit_script_to_intent() -> None:
-    report = lint_file(FOLDER / "good" / "summit.lsf")
+    report = lint_file(DIRECTORY / "good" / "summit.lsf")
     intent, notes = to_intent(report.script)
     assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank, intent.gpus_per_rank) == (2, 6, 7, 1)
     assert intent.program == ("train.py", "--epochs", "3")
@@ -97,7 +97,7 @@ def test_what_no_job_file_may_have_is_left_out() -> None:
 
 
 def test_torchrun_script_to_intent() -> None:
-    report = lint_file(FOLDER / "good" / "torchrun.sbatch")
+    report = lint_file(DIRECTORY / "good" / "torchrun.sbatch")
     intent, _ = to_intent(report.script)
     assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank, intent.gpus_per_rank) == (2, 4, 8, 1)
     assert intent.backend == "torchrun" and intent.program == ("train.py", "--epochs=3")
@@ -105,16 +105,16 @@ def test_torchrun_script_to_intent() -> None:
 
 
 def test_container_and_shell_to_intent() -> None:
-    report = lint_file(FOLDER / "good" / "container.sbatch")
+    report = lint_file(DIRECTORY / "good" / "container.sbatch")
     intent, notes = to_intent(report.script)
     assert intent.container == "torch.sif" and intent.program == ("python", "-u", "train.py")
     assert any("/opt/conda/bin/activate" in note for note in notes) and any("--bind /scratch" in note for note in notes)
 
 
 def test_racks_and_pbs_to_intent() -> None:
-    intent, _ = to_intent(lint_file(FOLDER / "good" / "summit_racks.lsf").script)
+    intent, _ = to_intent(lint_file(DIRECTORY / "good" / "summit_racks.lsf").script)
     assert intent.batch.pack == "racks" and (intent.nodes, intent.ranks_per_node, intent.cores_per_rank) == (144, 6, 7)
-    intent, _ = to_intent(lint_file(FOLDER / "good" / "mpi.pbs").script)
+    intent, _ = to_intent(lint_file(DIRECTORY / "good" / "mpi.pbs").script)
     assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank, intent.program) == (4, 8, 4, ("./solver",))
 
 
@@ -133,7 +133,7 @@ def test_variables_and_what_is_not_carried_over() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted([*(FOLDER / "good").iterdir(), *(FOLDER / "bad").glob("*.*")]), ids=lambda p: p.name
+    "path", sorted([*(DIRECTORY / "good").iterdir(), *(DIRECTORY / "bad").glob("*.*")]), ids=lambda p: p.name
 )
 def test_every_script_becomes_a_valid_job_file(tmp_path: Path, path: Path) -> None:
     report = lint_file(path)

@@ -26,8 +26,8 @@ def nodes_are_unknown(notes: str) -> bool:
     return "check nodes" in notes or "the number of nodes is not in the script" in notes
 
 
-def rules(text: str, *folders: Path) -> list[str]:
-    return [each.rule for each in lint_text(text, name="job.sh", folders=folders).findings]
+def rules(text: str, *directories: Path) -> list[str]:
+    return [each.rule for each in lint_text(text, name="job.sh", directories=directories).findings]
 
 
 @pytest.mark.parametrize(

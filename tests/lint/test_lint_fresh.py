@@ -322,7 +322,7 @@ def test_a_sleep_after_a_controller(line: str, found: bool) -> None:
 
 
 @pytest.mark.parametrize("cd", ["", "cd $PBS_O_WORKDIR\n"])
-def test_the_folder_that_a_pbs_script_runs_in(cd: str) -> None:
+def test_the_directory_that_a_pbs_script_runs_in(cd: str) -> None:
     text = f"#!/bin/bash\n#PBS -l select=1:ncpus=8,walltime=1:00:00\n{cd}mpirun.actual -n 8 valgrind --tool=a ./a\n"
     intent, notes = fixed(text)
     assert intent.ranks_per_node == 8 and intent.program == ("valgrind", "--tool=a", "./a")

@@ -12,8 +12,8 @@ import pytest
 from stackyard.launch.request.job_file import job_text
 from stackyard.lint.api import lint_text, to_intent
 
-FOLDER = Path(__file__).parent.parent / "data" / "lint"
-SCRIPTS = [path.read_text() for path in sorted([*(FOLDER / "good").iterdir(), *(FOLDER / "bad").glob("*.*")])]
+DIRECTORY = Path(__file__).parent.parent / "data" / "lint"
+SCRIPTS = [path.read_text() for path in sorted([*(DIRECTORY / "good").iterdir(), *(DIRECTORY / "bad").glob("*.*")])]
 PIECES = (
     '"', "'", "`", "$(", "${", "((", "{", "}", ")", "\\", "<<EOF\n", "|", "&", ";", "$((", "[[", "<(", "=(", "\x00",
     "\ue000", "\ue001", "\ufffd", "\r\n", "é\x85\u2028",

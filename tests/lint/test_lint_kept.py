@@ -259,14 +259,14 @@ def test_what_scontrol_shows_is_not_said() -> None:
     assert "lines 3: only prints" in notes.replace("line 3", "lines 3")
 
 
-def test_folders_are_left_as_they_were_entered() -> None:
+def test_directories_are_left_as_they_were_entered() -> None:
     intent, _ = fixed(f"{HEAD}pushd a\nmake\npopd\npushd /b\nsrun ./a\n")
     assert intent.prologue == ("pushd a", "make", "popd", "pushd /b") and intent.cwd == "/b"
     intent, _ = fixed(f"{HEAD}cd /c\npushd $SLURM_SUBMIT_DIR\npopd\nsrun ./a\n")
     assert intent.prologue == ("cd /c", "pushd $SLURM_SUBMIT_DIR", "popd") and intent.cwd == "/c"
 
 
-def test_a_program_in_a_folder_that_the_script_does_not_name() -> None:
+def test_a_program_in_a_directory_that_the_script_does_not_name() -> None:
     intent, notes = fixed(f"{HEAD}source $STORE/load.sh\n$STORE/bin/solve -n 3\ncp out $HOME\n")
     assert intent.program == ("$STORE/bin/solve", "-n", "3") and "variables of the script" in notes
     assert intent.prologue == ("source $STORE/load.sh",) and "after the launch: cp out" in notes
@@ -343,6 +343,6 @@ def test_one_rank_for_each_gpu_on_one_core(head: str, line: str, severity: str) 
     assert "".join(each.severity for each in report.findings if each.rule == "ranks-share-a-core") == severity
 
 
-def test_a_folder_named_like_a_token() -> None:
+def test_a_directory_named_like_a_token() -> None:
     intent, _ = fixed(f"{HEAD}srun ./a --data /scratch/hf_v5_token_llama_2_1024 --key hf_{'aB3' * 11}\n")
     assert intent.program == ("./a", "--data", "/scratch/hf_v5_token_llama_2_1024", "--key", "***")

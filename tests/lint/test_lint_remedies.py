@@ -81,7 +81,7 @@ def test_jsrun_sets_are_those_of_the_sites_nodes() -> None:
 
 def test_a_worker_script_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "worker.sh").write_text("conda activate a\n")
-    case = Case(parse_script(HEAD + "srun ./worker.sh"), folders=(tmp_path,))
+    case = Case(parse_script(HEAD + "srun ./worker.sh"), directories=(tmp_path,))
     first = case.worker(case.launches[0])
     (tmp_path / "worker.sh").write_text("")
     assert first and case.worker(case.launches[0]) is first

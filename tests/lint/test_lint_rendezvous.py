@@ -18,11 +18,11 @@ ADDRESS = "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | he
 EACH = "RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec python train.py"
 
 
-def found(folder: Path, lines: str, source: str = JOIN, head: str = HEAD) -> list[str]:
+def found(directory: Path, lines: str, source: str = JOIN, head: str = HEAD) -> list[str]:
     """The messages of `group-without-variables` for a script beside a program."""
-    (folder / "train.py").write_text(source)
-    (folder / "job.sh").write_text(head + lines)
-    findings = lint_file(folder / "job.sh").findings
+    (directory / "train.py").write_text(source)
+    (directory / "job.sh").write_text(head + lines)
+    findings = lint_file(directory / "job.sh").findings
     return [f"{each.severity}: {each.message}" for each in findings if each.rule == "group-without-variables"]
 
 

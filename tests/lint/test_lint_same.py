@@ -23,9 +23,9 @@ from stackyard.lint.script import Script
 from stackyard.lint.shell.scope import Resolved
 from stackyard.lint.shell.words import shown
 
-FOLDER = Path(__file__).parent.parent / "data" / "lint"
+DIRECTORY = Path(__file__).parent.parent / "data" / "lint"
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "batch"
-SCRIPTS = [path for path in (*FOLDER.glob("*/*"), *CORPUS.glob("*")) if path.suffix not in (".py", ".json")]
+SCRIPTS = [path for path in (*DIRECTORY.glob("*/*"), *CORPUS.glob("*")) if path.suffix not in (".py", ".json")]
 OWN = """#!/bin/bash
 #SBATCH -N 2 -n 8 -c 4 --comment="two words" --error=err-%j --mem-per-cpu=2G
 #SBATCH --gres=gpu:a100:4,nvme:1 --time=1-0 --mail-type=ALL,TIME_LIMIT_80
@@ -97,8 +97,8 @@ def _started(script: Script, intent: Intent) -> object:
 
 def _kept(command: Resolved, kept: str) -> bool:
     words = [word.raw for word in command.command.words]
-    folder = words[0] == "cd" and len(words) > 1 and re.search("PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD", words[1])
-    return bool(folder) or (
+    directory = words[0] == "cd" and len(words) > 1 and re.search("PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD", words[1])
+    return bool(directory) or (
         words[0] in kept and all(part in kept for word in words for part in re.findall(r"\w+", word))
     )
 

@@ -9,8 +9,8 @@ import pytest
 
 from stackyard.lint.api import lint_file
 
-FOLDER = Path(__file__).parent.parent / "data" / "lint"
-TRUTH = json.loads((FOLDER / "truth.json").read_text())
+DIRECTORY = Path(__file__).parent.parent / "data" / "lint"
+TRUTH = json.loads((DIRECTORY / "truth.json").read_text())
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "batch"
 
 
@@ -21,10 +21,10 @@ def found(path: Path) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("name", TRUTH["bad"])
 def test_every_planted_fault_is_found(name: str) -> None:
-    assert found(FOLDER / "bad" / name) == sorted(map(tuple, TRUTH["bad"][name]))
+    assert found(DIRECTORY / "bad" / name) == sorted(map(tuple, TRUTH["bad"][name]))
 
 
-@pytest.mark.parametrize("path", sorted((FOLDER / "good").iterdir()), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((DIRECTORY / "good").iterdir()), ids=lambda path: path.name)
 def test_no_false_alarm(path: Path) -> None:
     assert found(path) == []
     assert lint_file(path).exit_code == 0

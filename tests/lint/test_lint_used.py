@@ -12,9 +12,9 @@ from stackyard.lint.api import lint_file, lint_text
 ONE = "#!/bin/bash\n#SBATCH --time=10 --nodes=1 --gpus-per-node=4 {}\n"
 
 
-def hits(text: str, rule: str, folder: Path | None = None, site: Site | None = None) -> list[str]:
+def hits(text: str, rule: str, directory: Path | None = None, site: Site | None = None) -> list[str]:
     """``severity: message`` of one rule's findings."""
-    report = lint_text(text, site, name="job.sh", folders=(folder,) if folder else ())
+    report = lint_text(text, site, name="job.sh", directories=(directory,) if directory else ())
     return [f"{each.severity}: {each.message}" for each in report.findings if each.rule == rule]
 
 

@@ -16,10 +16,10 @@ from support.tinywheel import wheel
 __all__ = ["conda", "pip", "sdist", "simple_index", "stack", "variant", "wheel"]
 
 
-def sdist(folder: Path, name: str, version: str, requires: Sequence[str] = ()) -> Path:
+def sdist(directory: Path, name: str, version: str, requires: Sequence[str] = ()) -> Path:
     """A source archive with static metadata (2.2), so that nothing is built to read it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name.replace('-', '_')}-{version}.tar.gz"
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{name.replace('-', '_')}-{version}.tar.gz"
     stem = f"{name.replace('-', '_')}-{version}"
     listed = ", ".join(f'"{r}"' for r in requires)
     files = {
@@ -36,18 +36,18 @@ def sdist(folder: Path, name: str, version: str, requires: Sequence[str] = ()) -
     return path
 
 
-def simple_index(folder: Path, files: Path) -> Path:
-    """A PEP 503 index of a folder of files, as it lies on a disk."""
+def simple_index(directory: Path, files: Path) -> Path:
+    """A PEP 503 index of a directory of files, as it lies on a disk."""
     pages: dict[str, list[str]] = {}
     for file in sorted(files.iterdir()):
         name = file.name.split("-")[0].replace("_", "-").lower()
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         pages.setdefault(name, []).append(f'<a href="{file.as_uri()}#sha256={digest}">{file.name}</a>')
     for name, links in pages.items():
-        page = folder / name / "index.html"
+        page = directory / name / "index.html"
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text("<!DOCTYPE html><html><body>\n" + "\n".join(links) + "\n</body></html>")
-    return folder
+    return directory
 
 
 def conda(*specs: str) -> tuple[CondaRequirement, ...]:

@@ -36,8 +36,8 @@ PLACES = (LIB,)
 BULK = os.urandom(3 << 20)
 
 
-def metadata(*folders: str) -> dict[str, str | bytes]:
-    return {f"{folder}/METADATA": "Name: x\n" for folder in folders}
+def metadata(*directories: str) -> dict[str, str | bytes]:
+    return {f"{directory}/METADATA": "Name: x\n" for directory in directories}
 
 
 ANNOY = Package("python-annoy", "1.17.2", depends=("python",), files=metadata(f"{LIB}/annoy-1.17.2.dist-info"))
@@ -238,8 +238,8 @@ def test_an_unpacked_package_of_that_archive_is_read(tmp_path: Path, same: bool)
 # --------------------------------------------------------------------------- hostile archives
 
 
-def archive_of(folder: Path, members: Sequence[tuple[str, bytes]]) -> Path:
-    path = folder / "x-1-0.tar.bz2"
+def archive_of(directory: Path, members: Sequence[tuple[str, bytes]]) -> Path:
+    path = directory / "x-1-0.tar.bz2"
     with tarfile.open(path, "w:bz2") as tar:
         for name, data in members:
             info = tarfile.TarInfo(name)

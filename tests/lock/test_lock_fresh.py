@@ -37,10 +37,10 @@ CHANNEL = [
 class Bed:
     """A lock of `lib` and a wheel, and the site under which it was made."""
 
-    def __init__(self, folder: Path) -> None:
-        self.channel = make_channel(folder / "channel", CHANNEL).as_uri()
-        self.other = make_channel(folder / "other", []).as_uri()
-        self.folder, self.links = folder, folder / "links"
+    def __init__(self, directory: Path) -> None:
+        self.channel = make_channel(directory / "channel", CHANNEL).as_uri()
+        self.other = make_channel(directory / "other", []).as_uri()
+        self.directory, self.links = directory, directory / "links"
         wheel(self.links, "app", "1.0", tag="py3-none-manylinux_2_28_x86_64")
         self.stack = self.of()
         self.base: dict[str, Any] = {
@@ -48,7 +48,7 @@ class Bed:
             "pip": {"read_pip_conf": False, "find_links": (str(self.links),)},
             "nodes": {"a": NodeKind(platform=HERE, glibc="2.34")},
         }  # fmt: skip
-        self.lock = solve.lock_stack(self.stack, self.site(), Yard(folder / "yard"), (), None, Silent())
+        self.lock = solve.lock_stack(self.stack, self.site(), Yard(directory / "yard"), (), None, Silent())
 
     def of(self, *specs: str, channels: tuple[str, ...] = ()) -> Stack:
         asked = conda("lib", "python", *specs)
@@ -89,7 +89,7 @@ FRESH: dict[str, dict[str, Any]] = {
 def test_a_policy_that_is_satisfied_leaves_the_lock_fresh(bed: Bed, change: dict[str, Any]) -> None:
     if "exclude_newer" in change.get("channels", {}):
         stack_of_conda = stack(variant(Environment(conda=conda("lib"))))
-        lock = solve.lock_stack(stack_of_conda, bed.site(), Yard(bed.folder / "yard"), (), None, Silent())
+        lock = solve.lock_stack(stack_of_conda, bed.site(), Yard(bed.directory / "yard"), (), None, Silent())
         assert solve.staleness(lock, stack_of_conda, bed.site(**change), ()).reasons == ()
         return
     found = bed.staleness(**change)

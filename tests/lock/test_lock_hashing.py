@@ -22,12 +22,12 @@ from stackyard.lock.pip.tags import best_wheel, uv_platform, wheel_tags
 from support.webserver import served
 
 
-def write(folder: Path, **files: str) -> Path:
+def write(directory: Path, **files: str) -> Path:
     for name, text in files.items():
-        path = folder / name.replace("__", "/")
+        path = directory / name.replace("__", "/")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return folder
+    return directory
 
 
 def test_a_snapshot_is_names_modes_links_and_contents(tmp_path: Path) -> None:
@@ -133,19 +133,19 @@ def test_the_best_wheel_is_the_most_specific_that_fits() -> None:
     assert best_wheel(["n-1-cp312-cp312-linux_x86_64.whl"], wheel_tags("linux-64", "2.17", "3.11.7")) is None
 
 
-def git(folder: Path, *words: str) -> None:
+def git(directory: Path, *words: str) -> None:
     own = ["-c", "user.name=x", "-c", "user.email=x@localhost", "-c", "protocol.file.allow=always"]
-    subprocess.run(["git", *own, "-C", folder, *words], check=True, capture_output=True)
+    subprocess.run(["git", *own, "-C", directory, *words], check=True, capture_output=True)
 
 
 def test_submodules_belong_to_the_snapshot_and_must_be_checked_out(tmp_path: Path) -> None:
     inner, middle, project = (write(tmp_path / name, code=name) for name in ("inner", "middle", "project"))
-    for folder, part in ((inner, None), (middle, inner), (project, middle)):
-        git(folder, "init", "-q")
+    for directory, part in ((inner, None), (middle, inner), (project, middle)):
+        git(directory, "init", "-q")
         if part:
-            git(folder, "submodule", "add", "-q", str(part), f"third party/{part.name}")
-        git(folder, "add", ".")
-        git(folder, "commit", "-q", "-m", "x")
+            git(directory, "submodule", "add", "-q", str(part), f"third party/{part.name}")
+        git(directory, "add", ".")
+        git(directory, "commit", "-q", "-m", "x")
     with pytest.raises(InputError, match=r"the submodule third party/inner of .* is not checked out") as caught:
         tree_files(project)
     assert "submodule update --init" in (caught.value.hint or "")
@@ -159,6 +159,6 @@ def test_submodules_belong_to_the_snapshot_and_must_be_checked_out(tmp_path: Pat
 
 def test_a_repository_inside_that_is_not_a_submodule_belongs_to_it_too(tmp_path: Path) -> None:
     project = write(tmp_path / "p", own="a", clone__code="b")
-    for folder in (project, project / "clone"):
-        git(folder, "init", "-q")
+    for directory in (project, project / "clone"):
+        git(directory, "init", "-q")
     assert [str(name) for name in tree_files(project)] == ["clone/code", "own"]

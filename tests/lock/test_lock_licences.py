@@ -68,8 +68,8 @@ def test_an_expression_is_denied_by_its_parts(licence: str, denied: bool) -> Non
     assert is_denied(licence, ["agpl-*", "*Proprietary", "secret*", "GPL-3.0-* WITH *"]) is denied
 
 
-def _licensed(folder: Path, name: str, line: str) -> Path:
-    file = wheel(folder, name, "1.0")
+def _licensed(directory: Path, name: str, line: str) -> Path:
+    file = wheel(directory, name, "1.0")
     other = file.with_suffix(".new")
     with zipfile.ZipFile(file) as old, zipfile.ZipFile(other, "w") as new:
         new.writestr("big", b"0" * 200_000)

@@ -61,14 +61,14 @@ def test_what_was_solved_is_compared_by_condas_rules(pin: str, version: str, hol
 class Bed:
     """A site in a file, with wheels of two packages in several versions, and a channel."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.links, self.yard = folder, folder / "links", Yard(folder / "yard")
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.links, self.yard = directory, directory / "links", Yard(directory / "yard")
         for version in ("1.26.4", "2.2.0", "2.4.6"):
             wheel(self.links, "numpy", version)
         wheel(self.links, "app", "1.0", ["numpy>=1"])
         wheel(self.links, "new", "1.0", ["numpy>=2.4"])
-        self.channel = make_channel(folder / "c", [Package("python", "3.11.9", subdir=HERE), *numpys()]).as_uri()
-        self.file = folder / "site.yaml"
+        self.channel = make_channel(directory / "c", [Package("python", "3.11.9", subdir=HERE), *numpys()]).as_uri()
+        self.file = directory / "site.yaml"
 
     def site(self, *texts: str) -> Site:
         lines = "".join(f'  - "{text}"\n' for text in texts)

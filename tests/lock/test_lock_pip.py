@@ -1,4 +1,4 @@
-"""The pip half: local indexes and folders for every edge, the real index for a few small packages."""
+"""The pip half: local indexes and directories for every edge, the real index for a few small packages."""
 
 from __future__ import annotations
 
@@ -35,23 +35,26 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def links(tmp_path: Path) -> Path:
-    folder = tmp_path / "links"
+    directory = tmp_path / "links"
     wheel(
-        folder, "app", "1.0", ["numpy>=1.20", "tool-x ; sys_platform == 'linux'", "winonly ; sys_platform == 'win32'"]
+        directory,
+        "app",
+        "1.0",
+        ["numpy>=1.20", "tool-x ; sys_platform == 'linux'", "winonly ; sys_platform == 'win32'"],
     )
-    wheel(folder, "tool-x", "2.0")
+    wheel(directory, "tool-x", "2.0")
     for version in ("1.26.4", "2.1.0"):
         for machine in ("x86_64", "aarch64", "ppc64le"):
-            wheel(folder, "numpy", version, tag=f"cp311-cp311-manylinux_2_17_{machine}")
-    wheel(folder, "numpy", "2.1.0", tag="cp311-cp311-manylinux_2_34_x86_64")
-    sdist(folder, "numpy", "2.1.0")
-    sdist(folder, "srconly", "1.0", ["tool-x>=1"])
-    wheel(folder, "pre", "1.0")
-    wheel(folder, "pre", "2.0rc1")
-    wheel(folder, "wants-pre", "1.0", ["pre>=1.0rc1"])
+            wheel(directory, "numpy", version, tag=f"cp311-cp311-manylinux_2_17_{machine}")
+    wheel(directory, "numpy", "2.1.0", tag="cp311-cp311-manylinux_2_34_x86_64")
+    sdist(directory, "numpy", "2.1.0")
+    sdist(directory, "srconly", "1.0", ["tool-x>=1"])
+    wheel(directory, "pre", "1.0")
+    wheel(directory, "pre", "2.0rc1")
+    wheel(directory, "wants-pre", "1.0", ["pre>=1.0rc1"])
     for tag in ("cp38-cp38", "cp310-cp310"):
-        wheel(folder, "old", "1.0", tag=f"{tag}-manylinux_2_17_x86_64")
-    return folder
+        wheel(directory, "old", "1.0", tag=f"{tag}-manylinux_2_17_x86_64")
+    return directory
 
 
 def solve(links: Path | None, cache: Path, *lines: str, **more: Any) -> PipSolution:
@@ -75,7 +78,7 @@ def sha256(path: Path) -> str:
 # --------------------------------------------------------------------------- what is locked
 
 
-def test_wheels_from_a_folder_with_hash_and_requirements(links: Path, cache: Path) -> None:
+def test_wheels_from_a_directory_with_hash_and_requirements(links: Path, cache: Path) -> None:
     found = {p.name: p for p in solve(links, cache, "app").packages}
     assert sorted(found) == ["app", "numpy", "tool-x"]
     assert found["app"].requires == ("numpy>=1.20", "tool-x ; sys_platform == 'linux'")

@@ -170,20 +170,22 @@ def test_stale_variants(channel: Path, tmp_path: Path, links: Path) -> None:
 def test_a_patch_or_project_that_changes_makes_it_stale_and_clones_agree(channel: Path, tmp_path: Path) -> None:
     hashes = []
     for clone in ("one", "two"):
-        folder = tmp_path / clone
-        (folder / "proj").mkdir(parents=True)
-        (folder / "proj/pyproject.toml").write_text('[project]\nname = "proj"\nversion = "1"\n')
-        (folder / "fix.patch").write_text("x")
-        requirement = pip(str(folder / "proj"))[0].model_copy(update={"kind": "path", "path": str(folder / "proj")})
+        directory = tmp_path / clone
+        (directory / "proj").mkdir(parents=True)
+        (directory / "proj/pyproject.toml").write_text('[project]\nname = "proj"\nversion = "1"\n')
+        (directory / "fix.patch").write_text("x")
+        requirement = pip(str(directory / "proj"))[0].model_copy(
+            update={"kind": "path", "path": str(directory / "proj")}
+        )
         made = variant(
-            Environment(pip=(requirement,)), place=Where(file=str(folder / "stack.yaml")),
-            build=BuildSpec(packages={"proj": PackageBuild(patches=(str(folder / "fix.patch"),))}),
+            Environment(pip=(requirement,)), place=Where(file=str(directory / "stack.yaml")),
+            build=BuildSpec(packages={"proj": PackageBuild(patches=(str(directory / "fix.patch"),))}),
         )  # fmt: skip
         hashes.append(solve.spec_hash(made, Site(), HERE))
     assert hashes[0] == hashes[1]
-    (folder / "fix.patch").write_text("other")
+    (directory / "fix.patch").write_text("other")
     patched = solve.spec_hash(made, Site(), HERE)
-    (folder / "proj/pyproject.toml").write_text('[project]\nname = "proj"\nversion = "2"\n')
+    (directory / "proj/pyproject.toml").write_text('[project]\nname = "proj"\nversion = "2"\n')
     assert len({hashes[0], patched, solve.spec_hash(made, Site(), HERE)}) == 3
 
 

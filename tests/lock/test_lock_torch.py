@@ -43,10 +43,10 @@ TORCH = {
 Releases = dict[str, list[tuple[str, Sequence[str]]]]
 
 
-def index(folder: Path, releases: Releases) -> None:
+def index(directory: Path, releases: Releases) -> None:
     """A PEP 503 index with tiny wheels, to be served."""
     for name, versions in releases.items():
-        page = folder / name
+        page = directory / name
         for version, requires in versions:
             wheel(page, name, version, requires)
         digests = {w.name: hashlib.sha256(w.read_bytes()).hexdigest() for w in page.glob("*.whl")}
@@ -56,12 +56,12 @@ def index(folder: Path, releases: Releases) -> None:
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("web")
-    index(folder / "simple", PYPI)
-    index(folder / "newer", {**PYPI, "torch": [("2.8.0", ("nvidia-cudnn-cu13",))], "nvidia-cudnn-cu13": [("9", ())]})
+    directory = tmp_path_factory.mktemp("web")
+    index(directory / "simple", PYPI)
+    index(directory / "newer", {**PYPI, "torch": [("2.8.0", ("nvidia-cudnn-cu13",))], "nvidia-cudnn-cu13": [("9", ())]})
     for backend, releases in TORCH.items():
-        index(folder / "whl" / backend, releases)
-    with served(folder) as url:
+        index(directory / "whl" / backend, releases)
+    with served(directory) as url:
         yield url
 
 

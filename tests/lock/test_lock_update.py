@@ -35,16 +35,16 @@ NEW = (
 
 
 class Bed:
-    """A channel and a folder of wheels that get newer, and a lock that was made before."""
+    """A channel and a directory of wheels that get newer, and a lock that was made before."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.yard = folder, Yard(folder / "yard")
-        self.links = folder / "links"
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.yard = directory, Yard(directory / "yard")
+        self.links = directory / "links"
 
     def channel(self, *packages: Package, name: str = "channel") -> str:
         """A channel that has these packages from now on."""
-        shutil.rmtree(self.folder / name, ignore_errors=True)
-        return make_channel(self.folder / name, packages).as_uri()
+        shutil.rmtree(self.directory / name, ignore_errors=True)
+        return make_channel(self.directory / name, packages).as_uri()
 
     def site(self, *channels: str, **policy: object) -> Site:
         index = PipPolicy(read_pip_conf=False, find_links=(str(self.links),))
@@ -185,7 +185,7 @@ def test_a_better_file_of_the_same_version_is_taken_on_update_only(bed: Bed) -> 
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_branch_stays_at_its_commit(bed: Bed, named: bool) -> None:
-    repository = bed.folder / "repository"
+    repository = bed.directory / "repository"
     repository.mkdir()
     (repository / "pyproject.toml").write_text(
         '[project]\nname = "proj"\nversion = "1"\n[build-system]\nrequires = []\nbuild-backend = "x"\n'
@@ -204,16 +204,16 @@ def test_a_branch_stays_at_its_commit(bed: Bed, named: bool) -> None:
     assert _commit_of(bed.lock(made, bed.site(), before, Update(names=("proj",))).variants[0]) == second
 
 
-def _git(folder: Path, *words: str) -> str:
+def _git(directory: Path, *words: str) -> str:
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-    done = subprocess.run(["git", *identity, *words], cwd=folder, check=True, text=True, stdout=subprocess.PIPE)
+    done = subprocess.run(["git", *identity, *words], cwd=directory, check=True, text=True, stdout=subprocess.PIPE)
     return done.stdout.strip()
 
 
-def _commit(folder: Path) -> str:
-    _git(folder, "add", "--all")
-    _git(folder, "commit", "--quiet", "--message", "x")
-    return _git(folder, "rev-parse", "HEAD")
+def _commit(directory: Path) -> str:
+    _git(directory, "add", "--all")
+    _git(directory, "commit", "--quiet", "--message", "x")
+    return _git(directory, "rev-parse", "HEAD")
 
 
 def _commit_of(locked: LockedVariant) -> str:

@@ -137,31 +137,31 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def links(tmp_path: Path) -> Path:
-    """A folder with a build requirement, and with a package whose requirement has source only."""
-    folder = tmp_path / "links"
-    wheel(folder, "numbers-of", "1.0")
-    wheel(folder, "numbers-of", "2.0")
-    wheel(folder, "app", "1.0", ["late>=1"])
+    """A directory with a build requirement, and with a package whose requirement has source only."""
+    directory = tmp_path / "links"
+    wheel(directory, "numbers-of", "1.0")
+    wheel(directory, "numbers-of", "2.0")
+    wheel(directory, "app", "1.0", ["late>=1"])
     made = unbuilt(tmp_path / "late", "late", "import numbers_of")
-    with tarfile.open(folder / "late-1.0.tar.gz", "w:gz") as archive:
+    with tarfile.open(directory / "late-1.0.tar.gz", "w:gz") as archive:
         for file in (*made.iterdir(), made / "PKG-INFO"):
             text = file.read_bytes() if file.is_file() else b"Metadata-Version: 2.1\nName: late\nVersion: 1.0\n"
             info = tarfile.TarInfo(f"late-1.0/{file.name}")
             info.size = len(text)
             archive.addfile(info, io.BytesIO(text))
-    return folder
+    return directory
 
 
-def unbuilt(folder: Path, name: str, first: str, says: str = "setup.cfg") -> Path:
+def unbuilt(directory: Path, name: str, first: str, says: str = "setup.cfg") -> Path:
     """A project that runs `first` before its wheel is made, and says its name in one file alone."""
-    project(folder, name.replace("-", "_"))
-    (folder / "pyproject.toml").write_text(
+    project(directory, name.replace("-", "_"))
+    (directory / "pyproject.toml").write_text(
         '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
     )
     texts = {"setup.cfg": f"[metadata]\nname = {name}\n", "setup.py": f"setup(name='{name}')\n"}
-    (folder / says).write_text(texts[says])
-    (folder / "backend.py").write_text(f"{first}\n{BACKEND.format(name=name.replace('-', '_'))}")
-    return folder
+    (directory / says).write_text(texts[says])
+    (directory / "backend.py").write_text(f"{first}\n{BACKEND.format(name=name.replace('-', '_'))}")
+    return directory
 
 
 def solve(links: Path, cache: Path, requirements: tuple[PipRequirement, ...], **packages: PackageBuild) -> PipSolution:

@@ -19,7 +19,7 @@ from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, Locke
 from stackyard.make import builder
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 PYTHON = Path(sys.executable).resolve()
@@ -75,10 +75,10 @@ def wheel_package(path: Path, **more: Any) -> PipPackage:
     return PipPackage(name, version, "wheel", path.as_uri(), sha256(path), size=path.stat().st_size, **more)
 
 
-def sdist(folder: Path, files: dict[str, str], name: str = "cext", version: str = "1.0") -> PipPackage:
-    """A source archive in `folder`, as a lock holds it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{version}.tar.gz"
+def sdist(directory: Path, files: dict[str, str], name: str = "cext", version: str = "1.0") -> PipPackage:
+    """A source archive in `directory`, as a lock holds it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{name}-{version}.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
         for file, text in files.items():
             info = tarfile.TarInfo(f"{name}-{version}/{file}")
@@ -88,16 +88,16 @@ def sdist(folder: Path, files: dict[str, str], name: str = "cext", version: str 
 
 
 def wheel(
-    folder: Path, name: str, files: Mapping[str, bytes], *, hashed: Mapping[str, bytes] | None = None, more: str = ""
+    directory: Path, name: str, files: Mapping[str, bytes], *, hashed: Mapping[str, bytes] | None = None, more: str = ""
 ) -> PipPackage:
-    """A wheel of version 1.0 in `folder`, as a lock holds it.
+    """A wheel of version 1.0 in `directory`, as a lock holds it.
 
     Args:
         hashed: what its RECORD says that files hold.
         more: lines of its RECORD.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path, info = folder / f"{name}-1.0-py3-none-any.whl", f"{name}-1.0.dist-info"
+    directory.mkdir(parents=True, exist_ok=True)
+    path, info = directory / f"{name}-1.0-py3-none-any.whl", f"{name}-1.0.dist-info"
     about = {
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
@@ -121,13 +121,13 @@ def build(
     variant: Variant | None = None,
     *,
     site: Site | None = None,
-    folder: str = "1.0-py311-1",
+    directory: str = "1.0-py311-1",
     progress: Silent | None = None,
     rebuild: bool = False,
 ) -> BuildRecord:
     variant = variant or Variant(stack="demo", version="1.0", name="py311")
-    paths = RevisionPaths(yard.root / "stacks" / "demo" / folder)
-    module, progress = f"demo/{folder}", progress or Silent()
+    paths = RevisionPaths(yard.root / "stacks" / "demo" / directory)
+    module, progress = f"demo/{directory}", progress or Silent()
     record = builder.build(variant, lock, site or Site(), yard, paths, module, 1, progress, rebuild=rebuild)
     revisions.mark(record)
     return record

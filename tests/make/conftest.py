@@ -27,10 +27,10 @@ def wheelhouse() -> dict[str, PipPackage]:
     from buildbed import wheel_package
 
     try:
-        folder = wheels(HERE / "wheels.txt")
+        directory = wheels(HERE / "wheels.txt")
     except MissingError as error:
         pytest.skip(f"{error}: {error.detail}")
-    found = [wheel_package(path) for path in sorted(folder.glob("*.whl"))]
+    found = [wheel_package(path) for path in sorted(directory.glob("*.whl"))]
     return {package.name.lower().replace("_", "-"): package for package in found}
 
 
@@ -44,9 +44,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> LockedVariant:
     """A lock with one conda package and one wheel."""
     from buildbed import conda_packages, locked, wheel
 
-    folder = tmp_path_factory.mktemp("sources")
-    channel = make_channel(folder / "channel", [Package("tool", "1.0", files={"share/tool.txt": "one\n"})])
-    return locked(conda_packages(channel), [wheel(folder, "plain", {"plain.py": b"value = 1\n"})])
+    directory = tmp_path_factory.mktemp("sources")
+    channel = make_channel(directory / "channel", [Package("tool", "1.0", files={"share/tool.txt": "one\n"})])
+    return locked(conda_packages(channel), [wheel(directory, "plain", {"plain.py": b"value = 1\n"})])
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,10 @@ from stackyard.make.activation.capture import capture
 def prefix_with(tmp_path: Path, **scripts: str) -> Path:
     """A prefix whose activate.d holds these scripts (``name_sh`` is the file ``name.sh``)."""
     prefix = tmp_path / "the prefix"
-    folder = prefix / "etc/conda/activate.d"
-    folder.mkdir(parents=True)
+    directory = prefix / "etc/conda/activate.d"
+    directory.mkdir(parents=True)
     for name, text in scripts.items():
-        (folder / name.replace("_", ".", 1)).write_text(text)
+        (directory / name.replace("_", ".", 1)).write_text(text)
     return prefix
 
 
@@ -186,8 +186,8 @@ def test_what_scripts_prepend_to_path_is_captured(tmp_path: Path) -> None:
     )
     found = capture(prefix)
     assert found.uncaptured == ()
-    folders = [f"{prefix}/b/bin", f"{prefix}/a/bin", "/late/bin"]
-    assert sorted(op.directory for op in found.change if isinstance(op, Prepend)) == sorted(folders)
+    directories = [f"{prefix}/b/bin", f"{prefix}/a/bin", "/late/bin"]
+    assert sorted(op.directory for op in found.change if isinstance(op, Prepend)) == sorted(directories)
     path = found.change.apply({"PATH": "/usr/bin"})["PATH"]
     assert path == f"/late/bin:{prefix}/a/bin:{prefix}/b/bin:/usr/bin"
 

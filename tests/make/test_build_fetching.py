@@ -20,19 +20,19 @@ from stackyard.lock.lockfile.model import PipPackage
 from stackyard.make import fetch
 from stackyard.make.job import Job
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.write.permissions import Policy, applied
 
 
 class _Index(BaseHTTPRequestHandler):
     """Serves the files of a directory, forbids caching, and records every request."""
 
-    folder: Path
+    directory: Path
     asked: list[str]
 
     def do_GET(self) -> None:
         self.asked.append(self.path)
-        data = (self.folder / self.path.lstrip("/")).read_bytes()
+        data = (self.directory / self.path.lstrip("/")).read_bytes()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
         self.send_header("Cache-Control", "no-cache")
@@ -45,8 +45,8 @@ class _Index(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[type[_Index]]:
-    handler = type("Index", (_Index,), {"folder": tmp_path / "files", "asked": []})
-    handler.folder.mkdir()
+    handler = type("Index", (_Index,), {"directory": tmp_path / "files", "asked": []})
+    handler.directory.mkdir()
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     handler.address = f"http://127.0.0.1:{server.server_port}"
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -56,16 +56,16 @@ def index(tmp_path: Path) -> Iterator[type[_Index]]:
 
 
 def _served(index: type[_Index], name: str) -> PipPackage:
-    made = wheel(index.folder, name, {f"{name}.py": f"NAME = {name!r}\n".encode()})
+    made = wheel(index.directory, name, {f"{name}.py": f"NAME = {name!r}\n".encode()})
     return replace(made, url=f"{index.address}/{made.url.rpartition('/')[2]}")
 
 
 def test_only_missing_wheels_are_fetched(yard: Yard, index: type[_Index]) -> None:
     one, two, three = (_served(index, name) for name in ("one", "two", "three"))
-    build(yard, locked(pip=[one, two]), folder="first")
+    build(yard, locked(pip=[one, two]), directory="first")
     assert sorted(set(index.asked)) == sorted(f"/{p.url.rpartition('/')[2]}" for p in (one, two))
     index.asked.clear()
-    record = build(yard, locked(pip=[one, two, three]), folder="second")
+    record = build(yard, locked(pip=[one, two, three]), directory="second")
     assert set(index.asked) == {f"/{three.url.rpartition('/')[2]}"}
     for name in ("one", "two", "three"):
         (file,) = Path(record.prefix).glob(f"lib/python*/site-packages/{name}.py")
@@ -74,9 +74,9 @@ def test_only_missing_wheels_are_fetched(yard: Yard, index: type[_Index]) -> Non
 
 def test_a_wheel_that_the_cache_has_from_elsewhere_only_is_fetched(yard: Yard, index: type[_Index]) -> None:
     one, two = (_served(index, name) for name in ("one", "two"))
-    build(yard, locked(pip=[one]), folder="first")
+    build(yard, locked(pip=[one]), directory="first")
     elsewhere = replace(one, url=one.url.replace("127.0.0.1", "localhost"))  # another key in uv's cache
-    record = build(yard, locked(pip=[elsewhere, two]), folder="second")
+    record = build(yard, locked(pip=[elsewhere, two]), directory="second")
     assert {path.name for path in Path(record.prefix).glob("lib/python*/site-packages/*.py")} >= {"one.py", "two.py"}
 
 
@@ -107,7 +107,7 @@ def test_a_source_is_fetched_as_pip_is_told_to(
     yard: Yard, index: type[_Index], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_PROXY", index.address)
-    made = sdist(index.folder / "http:" / "archive.invalid", {"setup.py": ""})
+    made = sdist(index.directory / "http:" / "archive.invalid", {"setup.py": ""})
     package = replace(made, url=f"http://archive.invalid/{Path(made.url).name}")
     variant, paths = Variant(stack="demo", version="1.0", name="py311"), RevisionPaths(yard.root / "stacks/demo/1")
     job = Job(variant, locked(pip=[package]), Site(), yard, paths, "demo/1", Silent())

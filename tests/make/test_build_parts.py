@@ -48,7 +48,7 @@ from stackyard.make.wheels import install as pip
 from stackyard.make.wheels import uvcache
 from stackyard.yard import disk
 from stackyard.yard.revision import contents
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 PLAIN = Variant(stack="demo", version="1.0", name="py311")
@@ -119,12 +119,12 @@ def test_a_build_removes_what_a_killed_one_was_removing(tmp_path: Path, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
-def program(folder: Path, name: str, body: str) -> dict[str, str]:
-    folder.mkdir(exist_ok=True)
-    path = folder / name
+def program(directory: Path, name: str, body: str) -> dict[str, str]:
+    directory.mkdir(exist_ok=True)
+    path = directory / name
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
-    return {"PATH": f"{folder}:/usr/bin:/bin"}
+    return {"PATH": f"{directory}:/usr/bin:/bin"}
 
 
 @pytest.mark.parametrize(
@@ -236,10 +236,10 @@ def test_a_refused_package_is_not_asked_for_again() -> None:
     unpack._require_another_try(package, OSError("an io error occurred: error decoding response body"), True)
 
 
-def with_files(folder: Path, **texts: str) -> Variant:
-    """A variant that names a file of every kind in `folder`; `texts` replaces the content of some."""
-    folder.mkdir(parents=True)
-    names = {name: str(folder / name) for name in ("post", "patch", "probe", "licence")}
+def with_files(directory: Path, **texts: str) -> Variant:
+    """A variant that names a file of every kind in `directory`; `texts` replaces the content of some."""
+    directory.mkdir(parents=True)
+    names = {name: str(directory / name) for name in ("post", "patch", "probe", "licence")}
     for name, path in names.items():
         Path(path).write_text(texts.get(name, name))
     return PLAIN.model_copy(
@@ -248,9 +248,9 @@ def with_files(folder: Path, **texts: str) -> Variant:
             "build": BuildSpec(packages={"a": PackageBuild(patches=(names["patch"],))}),
             "checks": (Check(name="c", script=names["probe"]), Check(name="c", run=("true",))),
             "licences": (Licence(name="l", text=names["licence"]),),
-            "files": (str(folder / "stack.yaml"),),
-            "place": Where(file=str(folder / "stack.yaml"), line=3),
-            "notices": (f"{folder} was read",),
+            "files": (str(directory / "stack.yaml"),),
+            "place": Where(file=str(directory / "stack.yaml"), line=3),
+            "notices": (f"{directory} was read",),
         }
     )
 
@@ -318,21 +318,21 @@ class _Former(NamedTuple):
     site: Site
 
 
-def _of_former_version(folder: Path) -> _Former:
-    (folder / "recipe").mkdir()
+def _of_former_version(directory: Path) -> _Former:
+    (directory / "recipe").mkdir()
     for name in ("post", "patch", "licence", "recipe/probe.py"):
-        (folder / name).write_text(Path(name).name)
+        (directory / name).write_text(Path(name).name)
     build = BuildSpec(
         variables={"C": "3"}, tools=(HostTool(name="cmake", version=">=3"),), keep=("CC",),
-        packages={"a": PackageBuild(patches=(str(folder / "patch"),), variables={"D": "4"})},
+        packages={"a": PackageBuild(patches=(str(directory / "patch"),), variables={"D": "4"})},
     )  # fmt: skip
     checks = (
         Check(name="c", script="probe.py"), Check(name="d", run=("true",), expect="x", needs=NodeNeed(gpu=True)),
     )  # fmt: skip
     variant = Variant(
         stack="demo", version="1.0", name="py311", axes={"python": "3.11"}, summary="x", run_variables={"A": "1"},
-        post=str(folder / "post"), environment=Environment(variables={"B": "2"}), build=build,
-        exceptions=CheckExceptions(imports=("a",)), licences=(Licence(name="l", text=str(folder / "licence")),),
+        post=str(directory / "post"), environment=Environment(variables={"B": "2"}), build=build,
+        exceptions=CheckExceptions(imports=("a",)), licences=(Licence(name="l", text=str(directory / "licence")),),
         modules=ModuleSettings(notice="n"), checks=checks,
     )  # fmt: skip
     site = Site(
@@ -346,7 +346,7 @@ def _of_former_version(folder: Path) -> _Former:
     record = BuildRecord(
         "demo", "1.0", "py311", 1, "demo/1.0-py311-1",
         "b98099c4d6e0cb98e4e900c8ef072e45cf7ed4bcf58084f7b22a82da7fa1b65d",
-        "linux-64", str(folder), str(folder / "prefix"), "2026-01-01T00:00:00+00:00", hash_format=1,
+        "linux-64", str(directory), str(directory / "prefix"), "2026-01-01T00:00:00+00:00", hash_format=1,
         checks=tuple(c.model_dump(mode="json") for c in checks), exceptions=variant.exceptions.model_dump(mode="json"),
     )  # fmt: skip
     return _Former(record, variant, lock, site)

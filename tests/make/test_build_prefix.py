@@ -23,7 +23,7 @@ from stackyard.yard.cache.audit import audit
 from stackyard.yard.cache.caches import KINDS
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, read_record
 from support.channel import Link, Package, make_channel
 
@@ -57,7 +57,7 @@ def warm(channel: Path, wheelhouse: dict[str, PipPackage], tmp_path_factory: pyt
     yard = Yard(tmp_path_factory.mktemp("warm") / "yard")
     lock = locked(conda_packages(channel, SMALL), [wheelhouse["idna"], wheelhouse["zipp"]])
     variant = VARIANT.model_copy(update={"run_variables": {"DATA": "{prefix}/share"}})
-    return Warm(yard, lock, build(yard, lock, variant, folder="first"))
+    return Warm(yard, lock, build(yard, lock, variant, directory="first"))
 
 
 def test_a_conda_stack_runs_is_sealed_and_recorded(warm: Warm) -> None:
@@ -88,7 +88,7 @@ def test_a_conda_stack_runs_is_sealed_and_recorded(warm: Warm) -> None:
 
 
 def test_a_second_prefix_shares_files_and_compiles_nothing(warm: Warm) -> None:
-    second = build(warm.yard, warm.lock, folder="second")
+    second = build(warm.yard, warm.lock, directory="second")
     sources = [p for p in Path(second.prefix).rglob("*.py") if p.is_file()]
     pycs = list(Path(second.prefix).rglob("*.pyc"))
     assert len(pycs) > 500
@@ -123,7 +123,7 @@ def test_a_stack_on_the_hosts_python(yard: Yard, wheelhouse: dict[str, PipPackag
     assert "uv_cache.json" not in next(site.glob("idna-*/RECORD")).read_text()
     assert (site / "__pycache__").is_dir() and (site / "idna/__pycache__").is_dir()
     assert (site / "six.py").stat().st_nlink >= 2
-    again = build(yard, lock, folder="again")
+    again = build(yard, lock, directory="again")
     assert tree_hash(Path(again.prefix)) != tree_hash(prefix), "scripts name their prefix"
     assert not compiled_bytecode(RevisionPaths.of(again.path))
     assert audit(yard) == []
@@ -133,7 +133,7 @@ def test_a_stack_on_the_hosts_python(yard: Yard, wheelhouse: dict[str, PipPackag
 def test_links_of_packages_stay_links(
     yard: Yard, tmp_path: Path, private: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within a package, to a folder, into another package, and to nothing at all."""
+    """Within a package, to a directory, into another package, and to nothing at all."""
     monkeypatch.setattr(layer, "works", lambda _: False)
     links = {
         "lib/libx.so": "libx.so.1",
@@ -245,7 +245,7 @@ def test_group_and_umask_of_the_site(yard: Yard, wheelhouse: dict[str, PipPackag
     assert not any(p.lstat().st_mode & 0o007 for p in prefix.rglob("*") if p.is_dir() and not p.is_symlink())
     with pytest.raises(StackyardError, match="no-such-group"):
         unknown = Site(yard=str(yard.root), permissions=Permissions(group="no-such-group"))
-        build(yard, locked(), site=unknown, folder="other")
+        build(yard, locked(), site=unknown, directory="other")
 
 
 @pytest.mark.parametrize("layered", [True, False])
@@ -260,7 +260,7 @@ def test_a_post_script_changes_the_prefix_and_not_the_cache(
         'test "$PWD" = "$PREFIX"\necho "print(\'changed\')" >> "$(python -c \'import six; print(six.__file__)\')"\n'
         'echo "def f(): return 7" > "$PREFIX/lib/python3.11/site-packages/added.py"\n'
     )
-    record = build(warm.yard, warm.lock, VARIANT.model_copy(update={"post": str(script)}), folder=f"post-{layered}")
+    record = build(warm.yard, warm.lock, VARIANT.model_copy(update={"post": str(script)}), directory=f"post-{layered}")
     assert python(record.prefix, "import six, added; print(added.f())").split() == ["changed", "7"]
     assert list(Path(record.prefix).glob("lib/python3*/site-packages/__pycache__/added.*.pyc"))
     assert python(warm.record.prefix, "import six; print('as it was')") == "as it was"
@@ -290,7 +290,7 @@ def test_a_stack_without_python(yard: Yard, tmp_path: Path) -> None:
     assert record.interpreter == {}
     wheel = PipPackage("x", "1", "wheel", "https://localhost/x-1-py3-none-any.whl", "0" * 64)
     with pytest.raises(StackyardError, match="no Python"):
-        build(yard, replace(lock, pip=(wheel,)), folder="other")
+        build(yard, replace(lock, pip=(wheel,)), directory="other")
 
 
 def test_link_scripts_of_packages_are_run(yard: Yard, tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_a_stack_that_brings_conda_holds_the_sites_pins(yard: Yard, tmp_path: Pa
     for name, pinned in (("conda", ["cudatoolkit <10.3", "numpy <2"]), ("tool", None)):
         made = make_channel(tmp_path / name, [Package(name, "2.0", files={"share/data": name})])
         lock = locked(conda_packages(made), interpreter=LockedInterpreter("none"))
-        file = Path(build(yard, lock, site=site, folder=name).prefix, "conda-meta/pinned")
+        file = Path(build(yard, lock, site=site, directory=name).prefix, "conda-meta/pinned")
         assert (file.read_text().splitlines() if file.exists() else None) == pinned
 
 
@@ -332,27 +332,27 @@ def test_a_full_disk_is_named_whatever_met_it(yard: Yard, tmp_path: Path, part: 
     assert "free some space" in (caught.value.hint or "") and not caught.value.detail
 
 
-def _big_conda(folder: Path) -> LockedVariant:
-    made = make_channel(folder / "ch", [Package("big", "1.0", files={"share/big": bytes(9 << 20)})])
+def _big_conda(directory: Path) -> LockedVariant:
+    made = make_channel(directory / "ch", [Package("big", "1.0", files={"share/big": bytes(9 << 20)})])
     return locked(conda_packages(made), interpreter=LockedInterpreter("none"))
 
 
-def _big_wheel(folder: Path) -> PipPackage:
-    return wheel(folder, "big", {"big/data": bytes(9 << 20)})
+def _big_wheel(directory: Path) -> PipPackage:
+    return wheel(directory, "big", {"big/data": bytes(9 << 20)})
 
 
-def _big_source(folder: Path) -> PipPackage:
+def _big_source(directory: Path) -> PipPackage:
     backend = "def build_wheel(*given):\n    open('big', 'wb').write(bytes(9 << 20))\n"
     project = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
-    return sdist(folder, {"pyproject.toml": project, "backend.py": backend}, "big")
+    return sdist(directory, {"pyproject.toml": project, "backend.py": backend}, "big")
 
 
 def test_recipe_and_lock_are_kept(yard: Yard, tmp_path: Path) -> None:
     files = []
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        files.append(tmp_path / folder / "environment.yml")
-        files[-1].write_text(folder)
+    for directory in ("a", "b"):
+        (tmp_path / directory).mkdir()
+        files.append(tmp_path / directory / "environment.yml")
+        files[-1].write_text(directory)
     script = tmp_path / "probe"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
@@ -397,7 +397,7 @@ def test_another_build_of_a_package_replaces_the_link_and_not_the_parents_files(
         locks.append(locked(conda_packages(made), interpreter=LockedInterpreter("none")))
     build(yard, locks[0])
     child = Yard(tmp_path / "child", yard)
-    for folder, lock, text in (("a", locks[0], "one"), ("b", locks[1], "two"), ("c", locks[0], "one")):
-        assert Path(build(child, lock, folder=folder).prefix, "share/data").read_text() == text
+    for directory, lock, text in (("a", locks[0], "one"), ("b", locks[1], "two"), ("c", locks[0], "one")):
+        assert Path(build(child, lock, directory=directory).prefix, "share/data").read_text() == text
     assert (yard.cache / "conda/tool-2.0-0/share/data").read_text() == "one"
     assert audit(yard) == audit(child) == []

@@ -26,7 +26,7 @@ from stackyard.make.wheels import key as wheelkey
 from stackyard.make.wheels import source
 from stackyard.yard.cache.audit import audit
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from support.channel import Package, make_channel
 
 pytestmark = pytest.mark.skipif(command.which("cc") is None, reason="C compiler not found on PATH")
@@ -97,9 +97,9 @@ def test_the_same_inputs_compile_once_and_another_variable_again(
     monkeypatch.setenv("EXT_TOKEN", "t0ken-in-a-build")
     more = {"MAKEFLAGS": "-j{ncores}", "TOKEN": "{env:EXT_TOKEN}"}
     lock = locked(pip=with_setuptools)
-    one = build(yard, lock, variant(variables={"EXT_ANSWER": "11", **more}), folder="one")
-    two = build(yard, lock, variant(variables={"EXT_ANSWER": "11", **more}), folder="two")
-    three = build(yard, lock, variant(variables={"EXT_ANSWER": "22", **more}), folder="three")
+    one = build(yard, lock, variant(variables={"EXT_ANSWER": "11", **more}), directory="one")
+    two = build(yard, lock, variant(variables={"EXT_ANSWER": "11", **more}), directory="two")
+    three = build(yard, lock, variant(variables={"EXT_ANSWER": "22", **more}), directory="three")
     assert [run(r.prefix, "import cext; print(cext.answer())") for r in (one, two, three)] == ["11", "11", "22"]
     assert [compilations(r.path) for r in (one, two, three)] == [1, 0, 1]
     builds = [next(p.build for p in r.packages if p.name == "cext") for r in (one, two, three)]
@@ -116,8 +116,8 @@ def test_the_same_inputs_compile_once_and_another_variable_again(
 
 def test_a_wheel_that_names_its_prefix_is_not_used_in_another(yard: Yard, with_setuptools: list[PipPackage]) -> None:
     lock, spec = locked(pip=with_setuptools), variant(PackageBuild(variables={"EXT_PREFIX": "{prefix}"}))
-    for folder in ("one", "two"):
-        record = build(yard, lock, spec, folder=folder)
+    for directory in ("one", "two"):
+        record = build(yard, lock, spec, directory=directory)
         assert run(record.prefix, "import cext; print(cext.prefix())") == record.prefix
         assert compilations(record.path) == 1
     assert wheels.names_path(next(yard.cache.glob("wheels/??/*/*.whl")), yard.root / "stacks/demo")
@@ -130,14 +130,14 @@ def test_a_patch_is_applied_and_belongs_to_the_key(
     patch.write_text(PATCH)
     lock = locked(pip=with_setuptools)
     words = []
-    for folder, patches in (("plain", ()), ("patched", (str(patch),))):
-        record = build(yard, lock, variant(PackageBuild(patches=patches)), folder=folder)
+    for directory, patches in (("plain", ()), ("patched", (str(patch),))):
+        record = build(yard, lock, variant(PackageBuild(patches=patches)), directory=directory)
         words.append(run(record.prefix, "import cext_more; print(cext_more.WORD)"))
         assert compilations(record.path) == 1
     assert words == ["original", "patched"]
     patch.write_text(PATCH.replace("original", "never was there"))
     with pytest.raises(InputError, match=r"cannot apply the patch .*word\.patch to cext") as caught:
-        build(yard, lock, variant(PackageBuild(patches=(str(patch),))), folder="bad")
+        build(yard, lock, variant(PackageBuild(patches=(str(patch),))), directory="bad")
     assert "cext_more.py" in (caught.value.detail or "")
 
 
@@ -146,8 +146,8 @@ def test_build_requirements_do_not_stay_in_the_stack(
 ) -> None:
     how = PackageBuild(requires=("setuptools", "wheel"))
     spec = variant(how)
-    folder = Path(wheelhouse["setuptools"].url.removeprefix("file://")).parent
-    options = spec.environment.pip_options.model_copy(update={"no_index": True, "find_links": (str(folder),)})
+    directory = Path(wheelhouse["setuptools"].url.removeprefix("file://")).parent
+    options = spec.environment.pip_options.model_copy(update={"no_index": True, "find_links": (str(directory),)})
     spec = spec.model_copy(update={"environment": spec.environment.model_copy(update={"pip_options": options})})
     record = build(yard, locked(pip=[cext]), spec)
     names = {p.name.split("-")[0] for p in Path(record.prefix).glob("lib/python3*/site-packages/*.dist-info")}
@@ -230,7 +230,7 @@ def test_a_local_project_is_a_wheel_of_its_snapshot(
         build=BuildSpec(packages={"mine": PackageBuild()}, variables={"X": "1"}),
     )
     with pytest.raises(StackyardError, match="changed after it was locked"):
-        build(yard, locked(pip=[wheelhouse["setuptools"], package]), other, folder="other")
+        build(yard, locked(pip=[wheelhouse["setuptools"], package]), other, directory="other")
 
 
 @pytest.mark.skipif(command.which("git") is None, reason="there is no git on this machine")
@@ -317,19 +317,19 @@ def test_archives_cannot_write_outside(tmp_path: Path, kind: str) -> None:
 
 def test_a_damaged_cached_wheel_is_compiled_again(yard: Yard, with_setuptools: list[PipPackage]) -> None:
     lock = locked(pip=with_setuptools)
-    build(yard, lock, variant(), folder="one")
+    build(yard, lock, variant(), directory="one")
     wheel = next(yard.cache.glob("wheels/??/*/*.whl"))
     wheel.write_bytes(wheel.read_bytes()[:-100])
     assert audit(yard) == [f"{wheel} has changed"]
-    record = build(yard, lock, variant(), folder="two")
+    record = build(yard, lock, variant(), directory="two")
     assert compilations(record.path) == 1 and audit(yard) == []
 
 
 def test_a_rebuild_compiles_what_the_cache_has(yard: Yard, with_setuptools: list[PipPackage]) -> None:
     lock = locked(pip=with_setuptools)
-    assert compilations(build(yard, lock, variant(), folder="one").path) == 1
-    assert compilations(build(yard, lock, variant(), folder="two").path) == 0
-    assert compilations(build(yard, lock, variant(), folder="three", rebuild=True).path) == 1 and audit(yard) == []
+    assert compilations(build(yard, lock, variant(), directory="one").path) == 1
+    assert compilations(build(yard, lock, variant(), directory="two").path) == 0
+    assert compilations(build(yard, lock, variant(), directory="three", rebuild=True).path) == 1 and audit(yard) == []
 
 
 def test_variables_of_the_callers_shell_do_not_reach_the_build(
@@ -338,14 +338,16 @@ def test_variables_of_the_callers_shell_do_not_reach_the_build(
     monkeypatch.setenv("EXT_ANSWER", "99")
     record = build(yard, locked(pip=with_setuptools), variant())
     assert run(record.prefix, "import cext; print(cext.answer())") == "1"
-    asked = build(yard, locked(pip=with_setuptools), variant(variables={"EXT_ANSWER": "{env:EXT_ANSWER}"}), folder="b")
+    asked = build(
+        yard, locked(pip=with_setuptools), variant(variables={"EXT_ANSWER": "{env:EXT_ANSWER}"}), directory="b"
+    )
     assert run(asked.prefix, "import cext; print(cext.answer())") == "99"
 
 
-def _module(folder: Path) -> None:
-    folder.mkdir()
+def _module(directory: Path) -> None:
+    directory.mkdir()
     text = "#%Module\nsetenv EXT_ANSWER_OF_SITE 55\nprepend-path PATH /nowhere/site/bin\n"
-    (folder / "sitetools").write_text(text)
+    (directory / "sitetools").write_text(text)
 
 
 def test_host_modules_are_loaded_while_building(
@@ -361,7 +363,7 @@ def test_host_modules_are_loaded_while_building(
     record = build(yard, locked(pip=with_setuptools), spec)
     assert run(record.prefix, "import cext; print(cext.answer())") == "55"
     with pytest.raises(StackyardError, match="not-there"):
-        build(yard, locked(pip=with_setuptools), variant(modules=("not-there",)), folder="other")
+        build(yard, locked(pip=with_setuptools), variant(modules=("not-there",)), directory="other")
 
 
 def test_a_tool_that_a_conda_package_brings(yard: Yard, tmp_path: Path, cext: PipPackage) -> None:
@@ -391,10 +393,10 @@ GOOD = ", Extension('good', ['good.c'])"
 NEEDED = ("setuptools", "wheel", "packaging")
 
 
-def incomplete(folder: Path, wheelhouse: dict[str, PipPackage], setup: str) -> LockedVariant:
+def incomplete(directory: Path, wheelhouse: dict[str, PipPackage], setup: str) -> LockedVariant:
     good = CODE.replace("PyInit_cext", "PyInit_good").replace("ANSWER", "1").replace("PREFIX", '""')
     files = {"setup.py": setup, "cext.c": "#error no way\n", "good.c": good, "cext_more.py": "WORD = 1\n"}
-    return locked(pip=[*(wheelhouse[name] for name in NEEDED), sdist(folder, files)])
+    return locked(pip=[*(wheelhouse[name] for name in NEEDED), sdist(directory, files)])
 
 
 @pytest.mark.parametrize(
@@ -418,13 +420,13 @@ def test_a_wheel_that_lacks_an_extension_is_accepted_on_request_and_reported(
     yard: Yard, tmp_path: Path, wheelhouse: dict[str, PipPackage]
 ) -> None:
     lock = incomplete(tmp_path / "src", wheelhouse, OPTIONAL.format(more=""))
-    for folder in ("compiled", "from the cache"):
-        record = build(yard, lock, variant(PackageBuild(incomplete=True)), folder=folder)
+    for directory in ("compiled", "from the cache"):
+        record = build(yard, lock, variant(PackageBuild(incomplete=True)), directory=directory)
         assert run(record.prefix, "import cext_more; print(cext_more.WORD)") == "1"
         assert any(text.startswith("cext 1.0: its build went on without") for text in record.notices)
     assert compilations(record.path) == 0
     with pytest.raises(StackyardError, match="went on without an extension"):
-        build(yard, lock, variant(), folder="required")
+        build(yard, lock, variant(), directory="required")
 
 
 def test_the_copy_is_compared_with_the_lock(

@@ -32,7 +32,7 @@ from stackyard.make.wheels import install as pip
 from stackyard.make.wheels import uvcache
 from stackyard.yard.cache.caches import CONDA
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.write import lease
 
 
@@ -140,12 +140,12 @@ def test_bytecode_that_another_build_compiled_first_is_what_is_linked(tmp_path: 
 
 def test_a_wheel_that_another_account_compiled_is_found(tmp_path: Path) -> None:
     yard = Yard(tmp_path, account="4711")
-    folder = yard.wheel("abcdef" + "0" * 58)
-    folder.mkdir(parents=True)
-    (folder / "x-1.0-py3-none-any.whl").write_bytes(b"x")
-    digest = sha256_file(folder / "x-1.0-py3-none-any.whl")
+    directory = yard.wheel("abcdef" + "0" * 58)
+    directory.mkdir(parents=True)
+    (directory / "x-1.0-py3-none-any.whl").write_bytes(b"x")
+    digest = sha256_file(directory / "x-1.0-py3-none-any.whl")
     meta = {"wheel": "x-1.0-py3-none-any.whl", "sha256": digest, "prefix": ""}
-    (folder / "meta.json").write_text(json.dumps(meta))
+    (directory / "meta.json").write_text(json.dumps(meta))
     package = PipPackage("x", "1.0", "sdist", "https://h/x-1.0.tar.gz", "cd" * 32)
     found = wheels.kept(Yard(tmp_path), package, "abcdef000000", "/p")
     assert found is not None and found.sha256 == digest

@@ -35,8 +35,8 @@ def yard(built: Yard, tmp_path: Path) -> Yard:
     return Yard(tmp_path / "yard")
 
 
-def only(folder: Path, pattern: str) -> Path:
-    (found,) = folder.glob(pattern)
+def only(directory: Path, pattern: str) -> Path:
+    (found,) = directory.glob(pattern)
     return found
 
 
@@ -52,7 +52,7 @@ def truncate(path: Path) -> None:
 
 def again(yard: Yard, small: LockedVariant) -> tuple[BuildRecord, list[str]]:
     progress = Silent()
-    return build(yard, small, folder="1.0-py311-2", progress=progress), progress.notices
+    return build(yard, small, directory="1.0-py311-2", progress=progress), progress.notices
 
 
 @pytest.mark.parametrize("damage", [flip, truncate, Path.unlink])
@@ -63,7 +63,7 @@ def test_a_damaged_entry_is_made_again(
     cached, installed = FILES[name]
     path = only(yard.cache, cached)
     if name == "bytecode's listing":
-        path = next(folder / "files.json" for folder in path.parents if (folder / "files.json").exists())
+        path = next(directory / "files.json" for directory in path.parents if (directory / "files.json").exists())
     damage(path)
     assert audit(yard)
     record, notices = again(yard, small)
@@ -122,9 +122,9 @@ def test_a_link_script_that_writes_into_a_shared_file_fails_the_build(tmp_path: 
     if cached:
         build(yard, locked(p for p in packages if p.name == "tool"))
     with pytest.raises(StackyardError, match=r"wrote into a file .*/tool-1.0-0/share/tool.txt has"):
-        build(yard, locked(packages), folder="1.0-py311-2")
+        build(yard, locked(packages), directory="1.0-py311-2")
     progress = Silent()
-    record = build(yard, locked(p for p in packages if p.name == "tool"), folder="1.0-py311-3", progress=progress)
+    record = build(yard, locked(p for p in packages if p.name == "tool"), directory="1.0-py311-3", progress=progress)
     assert len(progress.notices) == 1
     assert Path(record.prefix, "share/tool.txt").read_text() == "one\n"
 
@@ -136,13 +136,13 @@ def test_a_damaged_wheel_is_compiled_again_and_a_source_fetched_again(tmp_path: 
     for pattern in ("wheels/*/*/*.whl", "sources/*/*"):
         truncate(only(yard.cache, pattern))
     progress = Silent()
-    build(yard, variant, folder="1.0-py311-2", progress=progress)
+    build(yard, variant, directory="1.0-py311-2", progress=progress)
     assert [notice.partition(":")[0] for notice in progress.notices] == [
         "damaged in the cache, so compiled again",
         "damaged in the cache, so fetched again",
     ]
     flip(only(yard.cache, "wheels/*/*/meta.json"))
-    build(yard, variant, folder="1.0-py311-3", progress=progress)
+    build(yard, variant, directory="1.0-py311-3", progress=progress)
     assert len(progress.notices) == 3 and audit(yard) == []
 
 
@@ -153,7 +153,7 @@ def test_a_post_script_can_write_into_the_files_of_the_prefix(tmp_path: Path, sm
     script.write_text('test -w "$PREFIX/share/tool.txt" && echo two >> "$PREFIX/share/tool.txt"\n')
     build(yard, small)
     variant = Variant(stack="demo", version="1.0", name="py311", post=str(script))
-    record = build(yard, small, variant, folder="1.0-py311-2")
+    record = build(yard, small, variant, directory="1.0-py311-2")
     path = Path(record.prefix, "share/tool.txt")
     assert path.read_text() == "one\ntwo\n" and not path.stat().st_mode & 0o222
     assert audit(yard) == []
@@ -167,7 +167,7 @@ def test_a_build_in_another_yard_takes_nobodys_right_to_read(yard: Yard, small: 
     before = {path: path.lstat().st_mode for path in yard.root.rglob("*")}
     own = Yard(tmp_path / "own", yard)
     own.root.mkdir(mode=0o750)
-    record = build(own, small, folder="1.0-py311-2")
+    record = build(own, small, directory="1.0-py311-2")
     path = only(Path(record.prefix), FILES["uv"][1])
     assert path.stat().st_ino == only(yard.root, f"stacks/*/*/prefix/{FILES['uv'][1]}").stat().st_ino
     assert {path: path.lstat().st_mode for path in before} == before

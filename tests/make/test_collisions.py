@@ -48,11 +48,11 @@ def script(name: str, command: str = "cmd") -> dict[str, bytes]:
 
 
 def conda(
-    folder: Path, files: Mapping[str, Mapping[str, Any]], depends: Mapping[str, str] | None = None
+    directory: Path, files: Mapping[str, Mapping[str, Any]], depends: Mapping[str, str] | None = None
 ) -> tuple[CondaPackage, ...]:
     needs = depends or {}
     packages = [Package(n, "1.0", files=f, depends=tuple(needs.get(n, "").split())) for n, f in files.items()]
-    return conda_packages(make_channel(folder / "channel", packages))
+    return conda_packages(make_channel(directory / "channel", packages))
 
 
 def chosen(*pairs: tuple[str, str]) -> Variant:
@@ -104,10 +104,10 @@ def records_hash(record: BuildRecord) -> str:
 # --------------------------------------------------------------------------- one lock is one tree
 
 
-def many(folder: Path) -> LockedVariant:
+def many(directory: Path) -> LockedVariant:
     """Wheels that share modules, commands, tests and data, and three conda packages that share files, one with them."""
     wheels = [
-        wheel(folder / "wheels", name, {
+        wheel(directory / "wheels", name, {
             f"{name}.py": name.encode(), "cvx/__init__.py": f"who = {name!r}\n".encode(), "same.py": b"x = 1\n",
             f"{name}-1.0.data/scripts/tool": f"#!python\nprint({name!r})\n".encode(),
             f"{name}-1.0.data/data/share/d.txt": name.encode(), "tests/__init__.py": name.encode(), **script(name),
@@ -115,24 +115,27 @@ def many(folder: Path) -> LockedVariant:
         for name in ("sa", "sb", "sc", "sd")
     ]  # fmt: skip
     wheels += [
-        wheel(folder / "wheels", name, {"ocv/__init__.py": name.encode()}) for name in ("ocv_full", "ocv_headless")
+        wheel(directory / "wheels", name, {"ocv/__init__.py": name.encode()}) for name in ("ocv_full", "ocv_headless")
     ]
     wheels += [
-        wheel(folder / "wheels", name, {f"{name}.py": b"", **script(name, "shared-cmd")}) for name in ("ep_a", "ep_b")
+        wheel(directory / "wheels", name, {f"{name}.py": b"", **script(name, "shared-cmd")})
+        for name in ("ep_a", "ep_b")
     ]
-    wheels += [wheel(folder / "wheels", f"top_{n}", {"tests/test_it.py": n.encode(), "README.md": b"r"}) for n in "ab"]
+    wheels += [
+        wheel(directory / "wheels", f"top_{n}", {"tests/test_it.py": n.encode(), "README.md": b"r"}) for n in "ab"
+    ]
     files = {n: {"share/one": n, "share/d.txt": f"conda {n}", "lib/same": "s"} for n in ("aa", "bb", "cc")}
-    return locked(conda(folder, files, {"aa": "bb cc"}), wheels)
+    return locked(conda(directory, files, {"aa": "bb cc"}), wheels)
 
 
-def trees(lock: LockedVariant, folder: Path, number: int) -> set[tuple[str, str]]:
+def trees(lock: LockedVariant, directory: Path, number: int) -> set[tuple[str, str]]:
     """The hashes of a lock's trees in fresh yards at one path."""
     found = set()
     for _ in range(number):
-        record = build(Yard(folder / "yard"), lock)
+        record = build(Yard(directory / "yard"), lock)
         found.add((tree_hash(Path(record.prefix)), records_hash(record)))
         last = record
-        disk.remove_tree(folder / "yard")
+        disk.remove_tree(directory / "yard")
     assert said(last)["share/one"] == ("warning", "aa")
     return found
 
@@ -369,10 +372,10 @@ def test_bytecode_is_that_of_the_file_that_is_there_also_where_one_package_alone
         return next(name for name in ("aa", "bb", "cc") if name.encode() in code)
 
     assert imported(build(yard, locked(packages, wheels.values()), chosen(("x.py", "aa")))) == "aa"
-    assert imported(build(yard, locked(pip=wheels.values()), folder="2")) == "bb"
-    assert imported(build(yard, locked(pip=[wheels["aa"]]), folder="3")) == "aa"
-    assert imported(build(yard, locked(pip=[wheels["bb"]]), folder="4")) == "bb"
-    assert imported(build(yard, locked(packages, wheels.values()), chosen(("x.py", "cc")), folder="5")) == "cc"
+    assert imported(build(yard, locked(pip=wheels.values()), directory="2")) == "bb"
+    assert imported(build(yard, locked(pip=[wheels["aa"]]), directory="3")) == "aa"
+    assert imported(build(yard, locked(pip=[wheels["bb"]]), directory="4")) == "bb"
+    assert imported(build(yard, locked(packages, wheels.values()), chosen(("x.py", "cc")), directory="5")) == "cc"
 
 
 # --------------------------------------------------------------------------- verification

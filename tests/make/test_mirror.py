@@ -42,22 +42,22 @@ def build_wheel(*words, **more):
 class Bed:
     """A stack whose packages lie on one web server: conda, a wheel, an archive with its backend; and a commit."""
 
-    folder: Path
+    directory: Path
     file: Path
 
     @property
     def mirror(self) -> Path:
-        return self.folder / "mirror"
+        return self.directory / "mirror"
 
     def run(self, *words: str | Path, expect: int | None = 0, yard: str = "yard") -> Done:
-        return inside("--yard", self.folder / yard, *words, expect=expect)
+        return inside("--yard", self.directory / yard, *words, expect=expect)
 
     def make(self, expect: int = 0) -> Done:
         return self.run("mirror", self.file, "--to", self.mirror, expect=expect)
 
     def lose_servers(self) -> None:
         for name in ("web", "repository"):
-            shutil.move(self.folder / name, self.folder / f"former {name}")
+            shutil.move(self.directory / name, self.directory / f"former {name}")
 
     def built(self, yard: Path) -> tuple[str, dict[str, str | bytes]]:
         """The input hash of the one revision, and the files of its prefix."""
@@ -67,26 +67,26 @@ class Bed:
         return json.loads((root / "record.json").read_text())["input_hash"], files
 
 
-def _source(folder: Path) -> None:
+def _source(directory: Path) -> None:
     """A source archive, its backend as a wheel, and what that asks for."""
-    with zipfile.ZipFile(wheel(folder, "maker", "1.0"), "a") as archive:
+    with zipfile.ZipFile(wheel(directory, "maker", "1.0"), "a") as archive:
         archive.writestr("making.py", ASKS)
         archive.writestr("madeby.py", ASKING)
-    wheel(folder, "helper", "1.2")
-    root = folder / "made-1.0"
+    wheel(directory, "helper", "1.2")
+    root = directory / "made-1.0"
     root.mkdir()
     system = '[build-system]\nrequires = ["maker"]\nbuild-backend = "making"\n'
     (root / "pyproject.toml").write_text(f'{system}[project]\nname = "made"\nversion = "1.0"\n')
     (root / "PKG-INFO").write_text("Metadata-Version: 2.2\nName: made\nVersion: 1.0\n")
-    with tarfile.open(folder / "made-1.0.tar.gz", "w:gz") as archive:
+    with tarfile.open(directory / "made-1.0.tar.gz", "w:gz") as archive:
         archive.add(root, "made-1.0")
     shutil.rmtree(root)
 
 
-def _commit(folder: Path) -> str:
+def _commit(directory: Path) -> str:
     """A repository with one project, and its commit, which only a reference of its own names, as pull requests do."""
-    project(folder, "kept")
-    git = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b"]
+    project(directory, "kept")
+    git = ["git", "-C", directory, "-c", "user.name=a", "-c", "user.email=a@b"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "a"]):
         subprocess.run([*git, *words], check=True)
     commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
@@ -120,53 +120,53 @@ def bed(tmp_path: Path) -> Iterator[Bed]:
 
 def test_the_same_revision_is_built_from_a_mirror_where_no_server_can_be_reached(bed: Bed) -> None:
     bed.run("deploy", bed.file)
-    (bed.folder / "yard").rename(bed.folder / "first")
+    (bed.directory / "yard").rename(bed.directory / "first")
     told = bed.make()
     assert "fetched 6 files" in told.out and "not in it: Python 3" in told.out
     assert "fetched 0 files" in bed.make().out
     bed.lose_servers()
     apart = ["unshare", "--net"] if os.geteuid() == 0 else []
-    words = ["--yard", bed.folder / "yard", "deploy", bed.file, "--locked", "--mirror", "mirror"]
+    words = ["--yard", bed.directory / "yard", "deploy", bed.file, "--locked", "--mirror", "mirror"]
     done = subprocess.run(
-        [*apart, STACKYARD, *words], cwd=bed.folder, capture_output=True, text=True, check=False, timeout=300
+        [*apart, STACKYARD, *words], cwd=bed.directory, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert bed.built(bed.folder / "yard") == bed.built(bed.folder / "first")
+    assert bed.built(bed.directory / "yard") == bed.built(bed.directory / "first")
 
 
 def test_a_web_server_gives_out_a_mirror_and_a_site_names_it(bed: Bed) -> None:
     bed.make()
     bed.lose_servers()
-    site = bed.folder / "site.yaml"
+    site = bed.directory / "site.yaml"
     with served(bed.mirror) as url:
         site.write_text(f"mirror: {url}\n")
         bed.run("--site", site, "deploy", bed.file, "--locked")
-    assert "share/tool" in str(bed.built(bed.folder / "yard")[1])
+    assert "share/tool" in str(bed.built(bed.directory / "yard")[1])
 
 
 def test_the_login_of_a_mirror_is_nowhere_but_in_what_is_sent(bed: Bed) -> None:
     bed.make()
     bed.lose_servers()
-    site = bed.folder / "site.yaml"
-    with guarded(bed.folder, {"/": "anna:verysecretword"}) as server:
+    site = bed.directory / "site.yaml"
+    with guarded(bed.directory, {"/": "anna:verysecretword"}) as server:
         site.write_text(f"mirror: {server.url('mirror', 'anna:verysecretword')}\n")
         told = bed.run("--site", site, "deploy", bed.file, "--locked")
         listed = json.loads((bed.mirror / "mirror.json").read_text())
         listed["files"] = {k: v for k, v in listed["files"].items() if "leaf" not in v}
         (bed.mirror / "mirror.json").write_text(json.dumps(listed))
-        lacks = bed.run("--site", site, "--yard", bed.folder / "other", "deploy", bed.file, "--locked", expect=1)
+        lacks = bed.run("--site", site, "--yard", bed.directory / "other", "deploy", bed.file, "--locked", expect=1)
     assert "is not in the mirror http://127.0.0.1" in lacks.err
     assert "verysecretword" not in told.out + told.err + lacks.out + lacks.err
-    files = [path for path in (bed.folder / "yard").rglob("*") if path.is_file()]
+    files = [path for path in (bed.directory / "yard").rglob("*") if path.is_file()]
     assert not [path for path in files if b"verysecretword" in path.read_bytes()]
 
 
 def test_licences_are_read_in_the_mirror(bed: Bed) -> None:
     """Where no server can be reached the site's rule is held against what lies there."""
-    wheel(bed.folder / "web" / "files", "leaf", "1.0", licence="AGPL-3.0-only")
+    wheel(bed.directory / "web" / "files", "leaf", "1.0", licence="AGPL-3.0-only")
     bed.make()
     bed.lose_servers()
-    site = bed.folder / "site.yaml"
+    site = bed.directory / "site.yaml"
     site.write_text(f"mirror: {bed.mirror}\nlicences: {{deny: [AGPL-3.0-only]}}\n")
     told = bed.run("--site", site, "deploy", bed.file, "--locked", expect=2).err
     assert "leaf 1.0" in told and "AGPL-3.0-only" in told
@@ -177,7 +177,7 @@ def test_every_account_can_read_it_and_what_a_killed_process_left_is_no_strange_
     bed.mirror.mkdir(mode=0o755)
     (bed.mirror / ".mirror.json.ab12.tmp").touch()
     (bed.mirror / "lost+found").mkdir(mode=0o700)
-    words = [STACKYARD, "--yard", bed.folder / "yard", "mirror", bed.file, "--to", bed.mirror]
+    words = [STACKYARD, "--yard", bed.directory / "yard", "mirror", bed.file, "--to", bed.mirror]
     subprocess.run(["sh", "-c", 'umask 077; exec "$@"', "sh", *words], check=True, capture_output=True)
     (bed.mirror / "lost+found").rmdir()
     closed = [p for p in bed.mirror.rglob("*") if ".leases" not in p.parts and (p.stat().st_mode & 0o444) != 0o444]
@@ -193,7 +193,7 @@ def test_other_tools_use_the_mirror(bed: Bed) -> None:
         ["--index-url", f"{bed.mirror.as_uri()}/pip/simple"],
     )
     for number, place in enumerate(places):
-        target = bed.folder / f"target{number}"
+        target = bed.directory / f"target{number}"
         words = [
             sys.executable,
             "-m",
@@ -208,10 +208,10 @@ def test_other_tools_use_the_mirror(bed: Bed) -> None:
             "made",
         ]
         subprocess.run(
-            words, check=True, capture_output=True, env={**os.environ, "UV_CACHE_DIR": str(bed.folder / "uv")}
+            words, check=True, capture_output=True, env={**os.environ, "UV_CACHE_DIR": str(bed.directory / "uv")}
         )
         assert (target / "made" / "__init__.py").is_file()
-    other = bed.folder / "other" / "environment.yml"
+    other = bed.directory / "other" / "environment.yml"
     other.parent.mkdir()
     (channel,) = bed.mirror.glob("conda/*/channel")
     other.write_text(json.dumps({"name": "other", "channels": [channel.as_uri()], "dependencies": ["tool"]}))
@@ -273,7 +273,7 @@ def test_a_dry_run_writes_nothing(bed: Bed) -> None:
 @pytest.mark.parametrize("point", ["cache:1", "mirror:1"])
 def test_killed_while_it_is_made_it_is_finished_by_the_same_command(bed: Bed, point: str) -> None:
     bed.run("lock", bed.file)
-    words = [STACKYARD, "--yard", bed.folder / "yard", "mirror", bed.file, "--to", bed.mirror]
+    words = [STACKYARD, "--yard", bed.directory / "yard", "mirror", bed.file, "--to", bed.mirror]
     killed = subprocess.run(words, capture_output=True, check=False, env={**os.environ, "STACKYARD_FAULT": point})
     assert killed.returncode == -9
     bed.make()
@@ -297,7 +297,7 @@ def test_a_file_of_the_same_name_and_other_content_gets_a_place_of_its_own(bed: 
     bed.make()
     first = json.loads((bed.mirror / "mirror.json").read_text())["files"]
     (former,) = [sha256 for sha256, path in first.items() if path == "pip/files/leaf-1.0-py3-none-any.whl"]
-    web = next((bed.folder / "web").rglob("leaf-1.0-py3-none-any.whl"))
+    web = next((bed.directory / "web").rglob("leaf-1.0-py3-none-any.whl"))
     with zipfile.ZipFile(web, "a") as archive:
         archive.comment = b"built again"
     bed.file.with_name("stack.yaml.lock").unlink()
@@ -312,7 +312,7 @@ def test_a_file_of_the_same_name_and_other_content_gets_a_place_of_its_own(bed: 
 
 def test_two_at_once_fetch_each_file_once(bed: Bed) -> None:
     bed.run("lock", bed.file)
-    words = [STACKYARD, "--yard", bed.folder / "yard", "mirror", bed.file, "--to", bed.mirror, "--json"]
+    words = [STACKYARD, "--yard", bed.directory / "yard", "mirror", bed.file, "--to", bed.mirror, "--json"]
     both = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     told = [json.loads(each.communicate(timeout=240)[0]) for each in both]
     assert sorted(path for each in told for path in each["fetched"]) == sorted({p for t in told for p in t["fetched"]})

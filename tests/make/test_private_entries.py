@@ -9,7 +9,7 @@ import pytest
 from buildbed import PROJECT, build, conda_packages, locked, sdist, wheel
 
 from stackyard.yard.layout import Yard
-from support.accounts import Accounts, common_folder
+from support.accounts import Accounts, common_directory
 from support.channel import Package, make_channel
 
 BUILD = """
@@ -32,12 +32,12 @@ print(record.prefix, *progress.notices, sep="\\n")
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
     """A site with one revision, and what it was built from."""
-    with common_folder() as folder:
-        channel = make_channel(folder / "channel", [Package("tool", "1.0", files={"share/tool.txt": "one\n"})])
-        pip = [wheel(folder, "plain", {"plain.py": b"value = 1\n"}), sdist(folder, PROJECT)]
-        (folder / "site").mkdir()  # whose mode says that all may read what is in it
-        build(Yard(folder / "site"), locked(conda_packages(channel), pip))
-        yield folder
+    with common_directory() as directory:
+        channel = make_channel(directory / "channel", [Package("tool", "1.0", files={"share/tool.txt": "one\n"})])
+        pip = [wheel(directory, "plain", {"plain.py": b"value = 1\n"}), sdist(directory, PROJECT)]
+        (directory / "site").mkdir()  # whose mode says that all may read what is in it
+        build(Yard(directory / "site"), locked(conda_packages(channel), pip))
+        yield directory
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def test_private_directories_of_a_parents_cache_are_absent(
     place: Path, accounts: Accounts, private: tuple[str, ...], told: int
 ) -> None:
     cache, anna = Yard(place / "site").cache, accounts.user("anna")
-    closed = [folder for pattern in private for folder in cache.glob(pattern)]
+    closed = [directory for pattern in private for directory in cache.glob(pattern)]
     assert len(closed) >= len(private)
-    for folder in closed:
-        folder.chmod(0o700)
+    for directory in closed:
+        directory.chmod(0o700)
     words = (accounts.readable(Path(__file__).parent), cache.parent, anna.home / "own", place / "channel")
     done = anna.python(BUILD, *words, *place.glob("*.whl"), *place.glob("*.tar.gz"))
-    for folder in closed:
-        folder.chmod(0o755)
+    for directory in closed:
+        directory.chmod(0o755)
     prefix, *notices = done.out.splitlines()
     assert len(notices) == told and all("not readable by this account" in notice for notice in notices)
     assert Path(prefix, "share/tool.txt").read_text() == "one\n"

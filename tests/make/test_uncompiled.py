@@ -20,7 +20,7 @@ from stackyard.make.mirror.requires import asked_for
 from stackyard.make.wheels.buildsystem import add_requires
 from stackyard.make.wheels.compile import _absent
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from support.tinywheel import project
 
 needs_compiler = pytest.mark.skipif(command.which("cc") is None, reason="C compiler not found on PATH")
@@ -40,12 +40,12 @@ def yard(tmp_path: Path) -> Yard:
 
 def variant(wheelhouse: Mapping[str, PipPackage], *names: str, **packages: PackageBuild) -> Variant:
     """Requirements of a file, one a line from its third, and the local wheels as the only index."""
-    folder = Path(wheelhouse["setuptools"].url.removeprefix("file://")).parent
+    directory = Path(wheelhouse["setuptools"].url.removeprefix("file://")).parent
     lines = tuple(
         PipRequirement(text=name, line=name, name=name, place=Where("/x/requirements.txt", number, 1))
         for number, name in enumerate(names, 3)
     )
-    environment = Environment(pip=lines, pip_options=PipOptions(no_index=True, find_links=(str(folder),)))
+    environment = Environment(pip=lines, pip_options=PipOptions(no_index=True, find_links=(str(directory),)))
     return Variant(
         stack="demo", version="1.0", name="py311", environment=environment, build=BuildSpec(packages=packages)
     )
@@ -109,8 +109,8 @@ def test_a_mirror_holds_what_is_required_besides(wheelhouse: dict[str, PipPackag
     backend = (own / "backend.py").read_text()
     hook = "def get_requires_for_build_wheel(config_settings=None):\n    return ['packaging']\n"
     (own / "backend.py").write_text(f"import idna\n{backend}\n{hook}")
-    folder = Path(wheelhouse["idna"].url.removeprefix("file://")).parent
-    settings = PipSettings(indexes=(), no_index=True, find_links=(str(folder),))
+    directory = Path(wheelhouse["idna"].url.removeprefix("file://")).parent
+    settings = PipSettings(indexes=(), no_index=True, find_links=(str(directory),))
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     lines, problems = asked_for(own, settings, tmp_path / "cache", {}, tmp_path / "one")

@@ -19,8 +19,8 @@ from support.channel import Link, Package, make_channel
 from support.webserver import served
 
 
-def _package(folder: Path) -> CondaPackage:
-    channel = make_channel(folder, [Package("tool", "1.0", subdir="noarch", files={"share/tool": "x"})])
+def _package(directory: Path) -> CondaPackage:
+    channel = make_channel(directory, [Package("tool", "1.0", subdir="noarch", files={"share/tool": "x"})])
     return conda_packages(channel)[0]
 
 
@@ -48,7 +48,9 @@ def test_a_conda_package_that_is_not_the_locked_one(tmp_path: Path, yard: Yard, 
 
 def test_a_wheel_that_is_not_the_locked_one(tmp_path: Path, yard: Yard) -> None:
     package = wheel(tmp_path, "tool", {"tool.py": b""})
-    build(yard, locked(pip=[replace(package, version="1.0.0")]), folder="same")  # the same version, otherwise written
+    build(
+        yard, locked(pip=[replace(package, version="1.0.0")]), directory="same"
+    )  # the same version, otherwise written
     with pytest.raises(StackyardError, match=r"it is tool 1\.0, the lock says tool 1\.17"):
         build(yard, locked(pip=[replace(package, version="1.17")]))
     pyproject = '[build-system]\nrequires = ["setuptools"]\n[project]\nname = "tool"\nversion = "1.16"\n'
@@ -74,16 +76,16 @@ def test_a_download_that_fails_leaves_nothing(tmp_path: Path, yard: Yard) -> Non
     package = _package(tmp_path / "ch")
     with served(tmp_path / "ch" / "noarch") as url:
         remote = replace(package, url=f"{url}/tool-1.0-0.tar.bz2")
-        build(yard, locked([remote]), folder="good")
+        build(yard, locked([remote]), directory="good")
         (tmp_path / "ch" / "noarch" / "tool-1.0-0.tar.bz2").unlink()
-        build(yard, locked([remote]), folder="again")  # from the cache
+        build(yard, locked([remote]), directory="again")  # from the cache
         missing = replace(remote, build="1", url=f"{url}/tool-1.0-1.tar.bz2")
         with pytest.raises(StackyardError, match=r"cannot fetch and unpack http.*tool-1\.0-1"):
-            build(yard, locked([missing]), folder="missing")
+            build(yard, locked([missing]), directory="missing")
         (tmp_path / "ch" / "noarch" / "tool-2.0-0.tar.bz2").write_bytes(b"no archive")
         other = replace(remote, version="2.0", url=f"{url}/tool-2.0-0.tar.bz2")
         with pytest.raises(StackyardError, match="cannot fetch and unpack"):
-            build(yard, locked([other]), folder="other")
+            build(yard, locked([other]), directory="other")
     assert _entries(yard) == ["tool-1.0-0"]
 
 

@@ -168,19 +168,19 @@ class Accounts:
 
     def _installation(self) -> Path:
         python = self.readable(_interpreter()) / f"bin/python{VERSION}"
-        folder = self.place / "stackyard"
-        subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True)
+        directory = self.place / "stackyard"
+        subprocess.run([python, "-m", "venv", "--without-pip", directory], check=True)
         packages = Path(stackyard.__file__).parents[1], Path(pytest.__file__).parents[1]
         lines = "".join(f"{self.readable(path)}\n" for path in packages)
-        (folder / f"lib/python{VERSION}/site-packages/checkout.pth").write_text(lines)
+        (directory / f"lib/python{VERSION}/site-packages/checkout.pth").write_text(lines)
         uv = self.readable(Path(sys.executable).parent) / "uv"
-        (folder / "bin/uv").symlink_to(uv)
-        program = folder / "bin/stackyard"
+        (directory / "bin/uv").symlink_to(uv)
+        program = directory / "bin/stackyard"
         program.write_text(
-            f"#!{folder}/bin/python\nimport sys\nfrom stackyard.cli.main import main\n\nsys.exit(main())\n"
+            f"#!{directory}/bin/python\nimport sys\nfrom stackyard.cli.main import main\n\nsys.exit(main())\n"
         )
         program.chmod(0o755)
-        return folder / "bin"
+        return directory / "bin"
 
     def remove(self) -> None:
         """Kill what accounts still run, and remove them, their groups and their files."""
@@ -193,10 +193,10 @@ class Accounts:
 
 def give(tree: Path, account: Account, group: int | None = None) -> None:
     """Make a tree an account's, and a group's; no link is followed."""
-    for folder, folders, files in os.walk(tree):
-        for name in (".", *folders, *files):
+    for directory, directories, files in os.walk(tree):
+        for name in (".", *directories, *files):
             gid = account.gid if group is None else group
-            os.chown(f"{folder}/{name}", account.uid, gid, follow_symlinks=False)
+            os.chown(f"{directory}/{name}", account.uid, gid, follow_symlinks=False)
 
 
 @pytest.fixture(scope="session")
@@ -214,21 +214,21 @@ def accounts() -> Iterator[Accounts]:
 
 
 @contextlib.contextmanager
-def common_folder() -> Iterator[Path]:
+def common_directory() -> Iterator[Path]:
     """A directory that every account can enter; root's, 0755."""
-    folder = Path(tempfile.mkdtemp(prefix="stackyard-common-"))
-    folder.chmod(0o755)
+    directory = Path(tempfile.mkdtemp(prefix="stackyard-common-"))
+    directory.chmod(0o755)
     try:
-        yield folder
+        yield directory
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture
 def common() -> Iterator[Path]:
-    """A `common_folder` for one test."""
-    with common_folder() as folder:
-        yield folder
+    """A `common_directory` for one test."""
+    with common_directory() as directory:
+        yield directory
 
 
 def _own_name(word: str) -> str:
@@ -287,4 +287,4 @@ def _interpreter() -> Path:
 
     channel = testbed.real_channel()
     (package,) = channel.glob("linux-64/python-*.conda")
-    return testbed.kept(f"python-of-{channel.name}", [], lambda folder: extract(package, folder))
+    return testbed.kept(f"python-of-{channel.name}", [], lambda directory: extract(package, directory))

@@ -26,8 +26,8 @@ def bindfs(below: Path, mounted: Path, *options: str) -> Iterator[subprocess.Pop
         RuntimeError: it has not mounted within `MOUNT_S`.
     """
     programs.require("bindfs")
-    for folder in (below, mounted):
-        folder.mkdir(exist_ok=True)
+    for directory in (below, mounted):
+        directory.mkdir(exist_ok=True)
     server = subprocess.Popen(["bindfs", "-f", *options, str(below), str(mounted)])
     try:
         until = time.monotonic() + MOUNT_S

@@ -33,9 +33,9 @@ _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 class Browser:
     """One window."""
 
-    def __init__(self, driver: str, folder: Path, size: tuple[int, int]) -> None:
+    def __init__(self, driver: str, directory: Path, size: tuple[int, int]) -> None:
         self._driver = driver
-        words = [*OPTIONS, f"--user-data-dir={folder}", f"--window-size={size[0]},{size[1]}"]
+        words = [*OPTIONS, f"--user-data-dir={directory}", f"--window-size={size[0]},{size[1]}"]
         wanted = {"browserName": "chrome", "goog:chromeOptions": {"args": words}}
         self._session = f"session/{self._ask('session', {'capabilities': {'alwaysMatch': wanted}})['sessionId']}"
 
@@ -83,20 +83,20 @@ class Browser:
 
 
 @contextmanager
-def browser(folder: Path, size: tuple[int, int] = (1280, 800)) -> Iterator[Browser]:
-    """A browser with a profile of its own in `folder`; skips where Chromium is not installed."""
+def browser(directory: Path, size: tuple[int, int] = (1280, 800)) -> Iterator[Browser]:
+    """A browser with a profile of its own in `directory`; skips where Chromium is not installed."""
     programs.need("chromium")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with (folder / "driver.log").open("w") as log:
+    with (directory / "driver.log").open("w") as log:
         driver = subprocess.Popen(["chromedriver", f"--port={port}"], stdout=log, stderr=log)
     try:
         address, end = f"http://127.0.0.1:{port}", time.monotonic() + 60
         while not _answers(port):
-            assert time.monotonic() < end and driver.poll() is None, (folder / "driver.log").read_text()
+            assert time.monotonic() < end and driver.poll() is None, (directory / "driver.log").read_text()
             time.sleep(0.05)
-        window = Browser(address, folder / "profile", size)
+        window = Browser(address, directory / "profile", size)
         try:
             yield window
         finally:

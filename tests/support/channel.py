@@ -75,27 +75,27 @@ class Package:
         return f"{self.name}-{self.version}-{self.build}{self.suffix}"
 
 
-def make_channel(folder: Path, packages: Iterable[Package]) -> Path:
+def make_channel(directory: Path, packages: Iterable[Package]) -> Path:
     """Write the packages and the repodata of every subdir; packages already in the channel stay.
 
     Returns:
-        The absolute folder, whose ``as_uri()`` is the channel.
+        The absolute directory, whose ``as_uri()`` is the channel.
     """
     for subdir in SUBDIRS:
-        (folder / subdir).mkdir(parents=True, exist_ok=True)
+        (directory / subdir).mkdir(parents=True, exist_ok=True)
     records: dict[str, dict[str, Any]] = {}
     for package in packages:
-        path = write_package(folder, package)
+        path = write_package(directory, package)
         records.setdefault(package.subdir, {})[path.name] = index_entry(package) | digests(path)
     for subdir in SUBDIRS:
-        _write_repodata(folder / subdir, subdir, records.get(subdir, {}))
-    return folder.resolve()
+        _write_repodata(directory / subdir, subdir, records.get(subdir, {}))
+    return directory.resolve()
 
 
-def write_package(folder: Path, package: Package) -> Path:
+def write_package(directory: Path, package: Package) -> Path:
     """Write one archive into its subdir of a channel, without touching the repodata."""
     payload = sorted(_members(package), key=lambda member: member.path)
-    path = folder / package.subdir / package.filename
+    path = directory / package.subdir / package.filename
     path.parent.mkdir(parents=True, exist_ok=True)
     WRITERS[package.suffix](path, _info(package, payload), payload, package.timestamp_ms // 1000)
     return path
@@ -156,8 +156,8 @@ def _section(filename: str) -> str:
     return "packages.conda" if filename.endswith(".conda") else "packages"
 
 
-def _write_repodata(folder: Path, subdir: str, records: Mapping[str, dict[str, Any]]) -> None:
-    path = folder / "repodata.json"
+def _write_repodata(directory: Path, subdir: str, records: Mapping[str, dict[str, Any]]) -> None:
+    path = directory / "repodata.json"
     repodata: dict[str, Any] = {"info": {"subdir": subdir}, "packages": {}, "packages.conda": {}, "repodata_version": 1}
     if path.exists():
         repodata = json.loads(path.read_text())

@@ -14,15 +14,15 @@ from support.accounts import Account
 _SCRIPT = 'mount --rbind / "$0" && exec chroot "$0" "$@"'
 
 
-def confined(folder: Path, argv: Sequence[str | Path], account: Account | None = None) -> list[str]:
-    """The command line that runs `argv` so, as root or as an account. `folder` is empty and becomes the new root.
+def confined(directory: Path, argv: Sequence[str | Path], account: Account | None = None) -> list[str]:
+    """The command line that runs `argv` so, as root or as an account. `directory` is empty and becomes the new root.
 
     The kernel makes no user namespace for a process in a chroot.
     """
     if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("setpriv") is None:
         pytest.skip("a chroot needs root, unshare and setpriv")
-    folder.mkdir(exist_ok=True)
+    directory.mkdir(exist_ok=True)
     drop = ["setpriv", "--bounding-set=-sys_admin"]
     if account is not None:
         drop += [f"--reuid={account.uid}", f"--regid={account.gid}", "--clear-groups"]
-    return ["unshare", "--mount", "sh", "-c", _SCRIPT, str(folder), *drop, *map(str, argv)]
+    return ["unshare", "--mount", "sh", "-c", _SCRIPT, str(directory), *drop, *map(str, argv)]

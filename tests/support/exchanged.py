@@ -1,7 +1,7 @@
 """A directory of another account, which exchanges what is in it while this process works there as root.
 
     arena = Arena(common, user)
-    arena.tried(lambda folder: remove(folder), "link", "files")      # what went wrong: a set of sentences
+    arena.tried(lambda directory: remove(directory), "link", "files")      # what went wrong: a set of sentences
 
 Outside of the directory is what only root may read, change or remove: whether it is as it was is seen afterwards. The
 other account links to it, or puts pipes and directories of its own in the place of files.
@@ -56,8 +56,8 @@ class Arena:
         return self._harm() | hung
 
     def _prepare(self, content: Content) -> None:
-        for folder in (self.content, self._secrets, self.copy):
-            shutil.rmtree(folder, ignore_errors=True)
+        for directory in (self.content, self._secrets, self.copy):
+            shutil.rmtree(directory, ignore_errors=True)
         (self._secrets / "below").mkdir(parents=True)
         for secret in (self._secrets / "secret", self._secrets / "below" / "f"):
             secret.write_bytes(SECRET)
@@ -96,8 +96,8 @@ class Arena:
                 continue
             if stat.S_IMODE(status.st_mode) != mode:
                 found.add(f"{path} got mode {stat.S_IMODE(status.st_mode):04o}")
-        for folder, _, names in os.walk(self.copy):
-            paths = [Path(folder, name) for name in names]
+        for directory, _, names in os.walk(self.copy):
+            paths = [Path(directory, name) for name in names]
             if any(path.is_file() and not path.is_symlink() and path.read_bytes() == SECRET for path in paths):
                 found.add("a secret was copied")
         return found

@@ -186,18 +186,18 @@ def _unnamed() -> int:
     return handle
 
 
-def warm_up(folder: Path, wheels: Path, name: str) -> None:
+def warm_up(directory: Path, wheels: Path, name: str) -> None:
     """Import the program and make its models, once for all forks: by a deploy of a wheel, which starts no thread."""
     for module in pkgutil.walk_packages(stackyard.__path__, "stackyard."):
         if not module.name.startswith(("stackyard.launch", "stackyard.images.squashfs.launcher")):
             importlib.import_module(module.name)
-    folder.mkdir()
-    file = folder / "stack.yaml"
+    directory.mkdir()
+    file = directory / "stack.yaml"
     file.write_text(
         "name: warm\nversion: '1'\ninterpreter: {source: host}\n"
         f"environment: {{dependencies: [{{pip: [--no-index, '--find-links={wheels}', {name}]}}]}}\n"
     )
-    inside("--yard", folder / "yard", "deploy", file, HOME=str(folder))
+    inside("--yard", directory / "yard", "deploy", file, HOME=str(directory))
     identity.process_token.cache_clear()
     wait_for(lambda: len(os.listdir("/proc/self/task")) == 1, 60, lambda: "a fork would lose a thread")
 

@@ -25,7 +25,7 @@ class Guarded:
         seen: path and Authorization header of every request, in order.
     """
 
-    folder: Path
+    directory: Path
     logins: dict[str, str] = field(default_factory=dict)
     moved: dict[str, str] = field(default_factory=dict)
     seen: list[tuple[str, str]] = field(default_factory=list)
@@ -37,10 +37,10 @@ class Guarded:
 
 @contextmanager
 def guarded(
-    folder: Path, logins: Mapping[str, str] | None = None, moved: Mapping[str, str] | None = None
+    directory: Path, logins: Mapping[str, str] | None = None, moved: Mapping[str, str] | None = None
 ) -> Iterator[Guarded]:
-    """Serve a folder; what lies below ``git/`` are bare repositories."""
-    state = Guarded(folder, dict(logins or {}), dict(moved or {}))
+    """Serve a directory; what lies below ``git/`` are bare repositories."""
+    state = Guarded(directory, dict(logins or {}), dict(moved or {}))
 
     class Handler(_Handler):
         guarded = state
@@ -59,7 +59,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
     guarded: Guarded
 
     def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, directory=str(self.guarded.folder), **more)
+        super().__init__(*args, directory=str(self.guarded.directory), **more)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing."""
@@ -92,8 +92,9 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         env = {
-            **os.environ, "GIT_PROJECT_ROOT": str(self.guarded.folder), "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": path,
-            "QUERY_STRING": query, "REQUEST_METHOD": self.command, "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            **os.environ, "GIT_PROJECT_ROOT": str(self.guarded.directory), "GIT_HTTP_EXPORT_ALL": "1",
+            "PATH_INFO": path, "QUERY_STRING": query,
+            "REQUEST_METHOD": self.command, "CONTENT_TYPE": self.headers.get("Content-Type", ""),
             "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""), "CONTENT_LENGTH": str(len(body)),
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""), "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*",

@@ -1,4 +1,4 @@
-"""Apptainer for the tests, and an image for it and others: a small system as a folder, a SquashFS and a SIF file.
+"""Apptainer for the tests, and an image for it and others: a small system as a directory, a SquashFS and a SIF file.
 
 Apptainer is packaged in Debian's unstable suite alone. Its packages, and the C library it was built for, are fetched
 with apt-get from where this machine's own come from, unpacked and pointed at each other; nothing is installed.
@@ -22,7 +22,7 @@ from filelock import FileLock
 from stackyard.core.errors import MissingError
 from stackyard.host.run.command import CommandError, run
 from support import programs, suites
-from support.testbed import cache_folder, kept
+from support.testbed import cache_directory, kept
 
 SUITE = "sid"
 PACKAGES = ("apptainer", "libc6", "libseccomp2", "libsqlite3-0")
@@ -32,7 +32,7 @@ SYSTEM = ("bash", "coreutils", "dash", "findutils", "grep", "hostname", "openmpi
 """Packages of the image, with all they depend on."""
 
 NOT_COPIED = ("/usr/share/doc/", "/usr/share/man/", "/usr/share/locale/", "/usr/share/info/", "/usr/share/lintian/")
-FOLDERS = ("dev", "etc", "home", "proc", "root", "run", "srv", "sys", "tmp", "var/tmp", "work")
+DIRECTORIES = ("dev", "etc", "home", "proc", "root", "run", "srv", "sys", "tmp", "var/tmp", "work")
 BUILD_S = 300
 
 
@@ -54,20 +54,20 @@ def apptainer() -> Path:
         MissingError: its packages cannot be fetched, or a program it needs is not here.
     """
     programs.require(*PROGRAMS)
-    folder = cache_folder() / "apptainer"  # paths are written into the programs, so it stays where it is made
-    program = folder / "usr" / "bin" / "apptainer"
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "done").exists():
+    directory = cache_directory() / "apptainer"  # paths are written into the programs, so it stays where it is made
+    program = directory / "usr" / "bin" / "apptainer"
+    with FileLock(f"{directory}.lock"):
+        if not (directory / "done").exists():
             packages = kept("apptainer-packages", [], lambda scratch: suites.download(SUITE, PACKAGES, scratch))
-            shutil.rmtree(folder, ignore_errors=True)
-            _unpack(packages, folder)
+            shutil.rmtree(directory, ignore_errors=True)
+            _unpack(packages, directory)
             run([program, "--version"])
-            (folder / "done").touch()
+            (directory / "done").touch()
     return program
 
 
-def image_folder() -> Path:
-    """The image as a folder; don't write to it.
+def image_directory() -> Path:
+    """The image as a directory; don't write to it.
 
     Raises:
         MissingError: a package it is made of is not installed.
@@ -75,8 +75,8 @@ def image_folder() -> Path:
     return kept("image", [Path(__file__)], _make_whole) / "root"
 
 
-def system_folder(name: str, packages: tuple[str, ...]) -> Path:
-    """Another system as a folder: of these packages, with what this interpreter links to; don't write to it.
+def system_directory(name: str, packages: tuple[str, ...]) -> Path:
+    """Another system as a directory: of these packages, with what this interpreter links to; don't write to it.
 
     Args:
         name: what it is called in the cache.
@@ -89,7 +89,7 @@ def system_folder(name: str, packages: tuple[str, ...]) -> Path:
 
 def image_squashfs() -> Path:
     """The image as a SquashFS file."""
-    root = image_folder()
+    root = image_directory()
     return (
         kept("image-squashfs", [Path(__file__)], lambda scratch: _squash(root, scratch / "image.sqfs")) / "image.sqfs"
     )
@@ -101,7 +101,7 @@ def image_sif() -> Path:
     Raises:
         MissingError: Apptainer cannot be had.
     """
-    root, program = image_folder(), apptainer()
+    root, program = image_directory(), apptainer()
 
     def build(scratch: Path) -> None:
         run([program, "--quiet", "build", "--mksquashfs-args", "-comp zstd -Xcompression-level 3",
@@ -110,16 +110,16 @@ def image_sif() -> Path:
     return kept("image-sif", [Path(__file__)], build) / "image.sif"
 
 
-def _unpack(packages: Path, folder: Path) -> None:
+def _unpack(packages: Path, directory: Path) -> None:
     for package in sorted(packages.glob("*.deb")):
-        run(["dpkg-deb", "-x", package, folder])
-    loader = next(folder.glob("usr/lib/*/ld-linux-*.so.*"))
+        run(["dpkg-deb", "-x", package, directory])
+    loader = next(directory.glob("usr/lib/*/ld-linux-*.so.*"))
     libraries = loader.parent
-    for program in (folder / "usr" / "bin" / "apptainer", libraries / "apptainer" / "bin" / "starter"):
+    for program in (directory / "usr" / "bin" / "apptainer", libraries / "apptainer" / "bin" / "starter"):
         run(["patchelf", "--set-interpreter", loader, "--force-rpath", "--set-rpath", libraries, program])
-    # moved, it looks for its configuration and its session folder relative to these two
-    for prefix in (folder / "usr", folder / "usr" / "lib"):
-        shutil.copytree(folder / "etc" / "apptainer", prefix / "etc" / "apptainer")
+    # moved, it looks for its configuration and its session directory relative to these two
+    for prefix in (directory / "usr", directory / "usr" / "lib"):
+        shutil.copytree(directory / "etc" / "apptainer", prefix / "etc" / "apptainer")
         (prefix / "var" / "lib" / "apptainer" / "mnt" / "session").mkdir(parents=True)
 
 
@@ -133,7 +133,7 @@ def _make_system(scratch: Path, packages: tuple[str, ...]) -> None:
     for name in ("bin", "sbin", "lib", "lib64"):
         (root / "usr" / name).mkdir(parents=True)
         (root / name).symlink_to(f"usr/{name}")
-    for name in FOLDERS:
+    for name in DIRECTORIES:
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "tmp").chmod(0o1777)
     for path in _installed_files(packages):
@@ -170,7 +170,7 @@ def _interpreter_packages() -> list[str]:
 
 
 def _copy(path: Path, root: Path) -> None:
-    """One file or link, to where its folder really is."""
+    """One file or link, to where its directory really is."""
     target = root / str(path.parent.resolve()).lstrip("/") / path.name
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.exists() and not target.is_symlink():

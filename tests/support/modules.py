@@ -42,9 +42,9 @@ def missing(system: str, shell: str) -> str | None:
 def lmod_init(shell: str) -> Path | None:
     """Lmod's initialisation file for a shell."""
     name = "csh" if shell == "tcsh" else shell
-    for folder in ("/usr/share/lmod/lmod/init", "/opt/apps/lmod/lmod/init", "/usr/local/lmod/lmod/init"):
-        if (Path(folder) / name).is_file():
-            return Path(folder) / name
+    for directory in ("/usr/share/lmod/lmod/init", "/opt/apps/lmod/lmod/init", "/usr/local/lmod/lmod/init"):
+        if (Path(directory) / name).is_file():
+            return Path(directory) / name
     return None
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def make_home(folder: Path) -> Path:
-    (folder / "etc/pip").mkdir(parents=True)
-    (folder / "home/.config/pip").mkdir(parents=True)
-    (folder / "venv").mkdir()
-    return folder
+def make_home(directory: Path) -> Path:
+    (directory / "etc/pip").mkdir(parents=True)
+    (directory / "home/.config/pip").mkdir(parents=True)
+    (directory / "venv").mkdir()
+    return directory
 
 
 def environ(home: Path, **more: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 
-def write_wheel(folder: Path, name: str, source: str, script: str = "") -> Path:
+def write_wheel(directory: Path, name: str, source: str, script: str = "") -> Path:
     """A wheel of version 1.0. `script`: a line of its console scripts."""
     info = f"{name}-1.0.dist-info"
     files = {
@@ -18,7 +18,7 @@ def write_wheel(folder: Path, name: str, source: str, script: str = "") -> Path:
         f"{info}/entry_points.txt": f"[console_scripts]\n{script}\n" if script else "",
     }
     rows = [f"{file},sha256={_digest(text)},{len(text)}\n" for file, text in files.items()]
-    path = folder / f"{name}-1.0-py3-none-any.whl"
+    path = directory / f"{name}-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as bundle:
         for file, text in {**files, f"{info}/RECORD": "".join([*rows, f"{info}/RECORD,,\n"])}.items():
             bundle.writestr(file, text)

@@ -24,11 +24,11 @@ class Planted:
             if any(form in data for form in _forms(value)):
                 self.leaks.append(f"{name} in {where}")
 
-    def search_files(self, folder: Path, besides: Iterable[Path] = ()) -> int:
-        """Search names and contents of all files below a folder; how many there are. `besides` hold secrets rightly."""
+    def search_files(self, directory: Path, besides: Iterable[Path] = ()) -> int:
+        """Search names and contents of all files below a directory; how many there are. `besides` may hold secrets."""
         left_out, count = {path.resolve() for path in besides}, 0
-        for place, folders, files in os.walk(folder):
-            self.search(f"names in {place}", "\n".join((*folders, *files)).encode())
+        for place, directories, files in os.walk(directory):
+            self.search(f"names in {place}", "\n".join((*directories, *files)).encode())
             for name in files:
                 path = Path(place, name)
                 if path.is_symlink() or path.resolve() in left_out or not path.is_file():
@@ -38,10 +38,10 @@ class Planted:
         return count
 
     @contextmanager
-    def watching(self, folder: Path, pause_s: float = 0.01) -> Iterator[None]:
-        """Search the argument lists of all processes, and what appears in a folder for a moment, while this lasts."""
+    def watching(self, directory: Path, pause_s: float = 0.01) -> Iterator[None]:
+        """Search the argument lists of all processes, and what appears for a moment in a directory, meanwhile."""
         ended = threading.Event()
-        thread = threading.Thread(target=self._watch, args=(folder, pause_s, ended))
+        thread = threading.Thread(target=self._watch, args=(directory, pause_s, ended))
         thread.start()
         try:
             yield
@@ -49,7 +49,7 @@ class Planted:
             ended.set()
             thread.join()
 
-    def _watch(self, folder: Path, pause_s: float, ended: threading.Event) -> None:
+    def _watch(self, directory: Path, pause_s: float, ended: threading.Event) -> None:
         known: dict[str, bytes] = {}
         seen: dict[str, int] = {}
         while not ended.wait(pause_s):
@@ -63,7 +63,7 @@ class Planted:
                         if known.get(entry.name) != words:
                             known[entry.name] = words
                             self.search(f"argument list {words[:300]!r}", words)
-            for place, _, files in os.walk(folder):
+            for place, _, files in os.walk(directory):
                 for path in (Path(place, name) for name in files):
                     with suppress(OSError):
                         if path.is_file():  # a pipe is not to be read

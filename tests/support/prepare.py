@@ -32,7 +32,7 @@ def main() -> int:
         except MissingError as error:
             print(f"missing: {error}\n  hint: {error.hint}\n{error.detail or ''}", file=sys.stderr)
         else:
-            print(f"{what} for the tests: {testbed.cache_folder()} ({time.monotonic() - began:.1f} s)")
+            print(f"{what} for the tests: {testbed.cache_directory()} ({time.monotonic() - began:.1f} s)")
     return 0
 
 

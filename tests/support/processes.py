@@ -23,11 +23,11 @@ def wait_for(good: Callable[[], object], timeout_s: float = 60, said: Callable[[
         time.sleep(0.02)
 
 
-def kill_daemon(pid_file: Path, folder: Path) -> None:
+def kill_daemon(pid_file: Path, directory: Path) -> None:
     """End a daemon of this machine, if the process of that number is still the one that was started here."""
     with contextlib.suppress(OSError, ValueError):
         pid = int(pid_file.read_text())
-        if str(folder) in command_line(pid) + Path(f"/proc/{pid}/environ").read_text(errors="replace"):
+        if str(directory) in command_line(pid) + Path(f"/proc/{pid}/environ").read_text(errors="replace"):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -59,14 +59,14 @@ def command_line(pid: int) -> str:
 def image_servers(place: Path) -> list[int]:
     """The file system servers of an image, or of all images below a directory."""
     found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
+    for directory in Path("/proc").iterdir():
+        if directory.name.isdigit():
             try:
-                words = (folder / "cmdline").read_text(errors="surrogateescape").split("\0")
+                words = (directory / "cmdline").read_text(errors="surrogateescape").split("\0")
             except OSError:
                 continue
             if words[0].endswith("squashfuse_ll") and any(Path(word).is_relative_to(place) for word in words[1:]):
-                found.append(int(folder.name))
+                found.append(int(directory.name))
     return found
 
 

@@ -42,7 +42,7 @@ def python_package(work: Path) -> Package:
     """The interpreter of this machine as a package.
 
     Args:
-        work: an empty folder for the edited copies of its binaries; must last until the package is written.
+        work: an empty directory for the edited copies of its binaries; must last until the package is written.
 
     Raises:
         MissingError: the interpreter's files are not laid out in a way that can be moved.
@@ -117,6 +117,6 @@ def _moved(path: Path, base: Path) -> Content:
 
 def _headers() -> Iterator[tuple[str, Content]]:
     """C headers where this machine has them; a bare Debian has none."""
-    folder = Path(sysconfig.get_path("include", "posix_prefix", {"installed_base": sys.base_prefix}))
-    for path in sorted(folder.rglob("*.h")):
-        yield f"include/python{VERSION}/{path.relative_to(folder)}", path
+    directory = Path(sysconfig.get_path("include", "posix_prefix", {"installed_base": sys.base_prefix}))
+    for path in sorted(directory.rglob("*.h")):
+        yield f"include/python{VERSION}/{path.relative_to(directory)}", path

@@ -1,4 +1,4 @@
-"""A web server for a folder that gives out parts of files, and counts what it sent (RFC 9110, section 14)."""
+"""A web server for a directory that gives out parts of files, and counts what it sent (RFC 9110, section 14)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Sent:
 
 
 @contextmanager
-def served_in_parts(folder: Path, *, parts: bool = True, pause_s: float = 0) -> Iterator[Sent]:
-    """The folder over http on this machine.
+def served_in_parts(directory: Path, *, parts: bool = True, pause_s: float = 0) -> Iterator[Sent]:
+    """The directory over http on this machine.
 
     Args:
         parts: answer range requests; else whole files only.
@@ -39,7 +39,7 @@ def served_in_parts(folder: Path, *, parts: bool = True, pause_s: float = 0) -> 
             """The file, or a part of it."""
             path = self.path.lstrip("/")
             sent.requests.append((path, self.headers.get("Range", "")))
-            file = folder / path
+            file = directory / path
             if path in sent.refused or not file.is_file():
                 self.send_error(sent.refused.get(path, 404))
                 return
@@ -64,7 +64,7 @@ def served_in_parts(folder: Path, *, parts: bool = True, pause_s: float = 0) -> 
         def log_message(self, format: str, *args: Any) -> None:
             """Nothing."""
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(directory)))
     sent.url = f"http://127.0.0.1:{server.server_address[1]}"
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

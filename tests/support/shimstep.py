@@ -1,4 +1,4 @@
-"""rank.sh in a folder of its own, started as a launcher would start it, with a small stand-in for the agent."""
+"""rank.sh in a directory of its own, started as a launcher would start it, with a small stand-in for the agent."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def standing_in(root: Path) -> Iterator[Step]:
 
 
 class Step:
-    """A step's folder with its shim, and shims started as a launcher would start them."""
+    """A step's directory with its shim, and shims started as a launcher would start them."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

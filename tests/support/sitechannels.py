@@ -6,7 +6,7 @@ own Python under another version number, so that the sites' stacks can be built,
 written. Beside them there are builds of everything for this machine's Python as it is.
 
 Against the real channels only the URL differs: `longhorn_channels` and `open_ce_channels` map each channel (its URL,
-and the short name that the example's site has for it) to its folder; `mirrors` puts that in the form of a site.yaml.
+and the short name that the example's site has for it) to its directory; `mirrors` puts that in the form of a site.yaml.
 """
 
 from __future__ import annotations
@@ -62,49 +62,49 @@ def platforms() -> tuple[str, ...]:
     return tuple(dict.fromkeys(("linux-ppc64le", host_subdir())))
 
 
-def longhorn_channels(folder: Path | None = None) -> dict[str, Path]:
+def longhorn_channels(directory: Path | None = None) -> dict[str, Path]:
     """IBM's channel and the defaults, for a site like TACC's Longhorn: powerai, powerai-rapids, conda 4.8.3.
 
     Args:
-        folder: where they are made; None: the cache that all tests share.
+        directory: where they are made; None: the cache that all tests share.
     """
-    return _channels("longhorn", {IBM_AI: "ibm-ai"}, _make_longhorn, folder)
+    return _channels("longhorn", {IBM_AI: "ibm-ai"}, _make_longhorn, directory)
 
 
-def open_ce_channels(folder: Path | None = None) -> dict[str, Path]:
+def open_ce_channels(directory: Path | None = None) -> dict[str, Path]:
     """The Open-CE channel, IBM's and the defaults, for a site like OLCF's Summit: open-ce, ibm-wml-ce, horovod."""
     names = {OPEN_CE: "open-ce", "open-ce": "open-ce", IBM_AI: "ibm-ai", "ibm-wml-ce": "ibm-ai"}
-    return _channels("open-ce", names, _make_open_ce, folder)
+    return _channels("open-ce", names, _make_open_ce, directory)
 
 
 def mirrors(channels: Mapping[str, Path]) -> dict[str, str]:
-    """What a site.yaml says under ``channels: mirrors:`` to use these folders instead of the real channels."""
-    return {name: folder.as_uri() for name, folder in channels.items()}
+    """What a site.yaml says under ``channels: mirrors:`` to use these directories instead of the real channels."""
+    return {name: directory.as_uri() for name, directory in channels.items()}
 
 
-def _channels(name: str, urls: dict[str, str], make: Callable[[Path], None], folder: Path | None) -> dict[str, Path]:
-    if folder is None:
+def _channels(name: str, urls: dict[str, str], make: Callable[[Path], None], directory: Path | None) -> dict[str, Path]:
+    if directory is None:
         inputs = [HERE / f"{stem}.py" for stem in ("archive", "channel", "pythonpkg", "sitechannels")]
-        folder = kept(name, [*inputs, *sorted(STANDIN.iterdir())], make)
+        directory = kept(name, [*inputs, *sorted(STANDIN.iterdir())], make)
     else:
-        make(folder)
-    return {url: folder / name for url, name in urls.items()} | dict.fromkeys(DEFAULTS, folder / "defaults")
+        make(directory)
+    return {url: directory / name for url, name in urls.items()} | dict.fromkeys(DEFAULTS, directory / "defaults")
 
 
-def _make_longhorn(folder: Path) -> None:
-    make_channel(folder / "ibm-ai", vendor_packages("powerai", POWERAI))
-    _make_defaults(folder / "defaults")
+def _make_longhorn(directory: Path) -> None:
+    make_channel(directory / "ibm-ai", vendor_packages("powerai", POWERAI))
+    _make_defaults(directory / "defaults")
 
 
-def _make_open_ce(folder: Path) -> None:
-    make_channel(folder / "open-ce", vendor_packages("open-ce", OPENCE))
-    make_channel(folder / "ibm-ai", vendor_packages("ibm-wml-ce", POWERAI))
-    _make_defaults(folder / "defaults")
+def _make_open_ce(directory: Path) -> None:
+    make_channel(directory / "open-ce", vendor_packages("open-ce", OPENCE))
+    make_channel(directory / "ibm-ai", vendor_packages("ibm-wml-ce", POWERAI))
+    _make_defaults(directory / "defaults")
 
 
-def _make_defaults(folder: Path) -> None:
+def _make_defaults(directory: Path) -> None:
     with tempfile.TemporaryDirectory() as work:
-        make_channel(folder, [*interpreters(Path(work)), *default_packages()])
+        make_channel(directory, [*interpreters(Path(work)), *default_packages()])
 
 
 def interpreters(work: Path) -> Iterator[Package]:
@@ -209,10 +209,10 @@ def distribution(
     name: str, version: str, python: str, subdir: str, build: str, depends: Iterable[str], scripts: tuple[str, ...]
 ) -> Package:
     """A Python distribution with one module that knows its version, metadata and programs."""
-    folder = f"lib/python{python}/site-packages"
+    directory = f"lib/python{python}/site-packages"
     module = MODULES.get(name, name)
     text = f'"""{name}"""\n\n__version__ = "{version}"\n\n\ndef main():\n    print("{name} {version}")\n    return 0\n'
-    files = {f"{folder}/{module}/__init__.py": text} | dict(_metadata(folder, module, version, scripts))
+    files = {f"{directory}/{module}/__init__.py": text} | dict(_metadata(directory, module, version, scripts))
     needs = (f"python {python}.*", *depends)
     return Package(
         name, version, build=build, subdir=subdir, depends=needs, files=files,
@@ -220,18 +220,21 @@ def distribution(
     )  # fmt: skip
 
 
-def _metadata(folder: str, name: str, version: str, scripts: tuple[str, ...]) -> Iterator[tuple[str, Content]]:
+def _metadata(directory: str, name: str, version: str, scripts: tuple[str, ...]) -> Iterator[tuple[str, Content]]:
     info = f"{name}-{version}.dist-info"
-    yield f"{folder}/{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    yield f"{folder}/{info}/INSTALLER", "conda\n"
-    yield f"{folder}/{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    yield f"{folder}/{info}/top_level.txt", f"{name}\n"
+    yield f"{directory}/{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    yield f"{directory}/{info}/INSTALLER", "conda\n"
+    yield (
+        f"{directory}/{info}/WHEEL",
+        "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    )
+    yield f"{directory}/{info}/top_level.txt", f"{name}\n"
     if scripts:
-        yield f"{folder}/{info}/entry_points.txt", "\n".join(["[console_scripts]", *scripts, ""])
+        yield f"{directory}/{info}/entry_points.txt", "\n".join(["[console_scripts]", *scripts, ""])
     own = ["METADATA", "WHEEL", "INSTALLER", "top_level.txt", "RECORD", *(["entry_points.txt"] if scripts else [])]
     programs = [f"../../../bin/{line.split(' = ')[0]},," for line in scripts]
     record = [f"{name}/__init__.py,,", *(f"{info}/{item},," for item in own), *programs]
-    yield f"{folder}/{info}/RECORD", "\n".join(record) + "\n"
+    yield f"{directory}/{info}/RECORD", "\n".join(record) + "\n"
 
 
 def conda_package(version: str, python: str, subdir: str) -> Package:
@@ -239,9 +242,9 @@ def conda_package(version: str, python: str, subdir: str) -> Package:
     base = distribution(
         "conda", version, python, subdir, f"py{python.replace('.', '')}_0", (), ("conda = conda.cli:main",)
     )
-    folder = f"lib/python{python}/site-packages"
+    directory = f"lib/python{python}/site-packages"
     files: dict[str, Content] = dict(base.files)
-    files[f"{folder}/conda/cli.py"] = (STANDIN / "conda_cli.py").read_text().replace("@VERSION@", version)
+    files[f"{directory}/conda/cli.py"] = (STANDIN / "conda_cli.py").read_text().replace("@VERSION@", version)
     files["condabin/conda"] = Link("../bin/conda")
     for name, path in (
         ("sh", "etc/profile.d/conda.sh"),

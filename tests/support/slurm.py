@@ -140,7 +140,7 @@ class SlurmCluster:
         os.close(self.claim)
 
     @property
-    def folder(self) -> Path:
+    def directory(self) -> Path:
         """Configuration, logs and state."""
         return ROOT / str(self.number)
 
@@ -152,7 +152,7 @@ class SlurmCluster:
     @property
     def env(self) -> dict[str, str]:
         """What a process needs to talk to this cluster and to no other."""
-        return {"SLURM_CONF": str(self.folder / "slurm.conf")}
+        return {"SLURM_CONF": str(self.directory / "slurm.conf")}
 
     @property
     def address(self) -> str:
@@ -234,7 +234,7 @@ class SlurmCluster:
 
     def logs(self, lines: int = 30) -> str:
         """The ends of the daemons' logs, for a failed test."""
-        found = sorted((self.folder / "log").glob("slurm*.log"))
+        found = sorted((self.directory / "log").glob("slurm*.log"))
         return "\n".join(f"== {path.name}\n" + "\n".join(_last_lines(path, lines)) for path in found)
 
     def _resumed(self, node: str) -> bool:
@@ -250,14 +250,14 @@ class SlurmCluster:
         return f"sy{self.number}v{node[1:]}"
 
     def _slurmd_pid(self, node: str) -> int:
-        return int((self.folder / "run" / f"slurmd.{node}.pid").read_text())
+        return int((self.directory / "run" / f"slurmd.{node}.pid").read_text())
 
     def _start(self) -> None:
         for name in ("state", "log", "run", "munge", "dev", "spmix", *(f"spool/{host}" for host in self.hosts)):
-            (self.folder / name).mkdir(parents=True)
-        (self.folder / "munge").chmod(0o755)
+            (self.directory / name).mkdir(parents=True)
+        (self.directory / "munge").chmod(0o755)
         self._write_configuration()
-        munge = self.folder / "munge"
+        munge = self.directory / "munge"
         run(["munged", f"--key-file={munge}/key", f"--socket={munge}/socket", f"--pid-file={munge}/munged.pid",
              f"--log-file={munge}/munged.log", f"--seed-file={munge}/seed", "--force"],
             env=_system(), leaves_others=True)  # fmt: skip
@@ -268,15 +268,15 @@ class SlurmCluster:
         self.wait_idle()
 
     def _write_configuration(self) -> None:
-        key = self.folder / "munge" / "key"
+        key = self.directory / "munge" / "key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
         for gpu in range(GPUS):
-            os.mknod(self.folder / "dev" / f"gpu{gpu}", 0o20666, os.makedev(1, 3))
-        files = configuration(self.folder, self.number, self.nodes)
+            os.mknod(self.directory / "dev" / f"gpu{gpu}", 0o20666, os.makedev(1, 3))
+        files = configuration(self.directory, self.number, self.nodes)
         self.changes(files)
         for name, text in files.items():
-            (self.folder / name).write_text(text)
+            (self.directory / name).write_text(text)
 
     def _wire(self) -> None:
         """A bridge, and for every node a network namespace with one cable to it."""
@@ -295,7 +295,8 @@ class SlurmCluster:
     def _start_node(self, node: str) -> None:
         script = 'hostname "$1"; mount -t tmpfs tmpfs "$2/spmix"; mount --bind "$2/hosts" /etc/hosts; exec slurmd'
         run(["nsenter", f"--net=/run/netns/{self._namespace(node)}", "unshare", "--mount", "--uts",
-             "sh", "-ec", script, "sh", node, self.folder], env=_system() | self.env, leaves_others=True)  # fmt: skip
+             "sh", "-ec", script, "sh", node, self.directory],
+            env=_system() | self.env, leaves_others=True)  # fmt: skip
 
 
 def _check() -> None:
@@ -356,9 +357,9 @@ def _remove_if_left(number: int) -> None:
 
 def _remove(number: int) -> None:
     """End every process of a cluster, also of one that a killed test left, and remove its names and files."""
-    folder = ROOT / str(number)
-    for file in (folder / "run" / "slurmctld.pid", folder / "munge" / "munged.pid"):
-        kill_daemon(file, folder)
+    directory = ROOT / str(number)
+    for file in (directory / "run" / "slurmctld.pid", directory / "munge" / "munged.pid"):
+        kill_daemon(file, directory)
     spaces = [line.split()[0] for line in run(["ip", "netns", "list"]).stdout.splitlines()]
     for namespace in spaces:
         if namespace.startswith(f"sy{number}-"):
@@ -367,7 +368,7 @@ def _remove(number: int) -> None:
             run(["ip", "link", "delete", f"sy{number}v{namespace.rpartition('-n')[2]}"], check=False)
             run(["ip", "netns", "delete", namespace])
     run(["ip", "link", "delete", f"sy{number}"], check=False)
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _last_lines(path: Path, lines: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""The command line on a test cluster: a folder to work in, programs of ranks, a process to interrupt, what is left."""
+"""The command line on a test cluster: a working directory, programs of ranks, a process to interrupt, what is left."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ print("went on from", first, flush=True)
 
 @dataclass
 class Work:
-    """A folder that somebody works in, on a cluster."""
+    """A directory that somebody works in, on a cluster."""
 
     cluster: SlurmCluster
-    folder: Path
+    directory: Path
     mark: str
 
     def run(self, *words: str | Path, expect: int | None = 0, **variables: str) -> Done:
         """``stackyard WORDS...`` there."""
-        return stackyard(*words, expect=expect, timeout_s=300, cwd=self.folder, **self.cluster.environ(**variables))
+        return stackyard(*words, expect=expect, timeout_s=300, cwd=self.directory, **self.cluster.environ(**variables))
 
     def allocated(self, *words: str, expect: int | None = 0, salloc: tuple[str, ...] = ("-N2",)) -> Done:
         """``stackyard WORDS...`` in an allocation of its own."""
         argv = ["salloc", "-Q", "--partition=debug", *salloc, str(STACKYARD), *words]
-        done = subprocess.run(argv, cwd=self.folder, env=self.cluster.environ(), capture_output=True, text=True,
+        done = subprocess.run(argv, cwd=self.directory, env=self.cluster.environ(), capture_output=True, text=True,
                               timeout=300, check=False)  # fmt: skip
         assert expect is None or done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return Done(done.returncode, done.stdout, done.stderr)
@@ -85,7 +85,7 @@ class Work:
     def start(self, *words: str, salloc: tuple[str, ...] | None = None) -> subprocess.Popen[str]:
         """The same in the background. In an allocation it is found by `watcher`."""
         before = [] if salloc is None else ["salloc", "-Q", "--partition=debug", *salloc]
-        return subprocess.Popen([*before, str(STACKYARD), *words], cwd=self.folder, env=self.cluster.environ(),
+        return subprocess.Popen([*before, str(STACKYARD), *words], cwd=self.directory, env=self.cluster.environ(),
                                 text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
 
     def watcher(self) -> int:
@@ -94,8 +94,8 @@ class Work:
 
     @property
     def last(self) -> Path:
-        """The folder of the last run."""
-        return sorted((self.folder / "runs").iterdir())[-1]
+        """The directory of the last run."""
+        return sorted((self.directory / "runs").iterdir())[-1]
 
     def status(self, run: Path | None = None) -> dict[str, Any]:
         """What status.json of a run says; of the last one where none is named."""
@@ -129,7 +129,7 @@ class Work:
         return "there is no run"
 
     def nothing_left(self, timeout_s: float = 60) -> None:
-        """Hold that no process of the programs of this folder is left on any node."""
+        """Hold that no process of the programs of this directory is left on any node."""
         end = time.monotonic() + timeout_s
         while (left := mentions(self.mark)) and time.monotonic() < end:
             time.sleep(0.1)
@@ -137,16 +137,16 @@ class Work:
 
 
 @contextlib.contextmanager
-def working(cluster: SlurmCluster, folder: Path, **programs: str) -> Iterator[Work]:
-    """A folder with a site and programs; what runs there afterwards is ended."""
+def working(cluster: SlurmCluster, directory: Path, **programs: str) -> Iterator[Work]:
+    """A directory with a site and programs; what runs there afterwards is ended."""
     mark = f"mark-{uuid4().hex[:12]}"
-    work = Work(cluster, folder / mark, mark)
-    (work.folder / "disk").mkdir(parents=True)
-    (folder / "site.yaml").write_text(SITE % (work.folder / "disk"))
+    work = Work(cluster, directory / mark, mark)
+    (work.directory / "disk").mkdir(parents=True)
+    (directory / "site.yaml").write_text(SITE % (work.directory / "disk"))
     for name, text in {"exit": EXIT, "block": BLOCK, "checkpoint": CHECKPOINT, **programs}.items():
-        (work.folder / f"{name}.py").write_text(text)
+        (work.directory / f"{name}.py").write_text(text)
     before = os.environ.get("STACKYARD_SITE")
-    os.environ["STACKYARD_SITE"] = str(folder / "site.yaml")
+    os.environ["STACKYARD_SITE"] = str(directory / "site.yaml")
     try:
         yield work
     finally:

@@ -23,7 +23,7 @@ def configuration(here: Path, number: int, nodes: int) -> dict[str, str]:
     """The files of a cluster's configuration, by name.
 
     Args:
-        here: the folder they are for.
+        here: the directory they are for.
         number: the cluster's; addresses and ports follow from it.
         nodes: how many.
     """

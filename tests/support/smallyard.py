@@ -16,7 +16,7 @@ from stackyard.inputs.sites.sitemodels import ModulePolicy
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Manifest
 from support import stackrecords
 
@@ -36,8 +36,8 @@ def build(yard: Yard, stack: str, version: str, revision: int = 1) -> BuildRecor
     change = EnvironmentChange((Prepend("PATH", str(program.parent)), Set("HELLO_HOME", str(paths.prefix))))
     record = stackrecords.record(yard, stack, version, revision, change=change)
     record = replace(record, disk=disk.measure([path.lstat() for path in paths.prefix.rglob("*")], "copy"))
-    for folder in (paths.prefix / "share", paths.prefix / "bin", paths.prefix):
-        folder.chmod(0o555)
+    for directory in (paths.prefix / "share", paths.prefix / "bin", paths.prefix):
+        directory.chmod(0o555)
     revisions.mark(record)
     return record
 
@@ -61,15 +61,15 @@ def make(root: Path, *versions: str, stack: str = "tool", site: Site = TCL) -> Y
     return yard
 
 
-def files(folder: Path) -> dict[str, tuple[int, bytes]]:
+def files(directory: Path) -> dict[str, tuple[int, bytes]]:
     """The mode and the bytes of every file of a tree."""
-    found = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return {str(p.relative_to(folder)): (p.stat().st_mode, p.read_bytes()) for p in found}
+    found = (path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
+    return {str(p.relative_to(directory)): (p.stat().st_mode, p.read_bytes()) for p in found}
 
 
-def give_site(folder: Path, yard: Path | None = None, text: str = "") -> Path:
+def give_site(directory: Path, yard: Path | None = None, text: str = "") -> Path:
     """A site.yaml with Tcl modules only."""
-    file = folder / "site.yaml"
+    file = directory / "site.yaml"
     file.write_text(f"modules: {{formats: [tcl]}}\n{f'yard: {yard}' if yard else ''}\n{text}\n")
     return file
 
@@ -81,5 +81,5 @@ def revision(yard: Yard, version: str, stack: str = "tool") -> RevisionPaths:
 
 def allow_removal(root: Path) -> None:
     """Sealed directories keep pytest from removing its temporary ones, where you are not root."""
-    for folder, _, _ in os.walk(root):
-        Path(folder).chmod(0o755)
+    for directory, _, _ in os.walk(root):
+        Path(directory).chmod(0o755)

@@ -13,12 +13,12 @@ from pathlib import Path
 from support import programs
 
 
-def key(folder: Path, name: str, passphrase: str = "") -> Path:
+def key(directory: Path, name: str, passphrase: str = "") -> Path:
     """A new key: the path of its private half, beside which the public one is."""
     programs.need("ssh-keygen")
-    folder.mkdir(parents=True, exist_ok=True)
-    keygen("-q", "-t", "ed25519", "-N", passphrase, "-C", name, "-f", folder / name)
-    return folder / name
+    directory.mkdir(parents=True, exist_ok=True)
+    keygen("-q", "-t", "ed25519", "-N", passphrase, "-C", name, "-f", directory / name)
+    return directory / name
 
 
 def allow(file: Path, **signers: Path) -> Path:

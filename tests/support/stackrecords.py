@@ -35,11 +35,11 @@ def record(
     **more: Any,
 ) -> BuildRecord:
     """A record as a build would leave it."""
-    folder = f"{version}-{variant}-{revision}"
-    paths = yard.revision(stack, folder)
+    directory = f"{version}-{variant}-{revision}"
+    paths = yard.revision(stack, directory)
     paths.root.mkdir(parents=True, exist_ok=True)
     return BuildRecord(
-        stack=stack, version=version, variant=variant, revision=revision, module=f"{stack}/{folder}", input_hash="0",
+        stack=stack, version=version, variant=variant, revision=revision, module=f"{stack}/{directory}", input_hash="0",
         platform="linux-64", path=str(paths.root), prefix=str(paths.prefix),
         created=f"2026-03-{revision:02d}T00:00:00+00:00", packages=tuple(packages),
         activation=Activation(change or EnvironmentChange()), settings=settings or {}, **more,
@@ -57,9 +57,9 @@ def entry(of: BuildRecord, *aliases: str, **more: Any) -> Entry:
 def publish(
     yard: Yard, entries: Iterable[Entry], records: Iterable[BuildRecord], number: int = 1, site: Site | None = None
 ) -> Path:
-    """Write a generation and make it the current one; its ``modules`` folder."""
-    folder = yard.generation(number).modules
-    write_modules(folder, list(entries), {each.module: each for each in records}, site or Site(), yard)
+    """Write a generation and make it the current one; its ``modules`` directory."""
+    directory = yard.generation(number).modules
+    write_modules(directory, list(entries), {each.module: each for each in records}, site or Site(), yard)
     yard.modules.unlink(missing_ok=True)
     yard.modules.symlink_to(f"generations/{number}/modules")
-    return folder
+    return directory

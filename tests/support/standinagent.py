@@ -15,11 +15,11 @@ def main() -> None:
     os.setsid()
     own = pathlib.Path(__file__)
     answer = json.loads((own.parent / "answer.json").read_text())
-    folder = pathlib.Path(os.environ["STACKYARD_DIR"])
+    directory = pathlib.Path(os.environ["STACKYARD_DIR"])
     kept = own.parent / f"lines-{socket.gethostname()}.txt"
     tasks = answer["tasks"]
     started = ended = 0
-    with open(folder / "pipe") as pipe, open(kept, "a", buffering=1) as out:
+    with open(directory / "pipe") as pipe, open(kept, "a", buffering=1) as out:
         while ended < tasks:
             line = pipe.readline()
             out.write(line)
@@ -27,19 +27,19 @@ def main() -> None:
             started += words[0] == "start"
             if words[0] == "exit":
                 ended += 1
-                (folder / f"ack.{words[1]}").touch()
+                (directory / f"ack.{words[1]}").touch()
             elif started == tasks:
-                _put(folder, answer)
-    for path in folder.iterdir():
+                _put(directory, answer)
+    for path in directory.iterdir():
         path.unlink()
-    folder.rmdir()
+    directory.rmdir()
 
 
-def _put(folder: pathlib.Path, answer: dict) -> None:
+def _put(directory: pathlib.Path, answer: dict) -> None:
     name = "stop" if "stop" in answer else "go"
     text = answer.get("stop") or "".join(f"{k}={shlex.quote(v)}\n" for k, v in answer["go"].items())
-    (folder / "new").write_text(text)
-    os.replace(folder / "new", folder / name)
+    (directory / "new").write_text(text)
+    os.replace(directory / "new", directory / name)
 
 
 main()

@@ -13,7 +13,7 @@ import socket
 from pathlib import Path
 from typing import Any, Literal
 
-FOLDER = Path(__file__).resolve().parent.parent / "standins"
+DIRECTORY = Path(__file__).resolve().parent.parent / "standins"
 Family = Literal["lsf", "pbs", "flux", "sge"]
 
 
@@ -95,7 +95,9 @@ def standins(
     return env
 
 
-_PROGRAMS = {name: (FOLDER / name,) for name in ("lsf", "flux", "sge")} | {"pbs": (FOLDER / "pbs", FOLDER / "pals")}
+_PROGRAMS = {name: (DIRECTORY / name,) for name in ("lsf", "flux", "sge")} | {
+    "pbs": (DIRECTORY / "pbs", DIRECTORY / "pals")
+}
 _FOREIGN = ("SLURM_", "LSB_", "LSF_", "LS_", "PBS_", "PALS_", "PMI_", "PMIX_", "OMPI_", "JSM_", "FLUX_", "STANDIN_")
 
 

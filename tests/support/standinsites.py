@@ -1,7 +1,7 @@
-"""Clusters whose programs are stand-ins, for whole jobs: a folder to work in, a site file, and the command line.
+"""Clusters whose programs are stand-ins, for whole jobs: a directory to work in, a site file, and the command line.
 
 Every node has a host name of its own and shares the rest with this machine: so a job of two nodes has two agents, two
-folders for what they say to their ranks, and a rendezvous over TCP.
+directories for what they say to their ranks, and a rendezvous over TCP.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from stackyard.host.run.command import which
 from stackyard.launch.node.machine import addresses, is_loopback
 from support.cli import STACKYARD, Done
-from support.standins import FOLDER, MACHINES, USUAL, Family, placed, standins
+from support.standins import DIRECTORY, MACHINES, USUAL, Family, placed, standins
 
 _SUMMIT = """
 nodes:
@@ -42,7 +42,7 @@ nodes:
 scheduler: {kind: flux, queue: pdebug}
 """
 _REACHED = (
-    f"OMPI_MCA_plm_rsh_agent={FOLDER / 'ssh' / 'ssh'}",
+    f"OMPI_MCA_plm_rsh_agent={DIRECTORY / 'ssh' / 'ssh'}",
     "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 )
 """Open MPI reaches the nodes by ssh, and here it is root who runs it."""
@@ -86,31 +86,31 @@ class Cluster:
     """A cluster of two nodes, and a person on its login node."""
 
     name: str
-    folder: Path
+    directory: Path
     env: dict[str, str]
     stackyard: tuple[str, ...] = (str(STACKYARD),)
 
     @classmethod
-    def make(cls, name: str, folder: Path, *, inside: bool = False, python: Path | None = None) -> Cluster:
+    def make(cls, name: str, directory: Path, *, inside: bool = False, python: Path | None = None) -> Cluster:
         """One of `SITES`, with the two nodes of a machine; `inside` an allocation of both.
 
         python: the one that has the plug-in for a site of `WITH_PLUGIN`.
         """
         family, text = {**SITES, **WITH_PLUGIN}[name]
         machine = MACHINES[USUAL[family]]
-        env = standins(folder, family, machine={**machine, "hosts": machine["hosts"][:2]}, inside=inside)
+        env = standins(directory, family, machine={**machine, "hosts": machine["hosts"][:2]}, inside=inside)
         if inside and name in REAL_MPIRUN:
             env |= dict(pair.split("=") for line in _REACHED for pair in line.split())
-        work = folder / "work"
+        work = directory / "work"
         work.mkdir()
         (work / "site.yaml").write_text(f"name: {name}\n{text}", encoding="utf-8")
-        env |= {"STACKYARD_HOME": str(folder / "yard"), "STACKYARD_TMP": str(folder), "LANG": "C.UTF-8"}
+        env |= {"STACKYARD_HOME": str(directory / "yard"), "STACKYARD_TMP": str(directory), "LANG": "C.UTF-8"}
         return cls(name, work, env, (str(python), "-m", "stackyard") if python else (str(STACKYARD),))
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """``stackyard --site site.yaml WORDS...``, which goes on."""
         return subprocess.Popen(
-            [*self.stackyard, "--site", "site.yaml", *words], cwd=self.folder, env=self.env, text=True,
+            [*self.stackyard, "--site", "site.yaml", *words], cwd=self.directory, env=self.env, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -134,8 +134,8 @@ class Cluster:
         return ("submit", "-N", "2", *ranks, "-t", "10", "-A", "PROJ", *words)
 
     def last(self) -> Path:
-        """The folder of the newest run."""
-        return max((self.folder / "runs").iterdir())
+        """The directory of the newest run."""
+        return max((self.directory / "runs").iterdir())
 
     def status(self) -> dict[str, Any]:
         """What the newest run says of itself."""
@@ -153,7 +153,7 @@ class Cluster:
 
     def logs(self) -> str:
         """All that was written by jobs, for a test that fails."""
-        files = [*sorted(self.folder.glob("runs/*/batch*.log")), *sorted(self.folder.glob("runs/*/logs/*"))]
+        files = [*sorted(self.directory.glob("runs/*/batch*.log")), *sorted(self.directory.glob("runs/*/logs/*"))]
         return "".join(f"\n-- {file}\n{file.read_text(errors='replace')}" for file in files)
 
     def placed(self) -> list[dict[str, Any]]:
@@ -181,7 +181,7 @@ class Cluster:
                     words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 except OSError:
                     continue
-                if str(self.folder) in words or ("hello.py" in words and str(self.folder) in _cwd(entry)):
+                if str(self.directory) in words or ("hello.py" in words and str(self.directory) in _cwd(entry)):
                     found.append(words)
         return found
 

@@ -64,10 +64,10 @@ def _ended(place: Path) -> list[str]:
 
 def _stacks(place: Path) -> Iterator[tuple[int, str]]:
     """Each process with an MPI library below `place`, and the functions that it is in, by gdb."""
-    for folder in Path("/proc").glob("[0-9]*"):
+    for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            inside = Path(os.readlink(folder / "cwd")).is_relative_to(place)
-            if inside and "/libmpi" in (folder / "maps").read_text():
-                argv = ["gdb", "-p", folder.name, "-batch", "-ex", "bt 30"]
+            inside = Path(os.readlink(directory / "cwd")).is_relative_to(place)
+            if inside and "/libmpi" in (directory / "maps").read_text():
+                argv = ["gdb", "-p", directory.name, "-batch", "-ex", "bt 30"]
                 shown = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False).stdout
-                yield int(folder.name), "\n".join(line for line in shown.splitlines() if line[:1] == "#")
+                yield int(directory.name), "\n".join(line for line in shown.splitlines() if line[:1] == "#")

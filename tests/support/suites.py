@@ -35,8 +35,8 @@ def ubuntu(suite: str, keyring: Path) -> str:
     return "".join(f"{name}: {value}\n" for name, value in fields.items())
 
 
-def download(suite: str, packages: tuple[str, ...], folder: Path) -> None:
-    """Download packages of a suite of Debian into a folder, without installing them.
+def download(suite: str, packages: tuple[str, ...], directory: Path) -> None:
+    """Download packages of a suite of Debian into a directory, without installing them.
 
     Raises:
         MissingError: they cannot be fetched.
@@ -56,7 +56,7 @@ def download(suite: str, packages: tuple[str, ...], folder: Path) -> None:
         argv = ["apt-get", "-qq", *(word for option in options for word in ("-o", option))]
         try:
             run([*argv, "update"], timeout_s=FETCH_S)
-            run([*argv, "download", *packages], cwd=folder, timeout_s=FETCH_S)
+            run([*argv, "download", *packages], cwd=directory, timeout_s=FETCH_S)
         except CommandError as error:
             what = " ".join(packages)
             raise MissingError(f"packages of Debian {suite} cannot be fetched: {what}", detail=error.detail) from error

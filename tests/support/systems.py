@@ -1,4 +1,4 @@
-"""Systems with nothing installed: a minimal Debian or Ubuntu in a folder, entered by chroot in namespaces of its own.
+"""Bare systems: a minimal Debian or Ubuntu in a directory, entered by chroot in namespaces of its own.
 
 The packages come from where this machine's own come from; a system is made once as an archive in ``.cache/testbed`` and
 unpacked for each use. What a machine's administrator sets up is set up there too: apt's and pip's configuration,
@@ -56,14 +56,20 @@ class System:
     bound: tuple[str, ...]
 
     def run(
-        self, script: str, *, offline: bool = False, check: bool = True, folder: str = CHECKOUT, timeout_s: float = 600
+        self,
+        script: str,
+        *,
+        offline: bool = False,
+        check: bool = True,
+        directory: str = CHECKOUT,
+        timeout_s: float = 600,
     ) -> Result:
         """Run a script as root in it; `offline` leaves no network but the loopback interface.
 
         Raises:
             CommandError: it failed (with `check`), or timed out.
         """
-        given = {"root": str(self.root), "bound": " ".join(self.bound), "folder": folder, "script": script}
+        given = {"root": str(self.root), "bound": " ".join(self.bound), "folder": directory, "script": script}
         argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *(["--net"] if offline else [])]
         environ = {**self.environ, **given, "offline": "1" if offline else ""}
         return run([*argv, "sh", "-c", ENTER], env=environ, check=check, timeout_s=timeout_s)
@@ -103,10 +109,10 @@ def ubuntu(suite: str, *packages: str) -> Iterator[System]:
         yield system
 
 
-def _fetch_keys(folder: Path) -> None:
-    suites.download("trixie", ("ubuntu-keyring",), folder)
-    for package in folder.glob("*.deb"):
-        run(["dpkg-deb", "-x", package, folder])
+def _fetch_keys(directory: Path) -> None:
+    suites.download("trixie", ("ubuntu-keyring",), directory)
+    for package in directory.glob("*.deb"):
+        run(["dpkg-deb", "-x", package, directory])
 
 
 def _archive(suite: str, packages: tuple[str, ...], source: str) -> Path:
@@ -144,9 +150,9 @@ def _unpacked(archive: Path) -> Iterator[System]:
         shutil.rmtree(place)
 
 
-def _remove_leftovers(folder: Path) -> None:
+def _remove_leftovers(directory: Path) -> None:
     """Systems of test runs that were killed."""
-    for place in folder.glob(f"{UNPACKED}*"):
+    for place in directory.glob(f"{UNPACKED}*"):
         if not Path("/proc", place.name.split("-")[1]).exists():
             shutil.rmtree(place, ignore_errors=True)
 
@@ -179,8 +185,10 @@ def _settings(root: Path) -> tuple[dict[str, str], tuple[str, ...]]:
     environ = {name: value for name, value in os.environ.items() if PASSED.fullmatch(name)}
     texts = {target: source.read_text() for source, target in PIP_FILES.items() if source.exists()}
     named = re.findall(r"(?<![/:\w])(?:file://)?(/[\w./+-]+)", "\n".join([*environ.values(), *texts.values()]))
-    folders = (Path(path) for path in named if Path(path).is_dir())
-    bound = sorted({str(path.parent if path.name == "simple" else path) for path in folders})  # its files are beside
+    directories = (Path(path) for path in named if Path(path).is_dir())
+    bound = sorted(
+        {str(path.parent if path.name == "simple" else path) for path in directories}
+    )  # its files are beside
     certificates = {path: f"/etc/machine-{Path(path).name}" for path in named if Path(path).is_file()}
     for path, copy in certificates.items():
         shutil.copy(path, root / copy.lstrip("/"))

@@ -26,37 +26,37 @@ HERE = Path(__file__).parent
 DAY_MS = 86_400_000
 
 
-def cache_folder() -> Path:
+def cache_directory() -> Path:
     """Where made things are kept between runs."""
-    folder = Path(os.environ.get("STACKYARD_TESTBED") or HERE.parents[1] / ".cache" / "testbed")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    directory = Path(os.environ.get("STACKYARD_TESTBED") or HERE.parents[1] / ".cache" / "testbed")
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
 
 
 def kept(name: str, inputs: list[Path], make: Callable[[Path], object]) -> Path:
-    """A folder that `make` fills once for these inputs; later calls, also in other processes, return it at once.
+    """A directory that `make` fills once for these inputs; later calls, also in other processes, return it at once.
 
     Args:
         name: what it is called in the cache.
         inputs: files whose content decides whether it must be made again.
-        make: called with an empty folder.
+        make: called with an empty directory.
     """
     digest = hashlib.sha256(f"{sys.base_prefix} {sys.version}".encode())
     for path in inputs:
         digest.update(path.read_bytes())
-    folder = cache_folder() / f"{name}-{digest.hexdigest()[:12]}"
-    if folder.is_dir():
-        return folder
-    with FileLock(f"{folder}.lock"):
-        if not folder.is_dir():
-            scratch = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache_folder()))
+    directory = cache_directory() / f"{name}-{digest.hexdigest()[:12]}"
+    if directory.is_dir():
+        return directory
+    with FileLock(f"{directory}.lock"):
+        if not directory.is_dir():
+            scratch = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache_directory()))
             try:
                 make(scratch)
                 scratch.chmod(0o755)
-                scratch.rename(folder)
+                scratch.rename(directory)
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
-    return folder
+    return directory
 
 
 def real_channel() -> Path:
@@ -70,12 +70,12 @@ def real_channel() -> Path:
 
 
 def wheels(requirements: Path) -> Path:
-    """A folder with the wheels of a requirements file, fetched by pip with the machine's own configuration.
+    """A directory with the wheels of a requirements file, fetched by pip with the machine's own configuration.
 
     Raises:
         MissingError: pip could not fetch one; its own words are in the detail.
     """
-    return kept(requirements.stem, [requirements], lambda folder: _download(requirements, folder))
+    return kept(requirements.stem, [requirements], lambda directory: _download(requirements, directory))
 
 
 def python_packages() -> Iterator[Package]:
@@ -85,15 +85,15 @@ def python_packages() -> Iterator[Package]:
             yield package_from_wheel(wheel, timestamp)
 
 
-def _make_real_channel(folder: Path) -> None:
+def _make_real_channel(directory: Path) -> None:
     with tempfile.TemporaryDirectory() as work:
-        make_channel(folder, [python_package(Path(work)), *python_packages()])
+        make_channel(directory, [python_package(Path(work)), *python_packages()])
 
 
-def _download(requirements: Path, folder: Path) -> None:
+def _download(requirements: Path, directory: Path) -> None:
     argv = [sys.executable, "-m", "pip", "--no-input", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
     try:
-        run([*argv, "--dest", folder, "--requirement", requirements], timeout_s=600)
+        run([*argv, "--dest", directory, "--requirement", requirements], timeout_s=600)
     except CommandError as error:
         raise MissingError(
             f"the wheels of {requirements.name} for Python {FULL_VERSION} could not be fetched",

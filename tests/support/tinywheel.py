@@ -22,11 +22,11 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 
 
 def wheel(
-    folder: Path, name: str, version: str, requires: Sequence[str] = (), tag: str = "py3-none-any", licence: str = ""
+    directory: Path, name: str, version: str, requires: Sequence[str] = (), tag: str = "py3-none-any", licence: str = ""
 ) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     stem = f"{name.replace('-', '_')}-{version}"
-    path = folder / f"{stem}-{tag}.whl"
+    path = directory / f"{stem}-{tag}.whl"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     metadata += f"License: {licence}\n" if licence else ""
     metadata += "".join(f"Requires-Dist: {r}\n" for r in requires)
@@ -40,12 +40,12 @@ def wheel(
     return path
 
 
-def project(folder: Path, name: str) -> Path:
+def project(directory: Path, name: str) -> Path:
     """A project whose wheel is made by a backend of its own, so that nothing is fetched to build it."""
-    folder.mkdir(parents=True)
-    (folder / "pyproject.toml").write_text(
+    directory.mkdir(parents=True)
+    (directory / "pyproject.toml").write_text(
         '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
         f'[project]\nname = "{name}"\nversion = "1.0"\n'
     )
-    (folder / "backend.py").write_text(BACKEND.format(name=name))
-    return folder
+    (directory / "backend.py").write_text(BACKEND.format(name=name))
+    return directory

@@ -18,7 +18,7 @@ from filelock import FileLock
 
 from stackyard.core.errors import MissingError
 from support import programs
-from support.testbed import cache_folder
+from support.testbed import cache_directory
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STACKYARD = Path(sys.executable).with_name("stackyard")
@@ -35,10 +35,10 @@ def torch_yard() -> Path:
         MissingError: it could not be deployed, with what was printed.
     """
     digest = _digest(EXAMPLES / "resnet" / name for name in ("stack.yaml", "requirements.txt"))
-    place = cache_folder() / f"torch-{digest}"
+    place = cache_directory() / f"torch-{digest}"
     with FileLock(f"{place}.lock"):
         if not (place / "yard" / "modules").exists():  # published last
-            # a folder of its own, so that the lock of the stack does not land in the checkout
+            # a directory of its own, so that the lock of the stack does not land in the checkout
             copy = shutil.copytree(EXAMPLES / "resnet", place / "example", dirs_exist_ok=True)
             _deploy(place / "yard", copy / "stack.yaml")
     return place / "yard"
@@ -54,7 +54,7 @@ def horovod_yard() -> Path:
         MissingError: a tool is missing, or it could not be deployed.
     """
     programs.require(*HOROVOD_TOOLS)
-    yard, example = cache_folder().parent / "horovod-yard", EXAMPLES / "kaust-horovod"
+    yard, example = cache_directory().parent / "horovod-yard", EXAMPLES / "kaust-horovod"
     inputs = sorted(path for path in example.rglob("*") if path.is_file() and path.suffix != ".md")
     digest = _digest([*inputs, Path(__file__)])
     made = yard.with_name(f"{yard.name}.made-of")
@@ -69,7 +69,7 @@ def horovod_yard() -> Path:
 
 def horovod_example() -> Path:
     """The copy of examples/kaust-horovod that `horovod_yard` deploys, with its lock."""
-    return cache_folder() / "horovod-example"
+    return cache_directory() / "horovod-example"
 
 
 def python(yard: Path) -> Path:

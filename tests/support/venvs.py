@@ -11,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from stackyard.core.errors import MissingError
-from support.testbed import cache_folder
+from support.testbed import cache_directory
 from support.torchstack import HOME
 
 INSTALL_S = 900
@@ -23,7 +23,7 @@ def python(package: str) -> Path:
     Raises:
         MissingError: it could not be installed, with what was printed.
     """
-    place = cache_folder() / f"venv-{package}-py{sys.version_info[0]}{sys.version_info[1]}"
+    place = cache_directory() / f"venv-{package}-py{sys.version_info[0]}{sys.version_info[1]}"
     with FileLock(f"{place}.lock"):
         if not (place / "ready").exists():
             shutil.rmtree(place, ignore_errors=True)

@@ -31,7 +31,7 @@ for task in range(nodes * per_node):
 sys.exit(max(process.wait() for process in started))
 """
 """A launcher for one machine that starts tasks as the `stackyard` family expects. With several "nodes", each has a
-folder of its own."""
+directory of its own."""
 
 
 def layout(nodes: int, per_node: int, cores: int = 1) -> Layout:

@@ -1,4 +1,4 @@
-"""A web server for a folder, on this machine."""
+"""A web server for a directory, on this machine."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """The folder over http on this machine; gives the URL without a slash at its end."""
+def served(directory: Path) -> Iterator[str]:
+    """The directory over http on this machine; gives the URL without a slash at its end."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, format: str, *args: Any) -> None:
             """Nothing."""
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(directory)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"

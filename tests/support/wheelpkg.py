@@ -102,36 +102,36 @@ def _mode(entry: zipfile.ZipInfo) -> int:
 def _files(
     contents: Mapping[str, tuple[bytes, int]], info: str, scripts: tuple[str, ...], site_packages: str
 ) -> Iterator[tuple[str, Content]]:
-    data_folder = info.removesuffix(".dist-info") + ".data"
+    data_directory = info.removesuffix(".dist-info") + ".data"
     record: list[str] = []
     for path, (data, mode) in contents.items():
         if path == f"{info}/RECORD":
             record += data.decode().rstrip().splitlines()
-        elif path.startswith(f"{data_folder}/"):
-            kind, relative = path.removeprefix(f"{data_folder}/").split("/", 1)
+        elif path.startswith(f"{data_directory}/"):
+            kind, relative = path.removeprefix(f"{data_directory}/").split("/", 1)
             yield _data_file(kind, relative, data, mode, site_packages)
         else:
             yield f"{site_packages}/{path}", (data, mode)
     record += [f"../../../bin/{line.split('=')[0].strip()},," for line in scripts]
-    record = [_installed(line, data_folder) for line in record]
+    record = [_installed(line, data_directory) for line in record]
     yield f"{site_packages}/{info}/INSTALLER", "conda\n"
     yield f"{site_packages}/{info}/RECORD", "\n".join([*record, f"{info}/INSTALLER,,"]) + "\n"
 
 
 def _data_file(kind: str, relative: str, data: bytes, mode: int, site_packages: str) -> tuple[str, Content]:
-    """Where a file of a wheel's ``.data`` folder goes (binary distribution format, "The .data directory")."""
+    """Where a file of a wheel's ``.data`` directory goes (binary distribution format, "The .data directory")."""
     if kind == "scripts":
         return f"bin/{relative}", (data.replace(b"#!python", f"#!{PLACEHOLDER}/bin/python".encode(), 1), 0o755)
     roots = {"purelib": f"{site_packages}/", "platlib": f"{site_packages}/", "data": ""}
     return roots.get(kind, f"include/python{VERSION}/") + relative, (data, mode)
 
 
-def _installed(line: str, data_folder: str) -> str:
+def _installed(line: str, data_directory: str) -> str:
     """A RECORD line with the path that the file has once installed."""
     path, _, rest = line.partition(",")
-    if not path.startswith(f"{data_folder}/"):
+    if not path.startswith(f"{data_directory}/"):
         return line
-    kind, relative = path.removeprefix(f"{data_folder}/").split("/", 1)
+    kind, relative = path.removeprefix(f"{data_directory}/").split("/", 1)
     if kind in ("purelib", "platlib"):
         return f"{relative},{rest}"
     return (

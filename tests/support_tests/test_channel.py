@@ -136,31 +136,31 @@ def test_what_is_kept_is_made_once_and_never_half(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("STACKYARD_TESTBED", str(tmp_path / "cache"))
     made: list[Path] = []
 
-    def make(folder: Path) -> None:
-        made.append(folder)
-        (folder / "done").write_text("yes")
+    def make(directory: Path) -> None:
+        made.append(directory)
+        (directory / "done").write_text("yes")
         if len(made) == 1:
             raise RuntimeError("killed in the midst")
 
     with pytest.raises(RuntimeError):
         kept("thing", [], make)
-    folders = {kept("thing", [], make) for _ in range(3)}
+    directories = {kept("thing", [], make) for _ in range(3)}
     assert len(made) == 2
-    assert {(folder / "done").read_text() for folder in folders} == {"yes"}
+    assert {(directory / "done").read_text() for directory in directories} == {"yes"}
     assert [path.name for path in (tmp_path / "cache").iterdir() if path.name.startswith(".")] == []
 
 
 @pytest.fixture(scope="session")
 def real_prefix(real_channel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("real")
+    directory = tmp_path_factory.mktemp("real")
     specs = ["python", "numpy", "rich", "pip", "setuptools", "pytest", "requests"]
     records = asyncio.run(
         rattler.solve(
             [real_channel.as_uri()], specs, platforms=[host_subdir(), "noarch"],
-            gateway=rattler.Gateway(cache_dir=folder / "repodata", show_progress=False),
+            gateway=rattler.Gateway(cache_dir=directory / "repodata", show_progress=False),
         )
     )  # fmt: skip
-    return install(records, folder / "prefix")
+    return install(records, directory / "prefix")
 
 
 @pytest.mark.parametrize("code,expected", [

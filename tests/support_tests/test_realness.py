@@ -23,11 +23,11 @@ def test_known(): assert False
 """
 
 
-def outcome(folder: Path, required: str, module: str = MODULE, *options: str) -> tuple[str, str]:
-    (folder / "test_it.py").write_text(module)
+def outcome(directory: Path, required: str, module: str = MODULE, *options: str) -> tuple[str, str]:
+    (directory / "test_it.py").write_text(module)
     environ = {**os.environ, "STACKYARD_REQUIRE_REAL": required, "PYTHONPATH": str(TESTS)}
-    argv = [sys.executable, "-m", "pytest", "-p", "support.realness", "-q", *options, folder]
-    done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=240, cwd=folder, check=False)
+    argv = [sys.executable, "-m", "pytest", "-p", "support.realness", "-q", *options, directory]
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=240, cwd=directory, check=False)
     return done.stdout.strip().splitlines()[-1].partition(" in ")[0], done.stdout
 
 

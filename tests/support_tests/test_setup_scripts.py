@@ -18,24 +18,26 @@ SCRIPTS = TABLE.parent
 NOBODY = 65534
 
 
-def as_a_user(script: str, folder: Path, programs: tuple[str, ...], **environ: str) -> subprocess.CompletedProcess[str]:
+def as_a_user(
+    script: str, directory: Path, programs: tuple[str, ...], **environ: str
+) -> subprocess.CompletedProcess[str]:
     """Run a script of the checkout, from a copy, as a user who is not root, with only these programs on PATH."""
-    (folder / "scripts").mkdir(exist_ok=True)
-    copy = Path(shutil.copy(SCRIPTS / script, folder / "scripts"))
-    if not (folder / "scripts" / TABLE.name).exists():
-        shutil.copy(TABLE, folder / "scripts")
-    (folder / "bin").mkdir()
+    (directory / "scripts").mkdir(exist_ok=True)
+    copy = Path(shutil.copy(SCRIPTS / script, directory / "scripts"))
+    if not (directory / "scripts" / TABLE.name).exists():
+        shutil.copy(TABLE, directory / "scripts")
+    (directory / "bin").mkdir()
     for name in ("sh", "dirname", "id", "tr", "find", *programs):
         found = shutil.which(name)
         assert found, name
-        (folder / "bin" / name).symlink_to(found)
+        (directory / "bin" / name).symlink_to(found)
     words = ["/bin/sh", copy]
     if os.geteuid() == 0:
         words = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *words]
-        for path in (folder, *folder.parents):
+        for path in (directory, *directory.parents):
             if path.stat().st_uid == 0 and path != Path("/"):
                 path.chmod(path.stat().st_mode | 0o055)
-    environ = {"PATH": str(folder / "bin"), **environ}
+    environ = {"PATH": str(directory / "bin"), **environ}
     setpriv = shutil.which("setpriv") or "setpriv"
     argv = [setpriv if word == "setpriv" else word for word in words]
     return subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=240, check=False)

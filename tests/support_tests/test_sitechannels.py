@@ -89,10 +89,10 @@ def test_ibm_wml_ce_is_named_by_its_parts(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def prefix(longhorn: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("longhorn")
-    records = solve(longhorn, ["python=3", "powerai=1.7.0", "conda=4.8.3"], host_subdir(), folder / "repodata")
-    where = folder / "prefix"
-    asyncio.run(rattler.install(list(records.values()), where, cache_dir=folder / "pkgs", show_progress=False))
+    directory = tmp_path_factory.mktemp("longhorn")
+    records = solve(longhorn, ["python=3", "powerai=1.7.0", "conda=4.8.3"], host_subdir(), directory / "repodata")
+    where = directory / "prefix"
+    asyncio.run(rattler.install(list(records.values()), where, cache_dir=directory / "pkgs", show_progress=False))
     return where
 
 

@@ -14,9 +14,9 @@ from support.cli import STACKYARD, Done, stackyard
 INDEX = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
 
 
-def offline(folder: Path, wheels: Path, idle_s: int) -> dict[str, str]:
+def offline(directory: Path, wheels: Path, idle_s: int) -> dict[str, str]:
     """The variables of a user whose pip has these wheels and no index; images are let go after some seconds."""
-    own = {"HOME": str(folder / "home"), "STACKYARD_IMAGE_IDLE_S": str(idle_s), "STACKYARD_TMP": str(folder)}
+    own = {"HOME": str(directory / "home"), "STACKYARD_IMAGE_IDLE_S": str(idle_s), "STACKYARD_TMP": str(directory)}
     return {**own, "PIP_FIND_LINKS": str(wheels), **INDEX}
 
 
@@ -24,27 +24,27 @@ def offline(folder: Path, wheels: Path, idle_s: int) -> dict[str, str]:
 class Bed:
     """Where the site's and the user's yards are, and how both are used."""
 
-    folder: Path
+    directory: Path
     channel: Path
     wheels: Path
 
     @property
     def site(self) -> Path:
-        return self.folder / "site.yaml"
+        return self.directory / "site.yaml"
 
     @property
     def site_yard(self) -> Path:
-        return self.folder / "sw"
+        return self.directory / "sw"
 
     @property
     def yard(self) -> Path:
-        return self.folder / "mine"
+        return self.directory / "mine"
 
     def environ(self) -> dict[str, str]:
-        return offline(self.folder, self.wheels, idle_s=20)
+        return offline(self.directory, self.wheels, idle_s=20)
 
     def write_site(self) -> None:
-        (self.folder / "home").mkdir(exist_ok=True)
+        (self.directory / "home").mkdir(exist_ok=True)
         self.site.write_text(f"yard: {self.site_yard}\nuser_yard: {self.yard}\npip: {{find_links: [{self.wheels}]}}\n")
 
     def publish(self, *, name: str = "sci", version: str = "1.0", conda: str = "pytest", more: str = "") -> Done:
@@ -56,7 +56,7 @@ class Bed:
 
     def publish_text(self, text: str) -> Done:
         """Publish what a stack.yaml of this text describes."""
-        file = self.folder / "stack.yaml"
+        file = self.directory / "stack.yaml"
         file.write_text(text)
         return self.staff("deploy", file)
 
@@ -65,7 +65,7 @@ class Bed:
 
     def user(self, *words: str | Path, expect: int | None = 0, **variables: str) -> Done:
         own = {**self.environ(), **variables}
-        return stackyard("--site", self.site, *words, expect=expect, cwd=self.folder, **own)
+        return stackyard("--site", self.site, *words, expect=expect, cwd=self.directory, **own)
 
     def loaded(self, module: str, *lines: str, system: str = "lmod", expect: int = 0) -> str:
         """The output of a shell's lines behind ``module load MODULE``; `stackyard` is there with the user's options."""
@@ -81,14 +81,14 @@ class Bed:
         )
         done = subprocess.run(
             ["bash", "--norc", "--noprofile", "-c", script], capture_output=True, text=True, check=False, timeout=300,
-            cwd=self.folder, env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **self.environ()},
+            cwd=self.directory, env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **self.environ()},
         )  # fmt: skip
         assert done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
 
-def bed(folder: Path, channel: Path) -> Bed:
+def bed(directory: Path, channel: Path) -> Bed:
     """A bed without anything published."""
-    made = Bed(folder, channel, testbed.wheels(testbed.HERE / "wheels.txt"))
+    made = Bed(directory, channel, testbed.wheels(testbed.HERE / "wheels.txt"))
     made.write_site()
     return made

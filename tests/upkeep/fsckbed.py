@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from support import smallyard
 from support.channel import PLACEHOLDER, Package, make_channel
 from support.cli import Done, inside
@@ -30,24 +30,24 @@ def packages() -> list[Package]:
 
 @dataclass(frozen=True)
 class Bed:
-    """A folder with a channel, two files and a yard."""
+    """A directory with a channel, two files and a yard."""
 
-    folder: Path
+    directory: Path
 
     @property
     def yard(self) -> Yard:
-        return Yard(self.folder / "yard")
+        return Yard(self.directory / "yard")
 
     @property
     def channel(self) -> Path:
-        return self.folder / "channel"
+        return self.directory / "channel"
 
     def environ(self) -> dict[str, str]:
-        (self.folder / "home").mkdir(exist_ok=True)
+        (self.directory / "home").mkdir(exist_ok=True)
         return {
-            "HOME": str(self.folder / "home"),
+            "HOME": str(self.directory / "home"),
             "STACKYARD_HOME": str(self.yard.root),
-            "STACKYARD_SITE": str(smallyard.give_site(self.folder)),
+            "STACKYARD_SITE": str(smallyard.give_site(self.directory)),
         }
 
     def write(self) -> list[Path]:
@@ -55,7 +55,7 @@ class Bed:
         make_channel(self.channel, packages())
         files = []
         for name, wanted in (("one", "tool"), ("two", "lib")):
-            files.append(self.folder / f"{name}.yaml")
+            files.append(self.directory / f"{name}.yaml")
             files[-1].write_text(
                 f"name: {name}\nversion: '1'\nenvironment:\n  channels: ['{self.channel.as_uri()}']\n"
                 f"  dependencies: [{wanted}]\n"
@@ -83,7 +83,7 @@ def flip(path: Path, *, offset: int | None = None) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def in_open_folder(path: Path, change: Callable[[Path], object]) -> None:
+def in_open_directory(path: Path, change: Callable[[Path], object]) -> None:
     """Change a sealed directory, as its owner could."""
     mode = path.parent.stat().st_mode
     path.parent.chmod(0o755)

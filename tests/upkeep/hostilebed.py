@@ -27,7 +27,7 @@ from stackyard.yard import checksum
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 from support import programs, testbed
-from support.accounts import SYSTEM_PATH, Account, Accounts, common_folder
+from support.accounts import SYSTEM_PATH, Account, Accounts, common_directory
 from support.cli import Done, inside, stackyard
 
 KINDS = ("root", "service", "group", "user")
@@ -269,14 +269,14 @@ class Bed:
             "format": 1, "sort": "leftover", "path": "stacks/x", "when": "2020-01-01T00:00:00+00:00", "who": ODD,
             "batch": "b", "reason": ODD,
         }  # fmt: skip
-        folder, trash = self.yard.thrown(name), self.yard.trash
+        directory, trash = self.yard.thrown(name), self.yard.trash
         if os.path.lexists(trash) and (trash.is_symlink() or not trash.is_dir()):
             return  # what is hostile is the trash itself
-        if not os.path.lexists(folder):
-            folder.mkdir(parents=True)
-            os.chown(folder, uid, -1)
-        file = folder / "what.json"
-        if folder.is_dir() and not folder.is_symlink() and not os.path.lexists(file):
+        if not os.path.lexists(directory):
+            directory.mkdir(parents=True)
+            os.chown(directory, uid, -1)
+        file = directory / "what.json"
+        if directory.is_dir() and not directory.is_symlink() and not os.path.lexists(file):
             file.write_text(checksum.add(json.dumps(what)))
             os.chown(file, uid, -1)
 
@@ -380,7 +380,7 @@ class Bed:
 def hostile_bed(accounts: Accounts) -> Iterator[Bed]:
     """A bed that is built, or a skip with what is missing; in memory, where deep trees go in no time."""
     programs.need("mount")
-    with common_folder() as place:
+    with common_directory() as place:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0755", "none", place], check=True)
         made = Bed(accounts, place)
         try:

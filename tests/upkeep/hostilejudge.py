@@ -42,13 +42,13 @@ def changed(before: dict[str, tuple[object, ...]], after: dict[str, tuple[object
 def regular_files(top: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """The regular files of a tree, behind no link, not behind mounts, and not in what is too deep or too wide."""
     device = top.lstat().st_dev
-    for folder, names, files in os.walk(top):
-        status = os.lstat(folder)
-        if status.st_dev != device or len(files) > 10_000 or folder.count("/") > 60 or os.path.ismount(folder):
+    for directory, names, files in os.walk(top):
+        status = os.lstat(directory)
+        if status.st_dev != device or len(files) > 10_000 or directory.count("/") > 60 or os.path.ismount(directory):
             names.clear()
             continue
         for name in files:
-            path = Path(folder, name)
+            path = Path(directory, name)
             status = path.lstat()
             if stat.S_ISREG(status.st_mode):
                 yield path, status

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stackyard.launch.records.paths import RunPaths
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import BasePaths, GenerationPaths, RevisionPaths
+from stackyard.yard.revision.directories import BasePaths, GenerationPaths, RevisionPaths
 
 TABLE = Path(__file__).parents[2] / "docs/reference/places.md"
 ODD = "x\x1b[2J\x9b\n\u202egnp"

@@ -26,8 +26,8 @@ class Sentinel:
     uid: int
 
     def make(self) -> None:
-        for folder in (self.root, self.root / "folder"):
-            folder.mkdir()
+        for directory in (self.root, self.root / "folder"):
+            directory.mkdir()
         for name, mode in (
             ("file", 0o600),
             ("program", 0o4755),
@@ -38,9 +38,9 @@ class Sentinel:
             path.write_bytes(TOKEN + name.encode())
             os.chown(path, self.uid, -1)
             path.chmod(mode)
-        for folder in (self.root, self.root / "folder"):
-            os.chown(folder, self.uid, -1)
-            folder.chmod(0o755)
+        for directory in (self.root, self.root / "folder"):
+            os.chown(directory, self.uid, -1)
+            directory.chmod(0o755)
 
     def state(self) -> dict[str, tuple[object, ...]]:
         """What must stay: names, modes, owners, times and bytes of all."""

@@ -38,20 +38,20 @@ environment: {{dependencies: [{{pip: [idna]}}]}}
 class Bed:
     """Where the yard is, and how it is used."""
 
-    folder: Path
+    directory: Path
     channel: Path
     wheels: Path
 
     @property
     def yard(self) -> Path:
-        return self.folder / "yard"
+        return self.directory / "yard"
 
     @property
     def site(self) -> Path:
-        return self.folder / "site.yaml"
+        return self.directory / "site.yaml"
 
     def environ(self) -> dict[str, str]:
-        return offline(self.folder, self.wheels, idle_s=5)
+        return offline(self.directory, self.wheels, idle_s=5)
 
     def run(
         self,
@@ -63,7 +63,7 @@ class Bed:
     ) -> Done:
         own = {**self.environ(), **variables}
         return stackyard(
-            "--site", self.site, "--yard", yard or self.yard, *words, expect=expect, cwd=cwd or self.folder, **own
+            "--site", self.site, "--yard", yard or self.yard, *words, expect=expect, cwd=cwd or self.directory, **own
         )
 
     def rows(self, yard: Path | None = None) -> dict[str, dict[str, Any]]:
@@ -71,9 +71,9 @@ class Bed:
         return {row["module"]: row for row in self.run("list", "--all", "--json", yard=yard).value}
 
     def write(self) -> None:
-        (self.folder / "home").mkdir()
+        (self.directory / "home").mkdir()
         self.site.write_text(f"pip: {{find_links: [{self.wheels}]}}\nmodules: {{formats: [lua, tcl]}}\n")
-        parts = self.folder / "sci" / "parts"
+        parts = self.directory / "sci" / "parts"
         parts.mkdir(parents=True)
         (parts / "post.sh").write_text(POST)
         (parts / "hello.sh").write_text("#!/bin/sh\npython -c 'import six, idna; print(\"hello\")'\n")
@@ -81,23 +81,23 @@ class Bed:
         (parts / "terms.txt").write_text("Be kind.\n")
         for script in ("post.sh", "hello.sh"):
             (parts / script).chmod(0o755)
-        (self.folder / "sci" / "stack.yaml").write_text(CONDA.format(channel=self.channel.as_uri()))
+        (self.directory / "sci" / "stack.yaml").write_text(CONDA.format(channel=self.channel.as_uri()))
         for name, form in (("plain", "prefix"), ("packed", "squashfs")):
-            (self.folder / name).mkdir()
-            (self.folder / name / "stack.yaml").write_text(PIP.format(name=name, form=form))
+            (self.directory / name).mkdir()
+            (self.directory / name / "stack.yaml").write_text(PIP.format(name=name, form=form))
 
     def publish(self) -> None:
         """All of it, a generation for each."""
-        self.run("deploy", self.folder / "sci" / "stack.yaml", "--accept-licence", "Sci")
+        self.run("deploy", self.directory / "sci" / "stack.yaml", "--accept-licence", "Sci")
         for name in ("plain", "packed"):
-            self.run("deploy", self.folder / name / "stack.yaml")
+            self.run("deploy", self.directory / name / "stack.yaml")
         self.run("extend", "--name", "mine", "--base", "sci", "--pip", "iniconfig")
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.folder / "tools"], check=True)
-        self.run("adopt", self.folder / "tools", "--name", "tools", "--version", "3")
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.directory / "tools"], check=True)
+        self.run("adopt", self.directory / "tools", "--name", "tools", "--version", "3")
 
 
-def bed(folder: Path, channel: Path) -> Bed:
+def bed(directory: Path, channel: Path) -> Bed:
     """A bed without anything published."""
-    made = Bed(folder, channel, testbed.wheels(testbed.HERE / "wheels.txt"))
+    made = Bed(directory, channel, testbed.wheels(testbed.HERE / "wheels.txt"))
     made.write()
     return made

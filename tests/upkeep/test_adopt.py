@@ -43,39 +43,39 @@ def conda_prefix(prefix: Path, channel: Path, *specs: str) -> Path:
 class Bed:
     """Where the prefix and the yard are."""
 
-    folder: Path
+    directory: Path
     prefix: Path
 
     @property
     def yard(self) -> Path:
-        return self.folder / "yard"
+        return self.directory / "yard"
 
     def run(self, *words: str | Path, expect: int | None = 0) -> Done:
-        return inside("--yard", self.yard, *words, expect=expect, HOME=str(self.folder))
+        return inside("--yard", self.yard, *words, expect=expect, HOME=str(self.directory))
 
     def record(self, revision: int = 1) -> BuildRecord:
         return read_record(next(self.yard.glob(f"stacks/climate/*-{revision}/record.json")))
 
     def loaded(self, *lines: str, system: str = "lmod") -> str:
         script = "\n".join([modules.initialise(system, "bash"), f"module use {self.yard}/modules", *lines])
-        environ = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "LANG": "C.UTF-8"}
+        environ = {"PATH": os.environ["PATH"], "HOME": str(self.directory), "LANG": "C.UTF-8"}
         done = subprocess.run(
             ["bash", "--norc", "--noprofile", "-c", script], capture_output=True, text=True, check=False, env=environ
         )
         return done.stdout + done.stderr
 
 
-def _tree(folder: Path) -> dict[str, tuple[int, int]]:
+def _tree(directory: Path) -> dict[str, tuple[int, int]]:
     """Names, sizes and times of all files."""
-    found = (path for path in folder.rglob("*") if not path.is_dir())
+    found = (path for path in directory.rglob("*") if not path.is_dir())
     return {str(path): (path.lstat().st_size, path.lstat().st_mtime_ns) for path in found}
 
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory: pytest.TempPathFactory, real_channel: Path) -> Iterator[Bed]:
     programs.need("lmod")
-    folder = tmp_path_factory.mktemp("adopt")
-    made = Bed(folder, conda_prefix(folder / "envs" / "climate", real_channel, "python", "six"))
+    directory = tmp_path_factory.mktemp("adopt")
+    made = Bed(directory, conda_prefix(directory / "envs" / "climate", real_channel, "python", "six"))
     (made.prefix / "etc/conda/activate.d").mkdir(parents=True)
     (made.prefix / "etc/conda/activate.d/climate.sh").write_text(ACTIVATE)
     info = made.prefix / f"lib/python{FULL_VERSION.rpartition('.')[0]}/site-packages/own-1.5.dist-info"
@@ -117,8 +117,10 @@ def test_the_verbs_say_that_it_is_adopted(bed: Bed) -> None:
     assert "six 1.17.0 <- own 1.5" in bed.run("why", "climate", "six").out
     code = "import six; print(six.__file__)"
     words = ("--yard", bed.yard, "run", "climate", "--", "python", "-c", code)
-    assert str(bed.prefix) in stackyard(*words, HOME=str(bed.folder)).out
-    refused = bed.run("image", "build", "climate", "--format", "sif", "--base", "x", "-o", bed.folder / "x", expect=2)
+    assert str(bed.prefix) in stackyard(*words, HOME=str(bed.directory)).out
+    refused = bed.run(
+        "image", "build", "climate", "--format", "sif", "--base", "x", "-o", bed.directory / "x", expect=2
+    )
     assert "was adopted" in refused.err
 
 
@@ -146,7 +148,7 @@ def _verify_finds_what_changed_and_adopting_again_records_it(bed: Bed) -> None:
 
 
 def test_a_prefix_that_vanished(bed: Bed) -> None:
-    bed.prefix.rename(bed.folder / "away")
+    bed.prefix.rename(bed.directory / "away")
     try:
         gone = f"{bed.prefix} not found"
         assert gone in bed.run("run", "climate", "--", "python", expect=4).err
@@ -156,7 +158,7 @@ def test_a_prefix_that_vanished(bed: Bed) -> None:
             shown = bed.loaded("module load climate; echo [$CONDA_PREFIX]", system=system)
             assert gone in shown and "[]" in shown
     finally:
-        (bed.folder / "away").rename(bed.prefix)
+        (bed.directory / "away").rename(bed.prefix)
 
 
 def _rollback_and_removal_leave_its_files(bed: Bed) -> None:

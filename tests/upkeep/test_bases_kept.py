@@ -72,11 +72,11 @@ def of_group(accounts: Accounts, yard: Yard) -> tuple[Account | None, str]:
     """One of two staff owns it, the other one works in it too."""
     anna, bert = (accounts.user(name, "staff", umask=0o002) for name in ("anna", "bert"))
     give(yard.root, anna, anna.groups[0])
-    for folder, _, files in os.walk(yard.root):
-        Path(folder).chmod(0o2775)
+    for directory, _, files in os.walk(yard.root):
+        Path(directory).chmod(0o2775)
         for name in files:
-            if not Path(folder, name).is_symlink():
-                Path(folder, name).chmod(0o664)
+            if not Path(directory, name).is_symlink():
+                Path(directory, name).chmod(0o664)
     return bert, f"permissions: {{group: {accounts.group('staff')}, umask: '0002'}}"
 
 
@@ -93,22 +93,22 @@ def made(accounts: Accounts, common: Path, kind: str, text: str = "") -> Bed:
     site = smallyard.give_site(common, yard.root, text)
     users = (accounts.user("mary", umask=0o077), accounts.user("nora"), accounts.user("otto"))
     for user in users:
-        folder = common / "users" / user.name
-        folder.mkdir(parents=True)
-        os.chown(folder, user.uid, user.gid)
-        folder.chmod(0o700)
+        directory = common / "users" / user.name
+        directory.mkdir(parents=True)
+        os.chown(directory, user.uid, user.gid)
+        directory.chmod(0o700)
     bed = Bed(accounts, yard, site, staff, users)
     bed.root("withdraw", OLD)
     return bed
 
 
-def record(folder: Path, yard: Path, base: str = OLD, **more: object) -> Path:
+def record(directory: Path, yard: Path, base: str = OLD, **more: object) -> Path:
     """The record of an extension, in a yard that is one."""
-    folder.mkdir(parents=True)
-    (folder.parents[2] / "generations").mkdir(exist_ok=True)
+    directory.mkdir(parents=True)
+    (directory.parents[2] / "generations").mkdir(exist_ok=True)
     value = {"base": {"yard": str(yard), "id": base}, "module": "mine/1.0", **more}
-    (folder / "record.json").write_text(json.dumps(value))
-    return folder
+    (directory / "record.json").write_text(json.dumps(value))
+    return directory
 
 
 def place(bed: Bed, user: Account) -> Path:
@@ -126,10 +126,10 @@ def closed(bed: Bed, user: Account, fill: Callable[[Path], object]) -> Path:
 
 def links(root: Path, yard: Path) -> None:
     """10 x 10 links to one record of 4.4 MB."""
-    folder = record(root / "stacks/mine/1.0", yard, OTHER, pad="x" * 4_400_000)
+    directory = record(root / "stacks/mine/1.0", yard, OTHER, pad="x" * 4_400_000)
     for number in range(10):
         (root / f"stacks/l{number}").symlink_to(root / "stacks/mine")
-        (root / f"stacks/mine/l{number}").symlink_to(folder)
+        (root / f"stacks/mine/l{number}").symlink_to(directory)
 
 
 def pipe(root: Path, yard: Path) -> None:

@@ -61,16 +61,16 @@ def littered(yard: Yard) -> Yard:
 
 
 def entry(yard: Yard, stem: str) -> Path:
-    folder = yard.package(stem)
-    folder.mkdir(parents=True)
-    (folder / "file").write_text("x" * 5000)
-    notes.write(yard, CONDA, folder)
-    return folder
+    directory = yard.package(stem)
+    directory.mkdir(parents=True)
+    (directory / "file").write_text("x" * 5000)
+    notes.write(yard, CONDA, directory)
+    return directory
 
 
-def site(folder: Path, text: str) -> dict[str, str]:
-    folder.mkdir(exist_ok=True)
-    return {"STACKYARD_SITE": str(smallyard.give_site(folder, text=text))}
+def site(directory: Path, text: str) -> dict[str, str]:
+    directory.mkdir(exist_ok=True)
+    return {"STACKYARD_SITE": str(smallyard.give_site(directory, text=text))}
 
 
 def planned(words: dict[str, str]) -> dict[str, Any]:
@@ -285,7 +285,7 @@ def test_a_collection_may_delete_what_another_one_puts_aside(yard: Yard) -> None
     path = yard.package("unused-1.0-0")
     item = trash.put(yard, path, trash.note_of("leftover", yard, path, "batch"))
     trash.delete(item)
-    assert not item.folder.exists()
+    assert not item.directory.exists()
     trash.settle(item)
 
 
@@ -326,8 +326,8 @@ def test_what_another_account_owns_stays(accounts: Accounts, common: Path) -> No
     policy += f"\nuser_yard: {common}/users/$USER/yard"  # none of these is closed
     given = ("--site", smallyard.give_site(common, yard.root, policy), "--yard", yard.root)
     prefix = smallyard.revision(yard, "1.0").prefix
-    for folder in (prefix / "bin", prefix / "share", prefix):
-        folder.chmod(0o2555)
+    for directory in (prefix / "bin", prefix / "share", prefix):
+        directory.chmod(0o2555)
     assert f"removed {OLD}" in bert.stackyard(*given, "remove", OLD).out
     told = bert.stackyard(*given, "gc")
     assert "cannot delete" in told.out and f"belongs to {anna.name}" in told.out, told

@@ -58,7 +58,7 @@ def test_its_module_loads_the_layer_over_the_base_and_unloads(published: Bed, sy
 
 
 def test_a_command_of_the_base_sees_the_layer(published: Bed) -> None:
-    (published.folder / "test_layer.py").write_text("import rich, idna\n\n\ndef test_it(): assert rich and idna\n")
+    (published.directory / "test_layer.py").write_text("import rich, idna\n\n\ndef test_it(): assert rich and idna\n")
     shown = published.loaded("mine", "pytest -q -p no:cacheprovider test_layer.py", "head -c 2 $(command -v pytest)")
     assert "1 passed" in shown and shown.rstrip().endswith("#!")
 
@@ -107,7 +107,7 @@ def test_it_is_exported_with_its_base(published: Bed) -> None:
     assert "- rich==14.0.0" in environment and "- idna==3.10" in environment and "- python=3.11.7=" in environment
     requirements = published.user("export", "mine", "--as", "requirements").out.splitlines()
     assert "rich==14.0.0" in requirements and "# conda: python 3.11.7 0_cpython" in requirements
-    file = published.folder / "exported" / "stack.yaml"
+    file = published.directory / "exported" / "stack.yaml"
     published.user("export", "mine", "--as", "stack", "-o", file, "--dry-run")
     assert not file.exists()
     published.user("export", "mine", "--as", "stack", "-o", file)
@@ -131,7 +131,7 @@ def test_what_contradicts_the_base_is_refused_and_nothing_changes(published: Bed
 def test_names_that_cannot_be_a_modules_are_refused(published: Bed, name: str) -> None:
     refused = published.user("extend", "--base", "sci", "--name", name, "--pip", "mdurl", expect=2)
     assert "error: " in refused.err and "Traceback" not in refused.err
-    assert not (published.yard / "stacks/up").exists() and not (published.folder / "up").exists()
+    assert not (published.yard / "stacks/up").exists() and not (published.directory / "up").exists()
 
 
 @pytest.mark.parametrize("text", ["", " ", "mdurl\nidna", "--index-url=http://x"])

@@ -33,7 +33,7 @@ SPAWNER = {"bin/spawner": (SPAWNING, 0o755)}
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory, real_channel: Path) -> Iterator[Bed]:
-    folder = tmp_path_factory.mktemp("extend-conda")
+    directory = tmp_path_factory.mktemp("extend-conda")
     packages = [
         Package("libx", "1.0", files={"lib/libx.so.1": "library 1\n"}),
         Package("libx", "2.0", files={"lib/libx.so.1": "library 2\n"}),
@@ -42,8 +42,8 @@ def published(tmp_path_factory: pytest.TempPathFactory, real_channel: Path) -> I
         Package("tool", "1.0", files=TOOL, depends=("libx",)),
         Package("older", "1.0", files={"share/older": "x"}, depends=("libx <2",)),
     ]
-    own = make_channel(folder / "own", packages)
-    made = new_bed(folder, real_channel)
+    own = make_channel(directory / "own", packages)
+    made = new_bed(directory, real_channel)
     site = f"channels: {{default: ['{own.as_uri()}', '{real_channel.as_uri()}']}}\n"
     made.site.write_text(made.site.read_text() + site)
     made.publish(conda="libx, liby, spawner", more=f"'{own.as_uri()}', ")

@@ -34,7 +34,7 @@ def test_a_base_in_an_image_is_extended_like_any_other(published: Bed) -> None:
     record = read_record(Path(published.user("show", "mine", "--json").value["path"]) / "record.json")
     assert record.base is not None and record.base.form == "squashfs"
     assert {p.name for p in record.own_packages} == {"rich", "markdown-it-py", "mdurl"}
-    (published.folder / "test_layer.py").write_text("import rich, idna\n\n\ndef test_it(): assert rich and idna\n")
+    (published.directory / "test_layer.py").write_text("import rich, idna\n\n\ndef test_it(): assert rich and idna\n")
     shown = published.loaded(
         "mine", "python -c 'import rich, idna; print(idna.__file__)'", "pytest -q -p no:cacheprovider test_layer.py",
         "pip install -q six && python -c 'import six, idna; print(six.__file__)'", "stackyard status",

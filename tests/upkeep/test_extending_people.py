@@ -21,7 +21,7 @@ from stackyard.make.job import Job
 from stackyard.yard import disk
 from stackyard.yard.kinds.extension import BaseRevision
 from support import modules, programs, testbed
-from support.accounts import Account, Accounts, common_folder
+from support.accounts import Account, Accounts, common_directory
 from support.bindfs import UNCACHED, bindfs
 from support.cli import inside
 
@@ -44,9 +44,9 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(accounts: Accounts) -> Iterator[Site]:
-    with common_folder() as folder:
+    with common_directory() as directory:
         wheels = accounts.readable(testbed.wheels(testbed.HERE / "wheels.txt"))
-        made = new_bed(folder, folder)
+        made = new_bed(directory, directory)
         made.wheels = wheels
         made.site.write_text(f"yard: {made.site_yard}\npip: {{find_links: [{wheels}]}}\n")
         made.publish_text(
@@ -118,7 +118,7 @@ def test_a_base_that_is_gone_or_closed_is_named(site: Site) -> None:
     emil = site.accounts.user("emil")
     site.extend(emil, "extend", "--base", "sci", "--name", "mine", "--pip", "mdurl")
     revision = site.bed.site_yard / "stacks/sci/1.0-py3-1"
-    aside = site.bed.folder / "aside"
+    aside = site.bed.directory / "aside"
     revision.rename(aside)
     try:
         assert "its base sci/1.0-py3-1 was removed" in site.extend(emil, "status")
@@ -139,7 +139,7 @@ def test_a_base_that_is_gone_or_closed_is_named(site: Site) -> None:
 
 
 def test_a_base_that_is_removed_while_the_extension_is_built(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    revision, aside = site.bed.site_yard / "stacks/sci/1.0-py3-1", site.bed.folder / "aside"
+    revision, aside = site.bed.site_yard / "stacks/sci/1.0-py3-1", site.bed.directory / "aside"
     finish = layer.finish
 
     def finish_and_lose(job: Job, base: BaseRevision) -> None:
@@ -165,7 +165,7 @@ def test_a_group_loads_what_is_shared_with_it_and_nothing_else(site: Site) -> No
     programs.need("lmod")
     anna, gerd = site.accounts.user("anna", "astro"), site.accounts.user("gerd", "astro")
     hans, group = site.accounts.user("hans"), site.accounts.group("astro")
-    place = site.bed.folder / "theirs"
+    place = site.bed.directory / "theirs"
     place.mkdir()
     place.chmod(0o1777)
     given = ("--yard", str(place / "anna"))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fsckbed import OWN, SHARED, Bed, flip, in_open_folder, without_channel
+from fsckbed import OWN, SHARED, Bed, flip, in_open_directory, without_channel
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Silent
@@ -26,7 +26,7 @@ from stackyard.upkeep.health.originals import first_difference
 from stackyard.yard.kinds.payload import Form
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.contents import Item, holds
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.write import trash
 from support import smallyard, stackrecords
 from support.accounts import Accounts
@@ -39,18 +39,18 @@ LIB = "cache/conda/lib-1.5-0"
 def made(tmp_path_factory: pytest.TempPathFactory) -> Bed:
     bed = Bed(tmp_path_factory.mktemp("fsck"))
     bed.run("deploy", *bed.write())
-    subprocess.run(["cp", "-a", bed.folder, bed.folder.with_name("kept")], check=True)
+    subprocess.run(["cp", "-a", bed.directory, bed.directory.with_name("kept")], check=True)
     return bed
 
 
 @pytest.fixture
 def bed(made: Bed) -> Iterator[Bed]:
     """The yard as it was deployed, at its path."""
-    smallyard.allow_removal(made.folder)
-    shutil.rmtree(made.folder)
-    subprocess.run(["cp", "-a", made.folder.with_name("kept"), made.folder], check=True)
+    smallyard.allow_removal(made.directory)
+    shutil.rmtree(made.directory)
+    subprocess.run(["cp", "-a", made.directory.with_name("kept"), made.directory], check=True)
     yield made
-    smallyard.allow_removal(made.folder)
+    smallyard.allow_removal(made.directory)
 
 
 def lines(text: str) -> list[str]:
@@ -99,8 +99,8 @@ def test_lost_and_changed_files_come_back_from_the_cache_without_a_channel(bed: 
     without_channel(bed)
     lost, other = bed.file("one", SHARED), bed.file("one", "bin/lib")
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode) for path in (lost, other)}
-    in_open_folder(lost, Path.unlink)
-    in_open_folder(other, lambda path: (path.unlink(), path.write_text("#!/bin/sh\nexho lib\n"), path.chmod(0o555)))
+    in_open_directory(lost, Path.unlink)
+    in_open_directory(other, lambda path: (path.unlink(), path.write_text("#!/bin/sh\nexho lib\n"), path.chmod(0o555)))
     found = bed.fsck(expect=3).out
     assert f"prefix/{SHARED}: is missing (lib 1.5)" in found and ", from byte 11 on (lib 1.5)" in found
     bed.fsck("--repair")
@@ -142,8 +142,8 @@ def test_a_sample_says_what_it_may_miss(bed: Bed, monkeypatch: pytest.MonkeyPatc
 def test_modes_links_and_added_files(bed: Bed) -> None:
     prefix = bed.paths("one").prefix
     bed.file("one", "share/tool/text").chmod(0o666)
-    in_open_folder(prefix / "bin/added", lambda path: path.write_text("x"))
-    in_open_folder(prefix / "share/tool/__pycache__", lambda path: (path.mkdir(), (path / "a.pyc").touch()))
+    in_open_directory(prefix / "bin/added", lambda path: path.write_text("x"))
+    in_open_directory(prefix / "share/tool/__pycache__", lambda path: (path.mkdir(), (path / "a.pyc").touch()))
     (bed.yard.root / "locks").chmod(0o777)
     found = lines(bed.fsck(expect=3).out)
     assert found == [
@@ -228,7 +228,7 @@ def test_leftovers_and_the_trash_are_told_and_no_fault(bed: Bed) -> None:
 
 
 def test_a_stack_that_is_a_link_leads_out_of_the_yard(bed: Bed) -> None:
-    moved = bed.folder / "elsewhere"
+    moved = bed.directory / "elsewhere"
     (bed.yard.stacks / "two").rename(moved)
     (bed.yard.stacks / "two").symlink_to(moved)
     assert f"stacks/two: is a link to {moved}" in bed.fsck(expect=3).out
@@ -238,7 +238,7 @@ def test_a_stack_that_is_a_link_leads_out_of_the_yard(bed: Bed) -> None:
 def test_a_repair_writes_and_removes_nothing_behind_a_link(bed: Bed, part: str) -> None:
     """A revision, its prefix, or the directory of its stack is elsewhere, with a file of somebody else."""
     place = Path(os.path.normpath(bed.paths("one").root / part))
-    moved = bed.folder / "elsewhere"
+    moved = bed.directory / "elsewhere"
     flip(bed.file("one", OWN))
     place.rename(moved)
     place.symlink_to(moved)
@@ -308,7 +308,7 @@ def test_killed_in_the_middle_the_next_repair_finishes(bed: Bed, point: str) -> 
 
 
 def test_a_full_disk_leaves_what_is_there(bed: Bed) -> None:
-    kept = bed.folder / "kept-yard"
+    kept = bed.directory / "kept-yard"
     bed.yard.root.rename(kept)
     bed.yard.root.mkdir()
     words = ["mount", "-t", "tmpfs", "-o", "size=40m,mode=0755", "tmpfs", bed.yard.root]
@@ -335,15 +335,15 @@ def test_a_full_disk_leaves_what_is_there(bed: Bed) -> None:
 @pytest.mark.real
 def test_another_account_finds_and_may_not_repair(accounts: Accounts, common: Path) -> None:
     bed = Bed(common / "bed")
-    bed.folder.mkdir()
+    bed.directory.mkdir()
     bed.yard.root.mkdir(mode=0o755)
     anna, bert = accounts.user("anna"), accounts.user("bert")
     os.chown(bed.yard.root, anna.uid, anna.gid)
-    words = ("--yard", bed.yard.root, "--site", smallyard.give_site(bed.folder))
+    words = ("--yard", bed.yard.root, "--site", smallyard.give_site(bed.directory))
     anna.stackyard(*words, "deploy", *bed.write())
     path = bed.file("one", SHARED)
     flip(path)
-    in_open_folder(bed.file("one", "bin/lib"), lambda each: os.chown(each, bert.uid, bert.gid))
+    in_open_directory(bed.file("one", "bin/lib"), lambda each: os.chown(each, bert.uid, bert.gid))
     bed.file("two", OWN.replace("tool", "lib")).chmod(0o000)
     found = bert.stackyard(*words, "fsck", "--deep", expect=3).out
     assert f"prefix/{SHARED}: sha256 " in found and f"prefix/bin/lib: belongs to {bert.name}" in found

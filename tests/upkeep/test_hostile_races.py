@@ -58,8 +58,8 @@ def exchanging(account: Account, pairs: list[tuple[Path, Path]]) -> Iterator[Non
             process.kill()
 
 
-def _own(account: Account, path: Path, *, folder: bool = False, mode: int | None = None) -> Path:
-    path.mkdir(parents=True) if folder else path.write_text("2020-01-01 run tool/1.0-py3-1\n")
+def _own(account: Account, path: Path, *, directory: bool = False, mode: int | None = None) -> Path:
+    path.mkdir(parents=True) if directory else path.write_text("2020-01-01 run tool/1.0-py3-1\n")
     os.chown(path, account.uid, -1)
     if mode is not None:
         path.chmod(mode)
@@ -77,13 +77,13 @@ def _targets(bed: Bed) -> list[Path]:
     return [root / name for root in trees for name in ("folder", "file", "program")]
 
 
-def _lures_in(bed: Bed, account: Account, folder: Path, count: int) -> list[tuple[Path, Path]]:
+def _lures_in(bed: Bed, account: Account, directory: Path, count: int) -> list[tuple[Path, Path]]:
     """Directories with modes that a removal has to change, each with a link that takes its place."""
     pairs = []
     for number in range(count):
-        inner = _own(account, folder / f"d{number}", folder=True, mode=0o4077)
+        inner = _own(account, directory / f"d{number}", directory=True, mode=0o4077)
         _own(account, inner / "inner")
-        pairs.append((inner, _lure(account, folder / f".x{number}", _targets(bed)[number % len(_targets(bed))])))
+        pairs.append((inner, _lure(account, directory / f".x{number}", _targets(bed)[number % len(_targets(bed))])))
     return pairs
 
 
@@ -92,7 +92,7 @@ def notes(bed: Bed, account: Account) -> list[tuple[Path, Path]]:
     pairs = []
     for number in range(4):
         note = _own(account, bed.yard.usage / f"h{number}.{account.uid}.2020-01.log")
-        other = _own(account, bed.yard.usage / f"x{number}", folder=True, mode=0o4077)
+        other = _own(account, bed.yard.usage / f"x{number}", directory=True, mode=0o4077)
         pairs += [(note, other), *_lures_in(bed, account, other, WIDE)]
     for number, target in enumerate(_targets(bed)):
         note = _own(account, bed.yard.usage / f"l{number}.{account.uid}.2020-01.log")
@@ -110,7 +110,7 @@ def thrown(bed: Bed, account: Account) -> list[tuple[Path, Path]]:
     bed.make_trash(account.uid, "20200101T000000-cccccccccccc")
     item = bed.yard.thrown("20200101T000000-cccccccccccc")
     pairs = []
-    content = _own(account, item / "content", folder=True, mode=0o4077)
+    content = _own(account, item / "content", directory=True, mode=0o4077)
     pairs += _lures_in(bed, account, content, WIDE)
     for name in ("content", "doomed"):
         pairs.append((item / name, _lure(account, item / f".{name}", bed.own_sentinel.root / "folder")))
@@ -130,17 +130,17 @@ def revision(bed: Bed, account: Account) -> list[tuple[Path, Path]]:
 
 def layout(bed: Bed, account: Account) -> list[tuple[Path, Path]]:
     """What an artefact is read from."""
-    folder = bed.beside / "layout"
-    blobs = sorted((folder / "blobs/sha256").iterdir())
+    directory = bed.beside / "layout"
+    blobs = sorted((directory / "blobs/sha256").iterdir())
     pairs = [(blob, _lure(account, blob.with_name(f"x{blob.name}"), bed.sentinel.root / "file")) for blob in blobs]
-    return [*pairs, (folder / "index.json", _lure(account, folder / "x.json", bed.sentinel.root / "file"))]
+    return [*pairs, (directory / "index.json", _lure(account, directory / "x.json", bed.sentinel.root / "file"))]
 
 
 def prefix(bed: Bed, account: Account) -> list[tuple[Path, Path]]:
     """Files and directories of a virtual environment."""
-    folder = bed.beside / "prefix"
-    packages = folder / "lib/python3.11/site-packages"
-    subprocess.run(["python3", "-m", "venv", "--without-pip", folder], check=True)
+    directory = bed.beside / "prefix"
+    packages = directory / "lib/python3.11/site-packages"
+    subprocess.run(["python3", "-m", "venv", "--without-pip", directory], check=True)
     pairs = []
     for number in range(WIDE):
         inner = packages / f"d{number}"
@@ -148,7 +148,7 @@ def prefix(bed: Bed, account: Account) -> list[tuple[Path, Path]]:
         (inner / "__init__.py").write_text("")
         pairs.append((inner, packages / f"x{number}"))
         (packages / f"x{number}").symlink_to(_targets(bed)[number % len(_targets(bed))])
-    subprocess.run(["chown", "-hR", str(account.uid), folder], check=True)
+    subprocess.run(["chown", "-hR", str(account.uid), directory], check=True)
     return pairs
 
 

@@ -113,11 +113,11 @@ def test_names_of_files_in_a_prefix_and_in_the_yard(yard: Yard) -> None:
     noted = contents.note(Path(record.path), contents.scan(Path(record.path), PARTS)).to_text()
     smallyard.revision(yard, "1.0").files.write_text(noted)
     revisions.mark(replace(record, files_sha256=sha256_text(noted)))
-    folder = smallyard.revision(yard, "1.0").prefix / "share"
-    folder.chmod(0o755)
+    directory = smallyard.revision(yard, "1.0").prefix / "share"
+    directory.chmod(0o755)
     for name in (NAME, "\x9b2J", ARGV, "x" * 250):
-        (folder / name).touch()
-    folder.chmod(0o555)
+        (directory / name).touch()
+    directory.chmod(0o555)
     shown = at_terminal("fsck")
     assert f"share/{SHOWN}: was added" in shown and r"share/\x9b2J: was added" in shown
     at_terminal("fsck", "--json")

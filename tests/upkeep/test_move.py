@@ -49,9 +49,9 @@ def built(tmp_path_factory: pytest.TempPathFactory, real_channel: Path) -> Bed:
 def small(tmp_path_factory: pytest.TempPathFactory, real_channel: Path) -> Bed:
     """A yard with a revision and an extension of it, which each test gets fresh from `first`."""
     made = new_bed(tmp_path_factory.mktemp("small"), real_channel)
-    made.run("deploy", made.folder / "plain" / "stack.yaml")
+    made.run("deploy", made.directory / "plain" / "stack.yaml")
     made.run("extend", "--name", "mine", "--base", "plain", "--pip", "iniconfig")
-    subprocess.run(["cp", "-a", made.yard, made.folder / "first"], check=True)
+    subprocess.run(["cp", "-a", made.yard, made.directory / "first"], check=True)
     return made
 
 
@@ -59,11 +59,11 @@ def small(tmp_path_factory: pytest.TempPathFactory, real_channel: Path) -> Bed:
 def fresh(small: Bed) -> Iterator[Bed]:
     """The small yard as it was built; whatever a test made is removed."""
     yield small
-    for left in small.folder.iterdir():
+    for left in small.directory.iterdir():
         if left.name not in ("first", "home", "site.yaml", "sci", "plain", "packed"):
             subprocess.run(["chmod", "-R", "u+w", left], check=False)
             shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
-    subprocess.run(["cp", "-a", small.folder / "first", small.yard], check=True)
+    subprocess.run(["cp", "-a", small.directory / "first", small.yard], check=True)
 
 
 def _state(yard: Path) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _require_same_files(old_yard: Path, new_yard: Path, module: str) -> None:
 @pytest.mark.long
 def test_all_that_is_published_is_there_under_its_name(built: Bed) -> None:
     """Conda, pip, an image, an extension, an adopted prefix; then the old yard and all files of the stacks are gone."""
-    old, new = built.yard, built.folder / "new"
+    old, new = built.yard, built.directory / "new"
     built.run("withdraw", "packed/2-py3-1")
     built.run("retire", "plain/2-py3-1", "--on", "2099-01-01", "--use", "sci/1.0-py311-1")
     built.run("default", "sci/1.0-py311-1")
@@ -129,16 +129,16 @@ def test_all_that_is_published_is_there_under_its_name(built: Bed) -> None:
             _require_same_files(old, new, module)
         assert (new / "stacks" / module / "recipe").is_dir()
     subprocess.run(["chmod", "-R", "u+w", old], check=True)
-    for gone in (old, *(built.folder / name for name in ("sci", "plain", "packed"))):
+    for gone in (old, *(built.directory / name for name in ("sci", "plain", "packed"))):
         shutil.rmtree(gone)
     for name, code in CODE.items():
         status, out = _loaded(built, new, "packed/2-py3-1" if name == "packed" else name, f'python -c "{code}"')
-        prefix = built.folder if name == "tools" else new / "stacks"
+        prefix = built.directory if name == "tools" else new / "stacks"
         assert status == 0 and str(prefix) in out and str(old) + "/" not in out, out
     assert built.run("verify", "--all", "--deep", yard=new, expect=None).code in (0, 2)
     again = built.run("update", "mine", yard=new)
     assert "already published, nothing to do" in again.out and "solve" not in again.err
-    third = built.folder / "third"  # nothing but its copies says what was built
+    third = built.directory / "third"  # nothing but its copies says what was built
     built.run("move", third, yard=new)
     assert _loaded(built, third, "sci", f'python -c "{CODE["sci"]}"')[0] == 0
 
@@ -157,7 +157,7 @@ def _runs(bed: Bed, yard: Path) -> bool:
 @pytest.mark.long
 @pytest.mark.parametrize("chain", KILLED, ids=" ".join)
 def test_killed_at_any_point_it_continues(fresh: Bed, chain: tuple[str, ...]) -> None:
-    new = fresh.folder / "new"
+    new = fresh.directory / "new"
     before = _state(fresh.yard)
     for point in chain:
         assert fresh.run("move", new, expect=None, STACKYARD_FAULT=point).code == -9, f"{point} is not passed"
@@ -176,7 +176,7 @@ def test_killed_at_any_point_it_continues(fresh: Bed, chain: tuple[str, ...]) ->
 
 @pytest.mark.long
 def test_built_again_where_it_lies_killed_at_any_point(fresh: Bed) -> None:
-    place = fresh.folder / "renamed"
+    place = fresh.directory / "renamed"
     fresh.yard.rename(place)
     for point in ("move-noted:1", "put-aside:1", "put-aside:1", "marker-after:1", "move-verified:1"):
         done = fresh.run("move", "--here", yard=place, expect=None, STACKYARD_FAULT=point)
@@ -191,7 +191,7 @@ def test_built_again_where_it_lies_killed_at_any_point(fresh: Bed) -> None:
 
 @pytest.mark.parametrize("point", ["trash-noted:1", "trash-moved:1", "trash-moved:2"])
 def test_killed_while_the_former_files_are_thrown_away_it_ends(fresh: Bed, point: str) -> None:
-    place = fresh.folder / "renamed"
+    place = fresh.directory / "renamed"
     fresh.yard.rename(place)
     assert fresh.run("move", "--here", yard=place, expect=None, STACKYARD_FAULT=point).code == -9
     assert (place / "modules").exists() and (place / "former").exists()
@@ -203,7 +203,7 @@ def test_what_the_old_yard_publishes_meanwhile_is_carried_over_or_told(
     fresh: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """During the verification, and in the moment after the new yard is published."""
-    new, verbs = fresh.folder / "new", {"move-verified": "withdraw", "after-flip": "default"}
+    new, verbs = fresh.directory / "new", {"move-verified": "withdraw", "after-flip": "default"}
 
     def meanwhile(point: str) -> None:
         if verb := verbs.pop(point, None):
@@ -217,7 +217,7 @@ def test_what_the_old_yard_publishes_meanwhile_is_carried_over_or_told(
 
 
 def test_a_second_move_at_the_same_time_is_refused(fresh: Bed) -> None:
-    new = fresh.folder / "new"
+    new = fresh.directory / "new"
     with lease.lease(Yard(new).lease("move"), "the move"):
         done = fresh.run("move", new, expect=1)
     assert "does so now" in done.err and "hint: wait for it" in done.err
@@ -244,7 +244,7 @@ def test_a_move_that_ends_before_another_one_is_alone_is_seen(
 
 
 def test_a_full_disk_leaves_the_old_yard_and_the_next_try_ends_it(fresh: Bed) -> None:
-    new = fresh.folder / "new"
+    new = fresh.directory / "new"
     new.mkdir()
     mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=500k", "tmpfs", new], capture_output=True, check=False)
     if mount.returncode != 0:
@@ -262,10 +262,10 @@ def test_a_full_disk_leaves_the_old_yard_and_the_next_try_ends_it(fresh: Bed) ->
 
 
 def test_what_cannot_be_built_is_named_and_nothing_is_published_unless_it_is_left_out(fresh: Bed) -> None:
-    new, wheel = fresh.folder / "new", "iniconfig"
+    new, wheel = fresh.directory / "new", "iniconfig"
     subprocess.run(["chmod", "-R", "u+w", fresh.yard / "cache"], check=True)
     shutil.rmtree(fresh.yard / "cache")
-    empty = {"PIP_FIND_LINKS": str(fresh.folder / "home")}
+    empty = {"PIP_FIND_LINKS": str(fresh.directory / "home")}
     lock = fresh.yard / "stacks/mine/2-py3-1/lock/stack.lock"
     assert wheel in lock.read_text()
     for file in (lock, fresh.yard / "stacks/plain/2-py3-1/lock/stack.lock"):
@@ -295,14 +295,14 @@ READ = (("list",), ("show", "mine"), ("history",), ("why", "mine", "idna"), ("us
 
 @pytest.mark.parametrize("how", ["renamed", "copied"])
 def test_every_verb_knows_a_yard_that_was_renamed_or_copied(fresh: Bed, how: str) -> None:
-    place = fresh.folder / how
+    place = fresh.directory / how
     if how == "renamed":
         fresh.yard.rename(place)
     else:
         subprocess.run(["cp", "-a", fresh.yard, place], check=True)
     says = f"is a copy of the yard {fresh.yard}" if how == "copied" else f"was moved from {fresh.yard}"
     line = f"stackyard --yard {place} move --here"
-    elsewhere = fresh.folder.parent  # paths are not shortened
+    elsewhere = fresh.directory.parent  # paths are not shortened
     for words in REFUSED:
         done = fresh.run(*words, yard=place, expect=1, cwd=elsewhere)
         assert says in done.err and f"hint: build them again where it is: {line}; or " in done.err, words
@@ -319,7 +319,7 @@ def test_every_verb_knows_a_yard_that_was_renamed_or_copied(fresh: Bed, how: str
 @pytest.mark.parametrize("system", ["lmod", "em"])
 def test_the_modules_of_a_renamed_yard_say_so(fresh: Bed, system: str) -> None:
     programs.need("lmod" if system == "lmod" else "tclsh8.6")
-    place = fresh.folder / "renamed"
+    place = fresh.directory / "renamed"
     fresh.yard.rename(place)
     status, out = _loaded(fresh, place, "mine", "echo loaded", system=system)
     assert (status, "loaded" in out) == (9, False) if system == "lmod" else "loaded" not in out, out
@@ -329,14 +329,14 @@ def test_the_modules_of_a_renamed_yard_say_so(fresh: Bed, system: str) -> None:
 
 def test_another_path_to_the_same_yard_is_no_move(fresh: Bed) -> None:
     """A link to it; the former path as a link to where it is now; the same directory mounted a second time."""
-    link = fresh.folder / "link"
+    link = fresh.directory / "link"
     link.symlink_to(fresh.yard)
     assert not fresh.run("list", yard=link).err
-    place = fresh.folder / "renamed"
+    place = fresh.directory / "renamed"
     fresh.yard.rename(place)
     fresh.yard.symlink_to(place)
     assert not fresh.run("list", yard=place).err and _runs(fresh, fresh.yard)
-    bound = fresh.folder / "bound"
+    bound = fresh.directory / "bound"
     bound.mkdir()
     if subprocess.run(["mount", "--bind", place, bound], capture_output=True, check=False).returncode != 0:
         pytest.skip("cannot mount a directory a second time here")
@@ -352,7 +352,7 @@ def test_a_second_mount_with_a_device_number_of_its_own_is_the_same_yard(
 ) -> None:
     """As a network file system has where it is mounted twice. What says so by mistake does not empty the yard."""
     programs.need("bindfs")
-    place = fresh.folder / "mounted"
+    place = fresh.directory / "mounted"
     with bindfs(fresh.yard, place):
         assert place.stat().st_dev != fresh.yard.stat().st_dev
         assert not fresh.run("list", yard=place).err
@@ -362,7 +362,7 @@ def test_a_second_mount_with_a_device_number_of_its_own_is_the_same_yard(
         with pytest.raises(StackyardError, match=f"{place} is the yard {fresh.yard}, mounted a second time"):
             same.require_other(place, fresh.yard)
         assert _state(fresh.yard) == before
-    copy = fresh.folder / "copied"
+    copy = fresh.directory / "copied"
     subprocess.run(["cp", "-a", fresh.yard, copy], check=True)
     same.require_other(copy, fresh.yard)
     assert not same.is_same(copy, fresh.yard)
@@ -388,12 +388,12 @@ def test_of_two_files_of_one_name_in_a_tree_its_own_is_read(tmp_path: Path, real
 
 
 def test_extensions_in_other_yards_find_their_base_where_it_is_now(fresh: Bed) -> None:
-    own, moved_own, new = (fresh.folder / name for name in ("own", "moved-own", "new"))
-    site = fresh.folder / "below.yaml"
+    own, moved_own, new = (fresh.directory / name for name in ("own", "moved-own", "new"))
+    site = fresh.directory / "below.yaml"
     site.write_text(f"{fresh.site.read_text()}yard: {fresh.yard}\n")
 
     def run(*words: str | Path, yard: Path, expect: int = 0) -> str:
-        done = stackyard("--site", site, "--yard", yard, *words, expect=expect, cwd=fresh.folder, **fresh.environ())
+        done = stackyard("--site", site, "--yard", yard, *words, expect=expect, cwd=fresh.directory, **fresh.environ())
         return done.out + done.err
 
     run("extend", "--name", "more", "--base", "plain", "--pip", "iniconfig", yard=own)
@@ -416,9 +416,9 @@ def test_extensions_in_other_yards_find_their_base_where_it_is_now(fresh: Bed) -
 
 
 def test_back_under_its_former_name_nothing_has_to_be_built(fresh: Bed) -> None:
-    place = fresh.folder / "renamed"
+    place = fresh.directory / "renamed"
     fresh.yard.rename(place)
-    done = fresh.run("move", fresh.yard, yard=place, expect=2, cwd=fresh.folder.parent)
+    done = fresh.run("move", fresh.yard, yard=place, expect=2, cwd=fresh.directory.parent)
     assert "nothing has to be built" in done.err and f"hint: type mv {place} {fresh.yard}" in done.err
 
 
@@ -428,19 +428,19 @@ def test_back_under_its_former_name_nothing_has_to_be_built(fresh: Bed) -> None:
      (("{new}", "--without", "none/1"), "no such revision: none/1"), (("--here",), "is where it was built")],
 )  # fmt: skip
 def test_a_place_that_cannot_be_used_is_refused(fresh: Bed, words: tuple[str, ...], says: str) -> None:
-    (fresh.folder / "home" / "file").touch()
-    places = {"yard": fresh.yard, "home": fresh.folder / "home", "new": fresh.folder / "new"}
+    (fresh.directory / "home" / "file").touch()
+    places = {"yard": fresh.yard, "home": fresh.directory / "home", "new": fresh.directory / "new"}
     done = fresh.run("move", *(word.format(**places) for word in words), expect=2)
     assert says in done.err and "hint: " in done.err
-    assert not (fresh.folder / "new").exists()
+    assert not (fresh.directory / "new").exists()
 
 
 def test_who_may_not_write_there_is_told_whom_to_ask(fresh: Bed, accounts: Accounts) -> None:
-    place = fresh.folder / "renamed"
+    place = fresh.directory / "renamed"
     fresh.yard.rename(place)
     carl = accounts.user("carl")
-    for folder in (fresh.folder, *fresh.folder.parents):
-        folder.chmod(folder.stat().st_mode | 0o055)
+    for directory in (fresh.directory, *fresh.directory.parents):
+        directory.chmod(directory.stat().st_mode | 0o055)
     subprocess.run(["chmod", "-R", "o+rX", place], check=True)
     done = carl.run(accounts.bin / "stackyard", "--yard", place, "run", "mine", "--", "true", expect=1)
     assert "was moved from" in done.err and "hint: ask its owner to build them again where it is" in done.err

@@ -24,8 +24,8 @@ def moved(tmp_path: Path) -> Yard:
     return renamed(Yard(tmp_path / "yard"), "moved")
 
 
-def deploy(folder: Path, yard: Yard, version: str) -> None:
-    file = folder / "stack.yaml"
+def deploy(directory: Path, yard: Yard, version: str) -> None:
+    file = directory / "stack.yaml"
     file.write_text(f"name: tools\nversion: '{version}'\nmodules: {{variables: {{WORD: a}}}}\n")
     inside("--yard", yard.root, "deploy", file)
 
@@ -55,7 +55,7 @@ def test_a_rest_of_an_earlier_move_stops_the_next_one_before_it_changes_anything
     place = Yard(moved.root.rename(tmp_path / "again"))
     former = place.former()
     former.root.mkdir()
-    content = place.thrown(item.folder.name) / item.content.name
+    content = place.thrown(item.directory.name) / item.content.name
     content.rename(former.generations)
     number = generations.current_number(place)
     refused = inside("--yard", place.root, "move", "--here", expect=1).err

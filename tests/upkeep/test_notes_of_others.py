@@ -29,9 +29,9 @@ def yard(common: Path) -> Yard:
     return made
 
 
-def note(yard: Yard, account: Account, name: str, folder: str | Path, **more: str) -> Path:
+def note(yard: Yard, account: Account, name: str, directory: str | Path, **more: str) -> Path:
     """A note that could be an account's."""
-    value = {"revision": str(folder), "what": "job", **more, **this_process().to_json(), "place": "elsewhere"}
+    value = {"revision": str(directory), "what": "job", **more, **this_process().to_json(), "place": "elsewhere"}
     file = yard.uses / f"{name}.json"
     file.write_text(json.dumps(value))
     os.chown(file, account.uid, account.gid)
@@ -67,10 +67,10 @@ def test_an_account_with_too_many_notes_may_use_everything(
 ) -> None:
     bert, carl = accounts.user("bert"), accounts.user("carl")
     monkeypatch.setattr(uses, "_MOST_NOTES", 20)
-    folder = smallyard.revision(yard, "2.0").root
+    directory = smallyard.revision(yard, "2.0").root
     for number in range(21):
-        note(yard, bert, f"b{number}", folder, scheduler="slurm", job="7")
-    note(yard, carl, "c", folder, scheduler="slurm", job="8")
+        note(yard, bert, f"b{number}", directory, scheduler="slurm", job="7")
+    note(yard, carl, "c", directory, scheduler="slurm", job="8")
     why = f"possibly the yard of {bert.name}, which cannot be looked into: more than 20 notes in uses/"
     seen = Watch(yard, site_of(yard)).look()
     assert seen.of(OLD) == (why,)
@@ -81,9 +81,9 @@ def test_an_account_with_too_many_notes_may_use_everything(
 def test_few_jobs_and_yards_of_an_account_are_asked_about(accounts: Accounts, yard: Yard, common: Path) -> None:
     """Each job costs a program, each path a disk that may hang. A job that is not asked about holds for some days."""
     bert, asked = accounts.user("bert"), []
-    folder = smallyard.revision(yard, "1.0").root
+    directory = smallyard.revision(yard, "1.0").root
     for number in range(600):
-        note(yard, bert, f"j{number}", folder, scheduler="slurm", job=f"{number}")
+        note(yard, bert, f"j{number}", directory, scheduler="slurm", job=f"{number}")
 
     def is_over(scheduler: str, job: str) -> bool:
         asked.append(job)

@@ -36,7 +36,7 @@ from stackyard.upkeep.transfer.arrival import require_fit
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import read_record
 from stackyard.yard.revision.signatures import Demand, keep_demand
 from support import programs, stackrecords, testbed
@@ -52,33 +52,39 @@ CODE = "import idna; print(idna.encode('ö.de').decode())"
 class Bed:
     """A yard that is put aside once its revisions are pushed, and a new one at its path for each test."""
 
-    folder: Path
+    directory: Path
     forms: tuple[str, ...] = ("prefix", "squashfs")
 
     @property
     def yard(self) -> Path:
-        return self.folder / "yard"
+        return self.directory / "yard"
 
     def paths(self, form: str, yard: str = "yard") -> RevisionPaths:
-        return RevisionPaths(self.folder / yard / f"stacks/{form}/1-py3-1")
+        return RevisionPaths(self.directory / yard / f"stacks/{form}/1-py3-1")
 
     def entry(self, form: str, yard: str) -> Any:
-        manifest = json.loads((self.folder / yard / "modules").resolve().parent.joinpath("manifest.json").read_text())
+        manifest = json.loads(
+            (self.directory / yard / "modules").resolve().parent.joinpath("manifest.json").read_text()
+        )
         return next(each for each in manifest["entries"] if each["stack"] == form)
 
     def source(self, form: str) -> str:
-        return f"oci:{self.folder}/layout:{form}"
+        return f"oci:{self.directory}/layout:{form}"
 
     def stackyard(self, *words: str | Path, expect: int | None = 0, **variables: Any) -> Done:
-        own = {"HOME": str(self.folder / "home"), "STACKYARD_TMP": str(self.folder), "STACKYARD_IMAGE_IDLE_S": "5"}
+        own = {
+            "HOME": str(self.directory / "home"),
+            "STACKYARD_TMP": str(self.directory),
+            "STACKYARD_IMAGE_IDLE_S": "5",
+        }
         run = stackyard if words[0] in ("deploy", "run") or variables else inside
         return run("--yard", self.yard, *words, expect=expect, **own, **variables)
 
     def build(self) -> None:
-        (self.folder / "home").mkdir()
+        (self.directory / "home").mkdir()
         wheels = testbed.wheels(testbed.HERE / "wheels.txt")
         for form in self.forms:
-            file = self.folder / f"{form}.yaml"
+            file = self.directory / f"{form}.yaml"
             file.write_text(
                 f"name: {form}\nversion: '1'\nimage: {form}\nmodules: {{aliases: [latest]}}\nenvironment:\n"
                 f"  dependencies:\n    - pip: [--no-index, '--find-links={wheels}', idna]\n"
@@ -86,15 +92,15 @@ class Bed:
             )
             self.stackyard("deploy", file)
             self.stackyard("push", form, self.source(form))
-        (self.folder / "more.txt").write_text(f"--no-index\n--find-links={wheels}\niniconfig\n")
-        self.stackyard("extend", "--base", "prefix", "--name", "mine", "-r", self.folder / "more.txt")
+        (self.directory / "more.txt").write_text(f"--no-index\n--find-links={wheels}\niniconfig\n")
+        self.stackyard("extend", "--base", "prefix", "--name", "mine", "-r", self.directory / "more.txt")
         self.stackyard("push", "mine", self.source("mine"))
         self.put_aside()
 
     def put_aside(self) -> None:
         """A server unmounts the path when it ends, whatever yard is there by then: so it ends before."""
         self.end_servers()
-        self.yard.rename(self.folder / "away")
+        self.yard.rename(self.directory / "away")
 
     def end_servers(self) -> None:
         for each in self._servers():
@@ -107,7 +113,7 @@ class Bed:
 
     def _serves(self, cmdline: Path) -> bool:
         with suppress(OSError):
-            return b"squashfuse_ll" in (words := cmdline.read_bytes()) and os.fsencode(f"{self.folder}/") in words
+            return b"squashfuse_ll" in (words := cmdline.read_bytes()) and os.fsencode(f"{self.directory}/") in words
         return False
 
 
@@ -148,7 +154,7 @@ def test_another_yard_at_the_same_path_has_the_same_revision(bed: Bed, form: str
     assert bed.stackyard("pull", bed.source(form)).out == f"{form}/1-py3-1: unchanged\n"
     assert len(bed.stackyard("history", "--json").value) == 1
     assert not list((bed.yard / "stacks" / form).rglob(".work"))
-    again = bed.stackyard("deploy", bed.folder / f"{form}.yaml", "--json").value["revisions"][0]
+    again = bed.stackyard("deploy", bed.directory / f"{form}.yaml", "--json").value["revisions"][0]
     assert again["status"] == "unchanged", "its file finds it, and builds nothing"
 
 
@@ -159,14 +165,14 @@ def test_an_extension_needs_its_base(bed: Bed) -> None:
     bed.stackyard("pull", bed.source("prefix"))
     assert bed.stackyard("pull", bed.source("mine")).out == "mine/1-py3-1: published\n"
     assert bed.stackyard("run", "mine", "--", "python", "-c", f"import iniconfig; {CODE}").out == "xn--nda.de\n"
-    fit = artefact.read(Reference(bed.folder / "layout", "mine")).fit
+    fit = artefact.read(Reference(bed.directory / "layout", "mine")).fit
     with pytest.raises(InputError, match="where another build of it is"):
         require_fit(replace(fit, base_hash="0" * 64), Yard(bed.yard))
 
 
 def test_by_a_registry(bed: Bed, tmp_path: Path) -> None:
     with registry(tmp_path / "registry") as here:
-        (bed.folder / "away").rename(bed.yard)
+        (bed.directory / "away").rename(bed.yard)
         bed.stackyard("push", "squashfs", f"docker://{here.place}/squashfs:1", "--plain-http")
         bed.put_aside()
         place = (f"docker://{here.place}/squashfs:1", "--plain-http")
@@ -193,7 +199,7 @@ def test_a_pull_that_is_killed_is_finished_by_the_next(bed: Bed) -> None:
 @pytest.mark.long
 def test_two_pull_at_once(bed: Bed) -> None:
     words = [Path(sys.executable).with_name("stackyard"), "--yard", bed.yard, "pull", bed.source("prefix"), "--json"]
-    env = {**os.environ, "HOME": str(bed.folder / "home")}
+    env = {**os.environ, "HOME": str(bed.directory / "home")}
     both = [subprocess.Popen(words, stdout=subprocess.PIPE, env=env, text=True) for _ in range(2)]
     said = sorted(json.loads(each.communicate(timeout=200)[0])["status"] for each in both)
     assert said == ["published", "unchanged"]
@@ -293,27 +299,27 @@ def test_a_yard_elsewhere_is_told_before_anything_is_fetched(bed: Bed, tmp_path:
     done = stackyard("--yard", tmp_path / "yard", "pull", bed.source("prefix"), expect=2)
     assert f"is for {bed.paths('prefix').root}, and in this yard it would be {tmp_path}" in done.err
     assert not (tmp_path / "yard").exists()
-    container = bed.folder / "layout"
+    container = bed.directory / "layout"
     assert "is not a revision" in stackyard("pull", f"oci:{empty(tmp_path / 'i')}", expect=2).err
     assert {each.name for each in container.iterdir()} == {"blobs", "index.json", "oci-layout", ".lock"}
 
 
-def empty(folder: Path) -> Path:
+def empty(directory: Path) -> Path:
     """An image that is not a revision."""
-    with writer(folder) as into:
+    with writer(directory) as into:
         config = into.add_json("application/vnd.oci.image.config.v1+json", {"rootfs": {"diff_ids": []}})
         value = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config.to_json(), "layers": []}
         into.publish("x", into.add_json(MANIFEST, value))
-    return folder
+    return directory
 
 
 def test_another_revision_of_its_name_stays(bed: Bed) -> None:
     """Built here from other inputs."""
-    text = (bed.folder / "prefix.yaml").read_text().replace("it encodes", "it is another")
-    (bed.folder / "other.yaml").write_text(
+    text = (bed.directory / "prefix.yaml").read_text().replace("it encodes", "it is another")
+    (bed.directory / "other.yaml").write_text(
         text.replace("aliases: [latest]", "aliases: [other]") + "run: {variables: {A: b}}\n"
     )
-    bed.stackyard("deploy", bed.folder / "other.yaml")
+    bed.stackyard("deploy", bed.directory / "other.yaml")
     before = bed.paths("prefix").record.read_bytes()
     assert "is the name of another revision" in bed.stackyard("pull", bed.source("prefix"), expect=2).err
     assert bed.paths("prefix").record.read_bytes() == before
@@ -335,22 +341,22 @@ def test_files_that_are_not_those_of_the_record_are_refused(bed: Bed, tmp_path: 
         assert not bed.paths("prefix").root.exists() or not any(bed.paths("prefix").root.iterdir())
 
 
-def harmed(bed: Bed, folder: Path, harm: Callable[[Path], None]) -> str:
+def harmed(bed: Bed, directory: Path, harm: Callable[[Path], None]) -> str:
     """An artefact whose only archive holds a changed tree."""
     from stackyard.images.oci import layers
 
-    found = artefact.read(Reference(bed.folder / "layout", "prefix"))
-    (folder / "tree").mkdir(parents=True)
-    artefact.unpack(found, folder / "tree")
-    tree = folder / "tree" / artefact.BESIDE
+    found = artefact.read(Reference(bed.directory / "layout", "prefix"))
+    (directory / "tree").mkdir(parents=True)
+    artefact.unpack(found, directory / "tree")
+    tree = directory / "tree" / artefact.BESIDE
     harm(tree)
-    with writer(folder / "layout") as into:
+    with writer(directory / "layout") as into:
         whole = layers.Layer("all", tuple(artefact._entries(tree, contents.scan(tree))))
         made = [artefact._layer(into, 0, artefact.BESIDE, whole, "gzip")]
         noted = hashlib.sha256((tree / "files.json").read_bytes()).hexdigest()  # as whoever harms it would
         record = replace(found.record, files_sha256=noted)
         artefact._publish(into, "x", record, found.entry, made, found.image.annotations)
-    return f"oci:{folder}/layout:x"
+    return f"oci:{directory}/layout:x"
 
 
 def test_names_that_lead_out_of_a_revision_change_nothing_there(bed: Bed, tmp_path: Path) -> None:
@@ -361,9 +367,9 @@ def test_names_that_lead_out_of_a_revision_change_nothing_there(bed: Bed, tmp_pa
     os.utime(victim, (1, 1))
     leads_up = "/".join([r"\\x2e\\x2e"] * 9)
 
-    def noted(tree: Path, folder: str, file: str) -> None:
+    def noted(tree: Path, directory: str, file: str) -> None:
         digest = hashlib.sha256(victim.read_bytes()).hexdigest()
-        row = f'"{folder}": {{"{file}": [{0o4777}, {victim.stat().st_size}, 2000000000, "{digest}"]}},\n'
+        row = f'"{directory}": {{"{file}": [{0o4777}, {victim.stat().st_size}, 2000000000, "{digest}"]}},\n'
         text = (tree / "files.json").read_text()
         (tree / "files.json").write_text(text.replace('"files": {\n', f'"files": {{\n{row}'))
 
@@ -388,25 +394,25 @@ def test_names_that_lead_out_of_a_revision_change_nothing_there(bed: Bed, tmp_pa
         assert not bed.paths("prefix").root.exists() or not any(bed.paths("prefix").root.iterdir())
 
 
-def with_launcher(bed: Bed, folder: Path, program: bytes, recorded: str | None = None) -> str:
+def with_launcher(bed: Bed, directory: Path, program: bytes, recorded: str | None = None) -> str:
     """An artefact of the image whose launcher is this program, with its hash in the record, or another one there."""
     from stackyard.images.oci import layers
 
-    found = artefact.read(Reference(bed.folder / "layout", "squashfs"))
-    (folder / "tree").mkdir(parents=True)
-    artefact.unpack(found, folder / "tree")
-    tree = folder / "tree" / artefact.BESIDE
+    found = artefact.read(Reference(bed.directory / "layout", "squashfs"))
+    (directory / "tree").mkdir(parents=True)
+    artefact.unpack(found, directory / "tree")
+    tree = directory / "tree" / artefact.BESIDE
     (tree / artefact.LAUNCHER).unlink()
     if program:
         (tree / artefact.LAUNCHER).write_bytes(program)
     digest = hashlib.sha256(program).hexdigest() if recorded is None else recorded
     record = replace(found.record, form=replace(found.record.form, launcher=digest))
-    with writer(folder / "layout") as into:
+    with writer(directory / "layout") as into:
         whole = layers.Layer("all", tuple(artefact._entries(tree, contents.scan(tree))))
         made = [artefact._layer(into, 0, artefact.BESIDE, whole, "gzip")]
         made.append(artefact._image(into, bed.paths("squashfs", "away"), record))
         artefact._publish(into, "x", record, found.entry, made, found.image.annotations)
-    return f"oci:{folder}/layout:x"
+    return f"oci:{directory}/layout:x"
 
 
 def test_a_launcher_that_does_not_run_here_is_made_here_and_recorded(bed: Bed, tmp_path: Path) -> None:
@@ -452,7 +458,7 @@ def test_a_signed_launcher_that_does_not_run_here_is_refused(bed: Bed, tmp_path:
 
 
 def test_a_damaged_blob_of_a_layout(bed: Bed, tmp_path: Path) -> None:
-    shutil.copytree(bed.folder / "layout", tmp_path / "copy")
+    shutil.copytree(bed.directory / "layout", tmp_path / "copy")
     large = max(image(Reference(tmp_path / "copy", "squashfs")).layers, key=lambda layer: layer.size)
     place = blob(tmp_path / "copy", large.digest)
     place.write_bytes(place.read_bytes()[:-9] + b"x" * 9)

@@ -19,7 +19,7 @@ from stackyard.yard.kinds.adopted import AdoptedPrefix
 from stackyard.yard.kinds.payload import Form
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents, revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, read_record
 from support import smallyard
 from support.cli import Done, inside
@@ -118,10 +118,10 @@ def test_what_is_not_as_it_was_built(yard: Yard, harm: Callable[[RevisionPaths],
 
 
 def test_bytecode_that_was_added_stays_here(yard: Yard) -> None:
-    folder = smallyard.revision(yard, "1.0").prefix / "share"
-    folder.chmod(0o755)
-    (folder / "__pycache__").mkdir()
-    (folder / "__pycache__/a.cpython-311.pyc").touch()
+    directory = smallyard.revision(yard, "1.0").prefix / "share"
+    directory.chmod(0o755)
+    (directory / "__pycache__").mkdir()
+    (directory / "__pycache__/a.cpython-311.pyc").touch()
     push(yard)
     (yard.root.with_name("arrived")).mkdir()
     artefact.unpack(artefact.read(Reference(yard.root.with_name("layout"), "x")), yard.root.with_name("arrived"))

@@ -87,18 +87,18 @@ def test_a_collection_of_a_yard_that_does_not_exist_makes_none(tmp_path: Path) -
 
 
 def test_removed_and_brought_back_as_it_was(yard: Yard) -> None:
-    folder = smallyard.revision(yard, "1.0").root
-    before = smallyard.files(folder)
+    directory = smallyard.revision(yard, "1.0").root
+    before = smallyard.files(directory)
     told = inside("remove", OLD, "--dry-run").out
     assert f"{OLD}  16.0 KiB in 4 files\n" in told and "kept" not in told
-    assert before == smallyard.files(folder)
+    assert before == smallyard.files(directory)
     assert f"removed {OLD}" in inside("remove", OLD).out
-    assert not folder.exists() and states(yard) == {"1.0": "removed", "2.0": "published"}
+    assert not directory.exists() and states(yard) == {"1.0": "removed", "2.0": "published"}
     refused = inside("run", OLD, "--", "hello", expect=4)
     assert "was removed" in refused.err and f"stackyard remove {OLD} --undo" in refused.err
     assert "is removed already" in inside("remove", OLD, expect=2).err
     inside("remove", OLD, "--undo")
-    assert smallyard.files(folder) == before and states(yard) == {"1.0": "published", "2.0": "published"}
+    assert smallyard.files(directory) == before and states(yard) == {"1.0": "published", "2.0": "published"}
     assert trash.items(yard) == [] and not os.listdir(yard.trash)
 
 
@@ -156,8 +156,8 @@ def test_notes_of_ended_processes_do_not_pile_up(yard: Yard, running: subprocess
 
 
 def test_what_cannot_be_asked_holds_for_days_and_a_job_until_its_end(yard: Yard) -> None:
-    folder = smallyard.revision(yard, "1.0").root
-    note = uses.hold(folder, None, "job")
+    directory = smallyard.revision(yard, "1.0").root
+    note = uses.hold(directory, None, "job")
     assert note is not None
     uses.belongs_to(note, scheduler="slurm", job="77")
     value = json.loads(note.read_text())
@@ -185,12 +185,12 @@ def test_a_note_of_before_a_restart_of_its_host_keeps_nothing(yard: Yard) -> Non
 
 def test_a_job_that_starts_in_that_second_gets_its_files_back(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its note comes after the first look, and before the second."""
-    folder = smallyard.revision(yard, "1.0").root
+    directory = smallyard.revision(yard, "1.0").root
     move = trash.move
     noted: list[Path | None] = []
 
     def late(item: trash.Item) -> None:
-        noted.append(uses.hold(folder, None, "launch"))
+        noted.append(uses.hold(directory, None, "launch"))
         move(item)
 
     monkeypatch.setattr(trash, "move", late)
@@ -198,7 +198,7 @@ def test_a_job_that_starts_in_that_second_gets_its_files_back(yard: Yard, monkey
     assert f"kept {OLD}: launch of" in refused.out
     assert noted and states(yard) == {"1.0": "published", "2.0": "published"}
     check_whole(yard)
-    uses.require_files(folder)
+    uses.require_files(directory)
 
 
 def test_who_starts_while_it_is_moved_waits_for_it(yard: Yard) -> None:
@@ -340,9 +340,9 @@ def test_a_user_who_cannot_write_to_the_sites_yard_notes_it_at_home(accounts: Ac
     site = smallyard.give_site(common, yard.root, f"user_yard: {common}/users/$USER/yard")
     own = common / "users" / user.name / "yard"
     (own / "uses").mkdir(parents=True)
-    for folder in (own, own / "uses", own / "stacks", own / "generations"):
-        folder.mkdir(exist_ok=True)
-        os.chown(folder, user.uid, user.gid)
+    for directory in (own, own / "uses", own / "stacks", own / "generations"):
+        directory.mkdir(exist_ok=True)
+        os.chown(directory, user.uid, user.gid)
     with user.popen(user.bin / "stackyard", "--site", site, "run", OLD, "--", "hello", "60", stdout=-1) as run:
         assert run.stdout and run.stdout.readline() == "hello tool 1.0\n"
         assert len(list((own / "uses").iterdir())) == 1
@@ -360,11 +360,11 @@ def test_a_run_that_starts_in_that_second_and_notes_it_at_home_keeps_it(
     yard = smallyard.make(common / "yard", "1.0", "2.0")
     site = smallyard.give_site(common, yard.root, f"user_yard: {common}/users/$USER/yard")
     own = Yard(common / "users" / user.name / "yard")
-    for folder in (own.root, own.uses, own.stacks, own.generations):
-        folder.mkdir(parents=True, exist_ok=True)
-        os.chown(folder, user.uid, user.gid)
+    for directory in (own.root, own.uses, own.stacks, own.generations):
+        directory.mkdir(parents=True, exist_ok=True)
+        os.chown(directory, user.uid, user.gid)
     inside("--site", site, "--yard", yard.root, "default", "tool/2.0", USER="root")
-    folder, move = smallyard.revision(yard, "1.0").root, trash.move
+    directory, move = smallyard.revision(yard, "1.0").root, trash.move
     code = (
         "import sys, pathlib\nfrom stackyard.yard import layout; from stackyard.yard.others import uses\n"
         "uses.hold(sys.argv[1], layout.Yard(pathlib.Path(sys.argv[2])), 'job', scheduler='slurm', job='7')"
@@ -372,13 +372,13 @@ def test_a_run_that_starts_in_that_second_and_notes_it_at_home_keeps_it(
 
     def late(item: trash.Item) -> None:
         yard.uses.chmod(0o700)  # as on a read-only mount
-        user.python(code, folder, own.root)
+        user.python(code, directory, own.root)
         move(item)
 
     monkeypatch.setattr(trash, "move", late)
     refused = inside("--site", site, "--yard", yard.root, "remove", OLD, expect=1, USER="root")
     assert len(list(own.uses.iterdir())) == 1 and f"kept {OLD}: " in refused.out, refused
-    assert states(yard)["1.0"] == "published" and folder.exists()
+    assert states(yard)["1.0"] == "published" and directory.exists()
 
 
 @pytest.mark.parametrize("published", ["by its path", "through a link", "both ways"])

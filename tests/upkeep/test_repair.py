@@ -26,7 +26,7 @@ from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import UsedFile, origin
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents, revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Manifest, read_record
 from stackyard.yard.write import atomic
 from support import stackrecords
@@ -50,12 +50,12 @@ def record(yard: Yard) -> Iterator[BuildRecord]:
     (paths.recipe / "stack.yaml").write_text("name: s\n")
     noted = contents.note(paths.root, look(made)).to_text()
     paths.files.write_text(noted)
-    contents.seal(paths.root, look(made), folders=True)
+    contents.seal(paths.root, look(made), directories=True)
     made = replace(made, files_sha256=hashlib.sha256(noted.encode()).hexdigest())
     revisions.mark(made)
     yield made
-    for folder, _, _ in os.walk(paths.root):
-        Path(folder).chmod(0o755)
+    for directory, _, _ in os.walk(paths.root):
+        Path(directory).chmod(0o755)
 
 
 @pytest.fixture
@@ -85,14 +85,14 @@ UP = "/".join([".."] * 4)
 
 
 @pytest.mark.parametrize(
-    ("folder", "file"),
+    ("directory", "file"),
     [
         ("{outside}", "victim"), (UP, "victim"), (UP.replace(".", r"\x2e"), "victim"), ("", f"{UP}/victim"),
         ("prefix/lib", f"../../{UP}/victim"), ("", r"..\x2f..\x2f..\x2f..\x2fvictim"),
     ],
 )  # fmt: skip
 def test_names_in_the_note_that_lead_out_are_refused(
-    yard: Yard, record: BuildRecord, tmp_path: Path, folder: str, file: str
+    yard: Yard, record: BuildRecord, tmp_path: Path, directory: str, file: str
 ) -> None:
     """A repair wrote a set-user-ID program there: its bytes come from a file that the history names."""
     given = tmp_path / "given"
@@ -101,7 +101,7 @@ def test_names_in_the_note_that_lead_out_are_refused(
     paths = RevisionPaths.of(record.path)
     value = json.loads(paths.files.read_text())
     row = {file: [0o4755, given.stat().st_size, 1, digest]}
-    value["files"][folder.format(outside=tmp_path)] = {**value["files"].get(folder, {}), **row}
+    value["files"][directory.format(outside=tmp_path)] = {**value["files"].get(directory, {}), **row}
     paths.files.write_text(json.dumps(value))
     record = replace(record, files_sha256=hashlib.sha256(paths.files.read_bytes()).hexdigest())
     revisions.mark(record)

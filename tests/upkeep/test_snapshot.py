@@ -77,10 +77,10 @@ def test_a_snapshot_is_built_again_where_it_lies(bed: Bed) -> None:
 
 
 def test_a_verb_that_writes_refuses_a_snapshot_as_a_copy(bed: Bed) -> None:
-    (folder,) = (paths.root for paths in revisions.folders(bed.yard))
+    (directory,) = (paths.root for paths in revisions.directories(bed.yard))
     said = stackyard("--yard", bed.snapshot.root, "remove", "own/1-py3-1", expect=1).err
     assert f"{bed.snapshot.root} is a copy of the yard {bed.yard.root}" in said and "move --here" in said
-    assert folder.exists()
+    assert directory.exists()
     assert not stackyard("--yard", bed.snapshot.root, "list").err, (
         "who only reads finds all by the path of the original"
     )

@@ -58,12 +58,12 @@ def at_point(monkeypatch: pytest.MonkeyPatch, wanted: str, act: Callable[[], Non
 
 def test_an_entry_before_the_move(yard: Yard, outside: Path) -> None:
     item = noted(yard)
-    exchange(item.folder, outside)
-    with pytest.raises(StackyardError, match=f"cannot remove .*: {item.folder} is a symbolic link"):
+    exchange(item.directory, outside)
+    with pytest.raises(StackyardError, match=f"cannot remove .*: {item.directory} is a symbolic link"):
         trash.move(item)
     assert item.origin.is_dir() and kept(outside)
     trash.forget(item)
-    assert not item.folder.is_symlink() and kept(outside)
+    assert not item.directory.is_symlink() and kept(outside)
 
 
 @pytest.mark.parametrize("above", ["stacks", "stacks/tool"])
@@ -80,11 +80,11 @@ def test_a_directory_above_what_is_removed(yard: Yard, outside: Path, above: str
 def test_an_entry_before_the_deletion(yard: Yard, outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     item = noted(yard)
     trash.move(item)
-    at_point(monkeypatch, "trash-doomed", lambda: exchange(item.folder, outside))
+    at_point(monkeypatch, "trash-doomed", lambda: exchange(item.directory, outside))
     trash.delete(item)
     assert kept(outside)
-    assert not item.folder.is_symlink()
-    assert not (item.folder.with_name(f"{item.folder.name}-away") / trash.DOOMED).exists()
+    assert not item.directory.is_symlink()
+    assert not (item.directory.with_name(f"{item.directory.name}-away") / trash.DOOMED).exists()
 
 
 def test_content_that_is_a_link(yard: Yard, outside: Path) -> None:
@@ -92,7 +92,7 @@ def test_content_that_is_a_link(yard: Yard, outside: Path) -> None:
     trash.move(item)
     exchange(item.content, outside)
     trash.delete(item)
-    assert kept(outside) and not item.folder.exists()
+    assert kept(outside) and not item.directory.exists()
 
 
 @pytest.mark.parametrize("above", ["stacks/tool", "trash"])
@@ -101,7 +101,7 @@ def test_what_is_on_the_way_back(yard: Yard, outside: Path, above: str) -> None:
     trash.move(item)
     exchange(yard.inner(above), outside)
     if above == "trash":
-        (outside.parent / item.folder.name).symlink_to(outside)
+        (outside.parent / item.directory.name).symlink_to(outside)
     with pytest.raises(StackyardError, match=r"cannot bring back|being deleted"):
         trash.bring_back(item)
     assert kept(outside)

@@ -34,9 +34,9 @@ def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
     return smallyard.make(tmp_path / "yard", "1.0")
 
 
-def site(folder: Path, text: str) -> dict[str, str]:
-    folder.mkdir(exist_ok=True)
-    return {"STACKYARD_SITE": str(smallyard.give_site(folder, text=text))}
+def site(directory: Path, text: str) -> dict[str, str]:
+    directory.mkdir(exist_ok=True)
+    return {"STACKYARD_SITE": str(smallyard.give_site(directory, text=text))}
 
 
 def planned(words: dict[str, str]) -> dict[str, dict[str, object]]:

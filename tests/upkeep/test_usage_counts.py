@@ -34,9 +34,9 @@ OLD = "tool/1.0-py311-1"
 COUNT = "usage: {count: true}"
 
 
-def made(folder: Path, text: str = COUNT) -> tuple[Yard, dict[str, str]]:
-    yard = smallyard.make(folder / "yard", "1.0", "2.0", "3.0")
-    words = {"STACKYARD_SITE": str(smallyard.give_site(folder, yard.root, text)), "STACKYARD_HOME": str(yard.root)}
+def made(directory: Path, text: str = COUNT) -> tuple[Yard, dict[str, str]]:
+    yard = smallyard.make(directory / "yard", "1.0", "2.0", "3.0")
+    words = {"STACKYARD_SITE": str(smallyard.give_site(directory, yard.root, text)), "STACKYARD_HOME": str(yard.root)}
     inside("default", "tool/3.0", **words)
     inside("default", "tool", "--undo", **words)
     return yard, words
@@ -149,11 +149,11 @@ def test_what_users_put_in_the_place_of_counts_is_named_and_left(accounts: Accou
     assert not [item for item in yard.trash.glob("*/content") if item.name == due.name]
 
 
-def stackyard_traced(folder: Path, words: dict[str, str]) -> Done:
+def stackyard_traced(directory: Path, words: dict[str, str]) -> Done:
     """A collection, with what it did to names in ``trace``."""
     programs.need("strace")
     wanted = "trace=rename,renameat,renameat2,chmod,fchmodat,unlink,unlinkat,open,openat,rmdir"
-    argv = ["strace", "-f", "-qq", "-e", wanted, "-o", folder / "trace", STACKYARD, "gc"]
+    argv = ["strace", "-f", "-qq", "-e", wanted, "-o", directory / "trace", STACKYARD, "gc"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, env={**os.environ, **words})
     return Done(0, done.stdout, done.stderr)
 

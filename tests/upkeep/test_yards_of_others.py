@@ -130,9 +130,9 @@ def test_a_closed_home_is_not_looked_into_and_one_that_does_not_exist_needs_not_
 
 
 @pytest.mark.parametrize(
-    ("folder", "passes"), [("stacks", 1), ("stacks/b", 1), ("stacks/b", 2), ("trash", 1), ("trash", 2)]
+    ("directory", "passes"), [("stacks", 1), ("stacks/b", 1), ("stacks/b", 2), ("trash", 1), ("trash", 2)]
 )
-def test_what_a_user_removes_while_it_is_looked_at_is_left_out(tmp_path: Path, folder: str, passes: int) -> None:
+def test_what_a_user_removes_while_it_is_looked_at_is_left_out(tmp_path: Path, directory: str, passes: int) -> None:
     yard, own = smallyard.make(tmp_path / "yard", "1.0"), tmp_path / "own"
     for place in ("generations", "stacks/a/1", "stacks/b/1", "stacks/c/1", "trash/t/content"):
         (own / place).mkdir(parents=True)
@@ -144,8 +144,8 @@ def test_what_a_user_removes_while_it_is_looked_at_is_left_out(tmp_path: Path, f
         note.write_text(text)
         os.utime(note, (0, 0))  # the locks of other yards are read where one is old
     words = ("--site", smallyard.give_site(tmp_path), "--yard", yard.root, "gc")
-    argv = [sys.executable, "-c", REMOVED_WHEN_LISTED, own / folder, str(passes), *words]
+    argv = [sys.executable, "-c", REMOVED_WHEN_LISTED, own / directory, str(passes), *words]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert not (own / folder).exists()
+    assert not (own / directory).exists()
     assert not (yard.locks / "old.lock").exists(), "all of the collection was done"

@@ -297,8 +297,8 @@ SIZE = 1 << 30
 LMOD = Path("/usr/share/lmod")
 
 
-def mount(folder: Path, size: int, more: str = "") -> None:
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"{more}size={size},mode=2775", "tmpfs", folder], check=True)
+def mount(directory: Path, size: int, more: str = "") -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"{more}size={size},mode=2775", "tmpfs", directory], check=True)
 
 
 def hide_modules() -> None:
@@ -334,9 +334,9 @@ def begin(given: dict[str, Any]) -> Year:
     for name in ("sw", "root", "stacks"):
         (place / name).mkdir()
     mount(place / "sw", SIZE)
-    for folder in (place / "sw", place / "stacks"):
-        os.chown(folder, 0, year.staff[0].groups[0])
-        folder.chmod(0o2775)
+    for directory in (place / "sw", place / "stacks"):
+        os.chown(directory, 0, year.staff[0].groups[0])
+        directory.chmod(0o2775)
     make_packages(place, DEPLOYS, len(year.users))
     text = SITE.format(yard=year.yard.root, group=given["group"], wheels=place / "wheels")
     (place / "site.yaml").write_text(text)

@@ -43,7 +43,7 @@ def whole(year: Year, say: Callable[[str], None]) -> None:
     check(audit(year.yard) == [], f"{audit(year.yard)}")
     left = [*unfinished(year.yard), *(item.what for item in trash.items(year.yard))]
     check(not left, f"left in the yard: {left}")
-    for paths in revisions.folders(year.yard):
+    for paths in revisions.directories(year.yard):
         check(paths.record.exists(), f"{paths.root} is not complete")
 
 
@@ -53,13 +53,13 @@ def small(year: Year, shown: list[Entry], say: Callable[[str], None]) -> None:
     site = (year.place / "site.yaml").read_text().replace(str(year.yard.root), str(fresh.root))
     (year.place / SITE_FILE).write_text(site)
     for number, entry in enumerate(sorted(shown, key=lambda e: e.created)):
-        folder = year.place / "again" / str(number)
-        folder.mkdir(parents=True)
-        shutil.copy(Path(entry.folder) / "recipe/stack.yaml", folder / "stack.yaml")
-        shutil.copy(Path(entry.folder) / "lock/stack.lock", folder / "stack.yaml.lock")
-        words = ("--site", year.place / SITE_FILE, "--yard", fresh.root, "deploy", "--locked", folder / "stack.yaml")
+        directory = year.place / "again" / str(number)
+        directory.mkdir(parents=True)
+        shutil.copy(Path(entry.folder) / "recipe/stack.yaml", directory / "stack.yaml")
+        shutil.copy(Path(entry.folder) / "lock/stack.lock", directory / "stack.yaml.lock")
+        words = ("--site", year.place / SITE_FILE, "--yard", fresh.root, "deploy", "--locked", directory / "stack.yaml")
         year.stage.start(owner(year, entry), *words).wait()
-    again = {read_record(paths.record).input_hash for paths in revisions.folders(fresh)}
+    again = {read_record(paths.record).input_hash for paths in revisions.directories(fresh)}
     check(again == {entry.input_hash for entry in shown}, "the fresh yard has other revisions")
     ours, theirs = taken(year.yard.root), taken(fresh.root)
     say(f"the yard {ours}, a fresh one {theirs}: {ours[0] / theirs[0]:.2f} and {ours[1] / theirs[1]:.2f} times")

@@ -50,10 +50,10 @@ def test_entry_points(stack: Stack) -> None:
         },
     )  # fmt: skip
     stack.change(exceptions={"commands": ["excepted"]})
-    folder = stack.prefix / "bin"
-    (folder / "no-file").unlink()
-    (folder / "bad-line").write_text("#!/no/such/python\n")
-    (folder / "other").write_text("#!/usr/bin/perl\n" if Path("/usr/bin/perl").exists() else "#!/usr/bin/env bash\n")
+    directory = stack.prefix / "bin"
+    (directory / "no-file").unlink()
+    (directory / "bad-line").write_text("#!/no/such/python\n")
+    (directory / "other").write_text("#!/usr/bin/perl\n" if Path("/usr/bin/perl").exists() else "#!/usr/bin/env bash\n")
     report = stack.verify("command")
     results = by_name(report, "command")
     status = {name: check.status for name, check in results.items()}
@@ -149,15 +149,15 @@ def test_a_file_that_is_gone_is_named_with_what_to_do(stack: Stack) -> None:
 
 
 def conda_meta(stack: Stack, name: str, version: str, **fields: Any) -> None:
-    folder = stack.prefix / "conda-meta"
-    folder.mkdir(exist_ok=True)
+    directory = stack.prefix / "conda-meta"
+    directory.mkdir(exist_ok=True)
     value = {
         "name": name, "version": version, "build": "h1_0", "build_number": 0, "subdir": "linux-64", "files": [],
         "fn": f"{name}-{version}-h1_0.conda", "url": f"https://example.org/linux-64/{name}-{version}-h1_0.conda",
         "channel": "https://example.org", "depends": [], "constrains": [],
         "paths_data": {"paths": [], "paths_version": 1}, **fields,
     }  # fmt: skip
-    (folder / f"{name}-{version}-h1_0.json").write_text(json.dumps(value))
+    (directory / f"{name}-{version}-h1_0.json").write_text(json.dumps(value))
 
 
 def test_conda_consistency(stack: Stack) -> None:
@@ -180,17 +180,17 @@ def test_conda_consistency(stack: Stack) -> None:
 # --------------------------------------------------------------------------- libraries
 
 
-def compile_pair(folder: Path, name: str, *flags: str) -> tuple[Path, Path]:
-    """A library ``lib<name>.so.1`` and a module linked to it, in two folders."""
+def compile_pair(directory: Path, name: str, *flags: str) -> tuple[Path, Path]:
+    """A library ``lib<name>.so.1`` and a module linked to it, in two directories."""
     programs.need("gcc")
-    (folder / "lib").mkdir(parents=True, exist_ok=True)
-    (folder / "module").mkdir(exist_ok=True)
-    library, module = folder / "lib" / f"lib{name}.so.1", folder / "module" / f"{name}.abi3.so"
-    (folder / "a.c").write_text("int one(void) { return 1; }\n")
-    (folder / "b.c").write_text("int one(void); int two(void) { return one() + 1; }\n")
+    (directory / "lib").mkdir(parents=True, exist_ok=True)
+    (directory / "module").mkdir(exist_ok=True)
+    library, module = directory / "lib" / f"lib{name}.so.1", directory / "module" / f"{name}.abi3.so"
+    (directory / "a.c").write_text("int one(void) { return 1; }\n")
+    (directory / "b.c").write_text("int one(void); int two(void) { return one() + 1; }\n")
     build = ["gcc", "-shared", "-fPIC"]
-    subprocess.run([*build, f"-Wl,-soname,{library.name}", "-o", library, folder / "a.c"], check=True)
-    subprocess.run([*build, *flags, "-o", module, folder / "b.c", library], check=True)
+    subprocess.run([*build, f"-Wl,-soname,{library.name}", "-o", library, directory / "a.c"], check=True)
+    subprocess.run([*build, *flags, "-o", module, directory / "b.c", library], check=True)
     return library, module
 
 
@@ -224,13 +224,13 @@ def test_fabric_library_is_a_warning(stack: Stack) -> None:
 
 
 def test_damaged_and_foreign_files_are_no_error(stack: Stack) -> None:
-    folder = stack.prefix / "lib"
-    (folder / "cut.so").write_bytes(Path("/bin/ls").read_bytes()[:200])
-    (folder / "text.so").write_text("INPUT(libz.so.1)\n")
-    (folder / "empty.so").write_bytes(b"")
+    directory = stack.prefix / "lib"
+    (directory / "cut.so").write_bytes(Path("/bin/ls").read_bytes()[:200])
+    (directory / "text.so").write_text("INPUT(libz.so.1)\n")
+    (directory / "empty.so").write_bytes(b"")
     foreign = bytearray(Path("/bin/ls").read_bytes())
     foreign[18:20] = (183 if foreign[18] != 183 else 62).to_bytes(2, "little")
-    (folder / "foreign.so").write_bytes(foreign)
+    (directory / "foreign.so").write_bytes(foreign)
     (check,) = stack.verify("library").checks
     assert check.status == "passed"
     assert "1 files are for another architecture" in check.detail
@@ -263,7 +263,7 @@ def test_stack_without_python(stack: Stack) -> None:
     assert {check.kind for check in report.checks} == {"load", "symmetry", "content", "library", "own"}
 
 
-def test_python_that_sees_a_foreign_folder_fails(stack: Stack, tmp_path: Path) -> None:
+def test_python_that_sees_a_foreign_directory_fails(stack: Stack, tmp_path: Path) -> None:
     (stack.site_packages / "foreign.pth").write_text(f"{tmp_path}\n")
     (check,) = stack.verify("interpreter").checks
     assert check.status == "failed"

@@ -20,7 +20,7 @@ from stackyard.verify.expectations import Expectations, in_force, keep
 from stackyard.verify.report import stopped, without_record
 from stackyard.yard import formats
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from support import stackrecords
 
 

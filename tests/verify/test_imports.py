@@ -38,7 +38,7 @@ def test_public_modules(files: list[str], public: str) -> None:
     assert " ".join(modules_of(files)[0]) == public
 
 
-def test_distribution_that_is_called_like_a_stray_folder() -> None:
+def test_distribution_that_is_called_like_a_stray_directory() -> None:
     assert modules_of(["build/__init__.py"], "build")[0] == ("build",)
 
 
@@ -86,7 +86,7 @@ def test_module_that_another_one_disturbs_is_tried_alone(stack: Stack) -> None:
     assert "only in a process of its own" in second.detail
 
 
-def test_noise_on_all_streams_and_changed_folder_do_no_harm(stack: Stack) -> None:
+def test_noise_on_all_streams_and_changed_directory_do_no_harm(stack: Stack) -> None:
     source = "import os, sys; print('x' * 100000); os.write(2, b'y' * 100000); sys.stdout.close(); os.chdir('/')"
     stack.install("noisy", {"noisy.py": source})
     stack.install("zfine", {"zfine.py": ""})

@@ -14,8 +14,8 @@ from stackyard.verify.checks.layered import Finding, find
 from stackyard.yard.kinds.payload import Prefix
 
 
-def installed(folder: Path, name: str, version: str, *needs: str) -> None:
-    info = folder / f"{name}-{version}.dist-info"
+def installed(directory: Path, name: str, version: str, *needs: str) -> None:
+    info = directory / f"{name}-{version}.dist-info"
     info.mkdir(parents=True)
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {n}" for n in needs)]
     (info / "METADATA").write_text("\n".join([*lines, "", "Requires-Dist: not-a-field"]))
@@ -60,7 +60,7 @@ def test_packages_where_its_python_does_not_look_are_not_found(tmp_path: Path) -
 def test_a_python_that_skips_site_packages_is_found(tmp_path: Path) -> None:
     """As with -S in a wrapper of the interpreter: no .pth file and no site-packages count."""
     venv.create(tmp_path / "layer", symlinks=True)
-    (own,) = Prefix(tmp_path / "layer").package_folders
+    (own,) = Prefix(tmp_path / "layer").package_directories
     installed(own, "alone", "1.0")
     python = tmp_path / "layer" / "bin" / "python"
     assert found(tmp_path / "layer", python).unsearched == ()

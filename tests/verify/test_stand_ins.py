@@ -22,7 +22,7 @@ from stackyard.yard.generation import generations
 from stackyard.yard.kinds.payload import Form
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 from support import smallyard
 from support.cli import inside

@@ -36,7 +36,7 @@ def test_good_stack_passes_with_both_module_systems(stack: Stack, systems: list[
 
 def test_checks_write_nothing_into_the_prefix(stack: Stack, systems: list[object]) -> None:
     def listing() -> list[str]:
-        return sorted(f"{folder}/{name}" for folder, _, names in os.walk(stack.prefix) for name in names)
+        return sorted(f"{directory}/{name}" for directory, _, names in os.walk(stack.prefix) for name in names)
 
     good(stack)
     before = listing()

@@ -1,4 +1,4 @@
-"""Small real prefixes to verify: virtual environments with hand-made wheels, and conda-like folders."""
+"""Small real prefixes to verify: virtual environments with hand-made wheels, and conda-like directories."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def make_wheel(
-    folder: Path,
+    directory: Path,
     name: str,
     files: Mapping[str, str | bytes],
     *,
@@ -41,7 +41,7 @@ def make_wheel(
         f"{info}/entry_points.txt": f"[console_scripts]\n{points}",
     }
     record = "".join(f"{path},,\n" for path in (*members, f"{info}/RECORD"))
-    wheel = folder / f"{name}-1.0-py3-none-any.whl"
+    wheel = directory / f"{name}-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for path, content in {**members, f"{info}/RECORD": record}.items():
             archive.writestr(path, content)
@@ -77,8 +77,8 @@ class Stack:
         return stackrecords.publish(self.yard, [stackrecords.entry(self.record)], [self.record], site=site)
 
     def verify(self, *only: str, site: Site | None = None, modules: Path | None = None, **more: Any) -> Report:
-        folder = modules or self.modules(site)
-        return verify(self.record, folder, site or Site(), only=only or None, **more)
+        directory = modules or self.modules(site)
+        return verify(self.record, directory, site or Site(), only=only or None, **more)
 
 
 def by_name(report: Report, kind: str) -> dict[str, CheckResult]:

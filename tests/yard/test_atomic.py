@@ -67,5 +67,5 @@ def test_what_is_written_into_a_directory_that_is_renamed_then_is_waited_for_at_
     with atomic.together():
         atomic.write_text(tmp_path / "made" / "meta.json", "{}")
         atomic.write_text(tmp_path / "beside", "")
-        atomic.rename_folder(tmp_path / "made", tmp_path / "place")
+        atomic.rename_directory(tmp_path / "made", tmp_path / "place")
     assert sorted(synced) == [str(tmp_path / "beside"), str(tmp_path / "place/meta.json")]

@@ -27,11 +27,11 @@ def put(path: Path, text: str) -> str:
 
 
 def package(yard: Yard) -> Path:
-    folder = yard.package("tool-1.0-0")
-    digest = put(folder / "bin/tool", "one")
-    put(folder / "info/paths.json", json.dumps({"paths": [{"_path": "bin/tool", "sha256": digest}]}))
+    directory = yard.package("tool-1.0-0")
+    digest = put(directory / "bin/tool", "one")
+    put(directory / "info/paths.json", json.dumps({"paths": [{"_path": "bin/tool", "sha256": digest}]}))
     put(yard.package_note("tool-1.0-0"), "note")
-    return folder / "bin/tool"
+    return directory / "bin/tool"
 
 
 def source(yard: Yard) -> Path:
@@ -41,24 +41,27 @@ def source(yard: Yard) -> Path:
 
 
 def wheel(yard: Yard) -> Path:
-    folder = yard.wheel("abcdef", "0123")
-    digest = put(folder / "tool.whl", "one")
-    put(folder / "meta.json", json.dumps({"wheel": "tool.whl", "sha256": digest}))
-    return folder / "tool.whl"
+    directory = yard.wheel("abcdef", "0123")
+    digest = put(directory / "tool.whl", "one")
+    put(directory / "meta.json", json.dumps({"wheel": "tool.whl", "sha256": digest}))
+    return directory / "tool.whl"
 
 
 def bytecode(yard: Yard) -> Path:
-    folder = yard.bytecode_of("cpython-311-a70d0d0a", "abcdef")
-    put(folder / "lib/a.pyc", "one")
-    put(folder / "files.json", json.dumps({"files": ["lib/a.pyc"], "content": content_hash(folder, ["lib/a.pyc"])}))
-    return folder / "lib/a.pyc"
+    directory = yard.bytecode_of("cpython-311-a70d0d0a", "abcdef")
+    put(directory / "lib/a.pyc", "one")
+    put(
+        directory / "files.json",
+        json.dumps({"files": ["lib/a.pyc"], "content": content_hash(directory, ["lib/a.pyc"])}),
+    )
+    return directory / "lib/a.pyc"
 
 
 def unpacked_wheel(yard: Yard) -> Path:
-    folder = yard.uv / "archive-v0" / "xyz"
-    put(folder / "tool.py", "one")
-    put(folder / "tool-1.dist-info/RECORD", "tool.py,sha256=dpLDrTVAu4A8Ags67mbNiIcSMjTqDG5xQ8Ct1z_0Me0,3\n")
-    return folder / "tool.py"
+    directory = yard.uv / "archive-v0" / "xyz"
+    put(directory / "tool.py", "one")
+    put(directory / "tool-1.dist-info/RECORD", "tool.py,sha256=dpLDrTVAu4A8Ags67mbNiIcSMjTqDG5xQ8Ct1z_0Me0,3\n")
+    return directory / "tool.py"
 
 
 ENTRIES = [package, source, wheel, bytecode, unpacked_wheel]
@@ -67,8 +70,8 @@ ENTRIES = [package, source, wheel, bytecode, unpacked_wheel]
 def test_every_cache_of_the_layout_is_in_the_table(tmp_path: Path) -> None:
     yard = Yard(tmp_path)
     paths = {value for name in vars(Yard) if isinstance(value := getattr(yard, name), Path)}
-    assert {kind.folder(yard) for kind in KINDS} == {path for path in paths if path.parent == yard.cache}
-    assert [kind.folder(yard).name for kind in KINDS] == [kind.name for kind in KINDS]
+    assert {kind.directory(yard) for kind in KINDS} == {path for path in paths if path.parent == yard.cache}
+    assert [kind.directory(yard).name for kind in KINDS] == [kind.name for kind in KINDS]
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
@@ -129,13 +132,13 @@ def test_leftovers_are_told_from_entries(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_looked_up_is_not_called_missing(tmp_path: Path) -> None:
-    folder = package(Yard(tmp_path)).parent
-    (folder / "tool").unlink()
-    assert audit(Yard(tmp_path)) == [f"{folder / 'tool'} is missing"]
-    folder.rmdir()
-    folder.symlink_to(folder)
+    directory = package(Yard(tmp_path)).parent
+    (directory / "tool").unlink()
+    assert audit(Yard(tmp_path)) == [f"{directory / 'tool'} is missing"]
+    directory.rmdir()
+    directory.symlink_to(directory)
     (problem,) = audit(Yard(tmp_path))
-    assert problem.startswith(f"{folder.parent} cannot be checked: ") and "symbolic links" in problem
+    assert problem.startswith(f"{directory.parent} cannot be checked: ") and "symbolic links" in problem
 
 
 def test_a_yard_is_recognised_before_and_after_its_first_deploy(tmp_path: Path) -> None:
@@ -157,14 +160,14 @@ def test_each_account_but_the_caches_owner_has_a_part_of_its_own(accounts: Accou
         "from stackyard.yard.layout import Yard, own_part; print(own_part(Yard(Path(sys.argv[1]))).conda)"
     )
 
-    def folder(account: Account) -> str:
+    def directory(account: Account) -> str:
         return account.python(code, yard.root).out.strip()
 
-    assert folder(anna) == str(yard.conda), "no cache yet"
+    assert directory(anna) == str(yard.conda), "no cache yet"
     yard.conda.mkdir(parents=True)
     os.chown(yard.cache, anna.uid, anna.gid)
-    assert folder(anna) == str(yard.conda)
-    assert folder(bert) == f"{yard.cache}/accounts/{bert.uid}/conda"
+    assert directory(anna) == str(yard.conda)
+    assert directory(bert) == f"{yard.cache}/accounts/{bert.uid}/conda"
     assert own_part(yard).conda == yard.cache / "accounts/0/conda", "staff could not link what root writes there"
     for name in ("0", str(bert.uid)):
         (yard.cache / "accounts" / name).mkdir(parents=True)

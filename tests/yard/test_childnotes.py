@@ -44,10 +44,10 @@ def parent(common: Path) -> Yard:
 
 def record(own: Path, parent: Yard, base: str, name: str = "1") -> Path:
     """The record of an extension."""
-    folder = own / "stacks/mine" / name
-    folder.mkdir(parents=True)
-    (folder / "record.json").write_text(json.dumps({"base": {"yard": str(parent.root), "id": base}}))
-    return folder
+    directory = own / "stacks/mine" / name
+    directory.mkdir(parents=True)
+    (directory / "record.json").write_text(json.dumps({"base": {"yard": str(parent.root), "id": base}}))
+    return directory
 
 
 def of(account: Account, parent: Yard, own: Path, *base: str, **options: object) -> str:
@@ -83,7 +83,7 @@ def test_a_note_follows_what_is_there(accounts: Accounts, parent: Yard) -> None:
     anna = accounts.user("anna")
     own = anna.home / "own"
     assert of(anna, parent, own, "tool/1") == "True"
-    folder = record(own, parent, "tool/1")
+    directory = record(own, parent, "tool/1")
     record(own, parent, "tool/2", "2")
     record(own, Yard(parent.root / "elsewhere"), "x/1", "3")
     os.rename(own / "stacks/mine/2", own / "moved")
@@ -107,7 +107,7 @@ def test_a_note_follows_what_is_there(accounts: Accounts, parent: Yard) -> None:
     (parent.children / before[0].name).unlink()
     of(anna, parent, own)
     assert said(parent) == {own: ("tool/1", "tool/2")}, "one that is missing is"
-    for left in (folder, own / "trash/t/content"):
+    for left in (directory, own / "trash/t/content"):
         (left / "record.json").unlink()
     of(anna, parent, own)
     assert said(parent) == {} and not list((own / "registered").iterdir())

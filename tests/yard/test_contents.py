@@ -99,7 +99,7 @@ def test_the_note_survives_its_file(root: Path, tmp_path: Path) -> None:
     known = noted(root)
     (tmp_path / "note.json").write_text(checksum.add(known.to_text()))
     assert formats.load(tmp_path / "note.json", contents.KIND) == known
-    assert len(known.files) == 5 and {"empty", "lib/x"} < known.folders
+    assert len(known.files) == 5 and {"empty", "lib/x"} < known.directories
 
 
 def test_known_hashes_are_not_computed_again(root: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_sample_has_what_it_must_and_changes_with_its_seed(tmp_path: Path) -> 
 
 def test_a_sealed_tree_is_read_only_and_can_be_removed(root: Path) -> None:
     tree = contents.scan(root)
-    contents.seal(root, tree, folders=True, leave=lambda name: name == "a.py")
+    contents.seal(root, tree, directories=True, leave=lambda name: name == "a.py")
     modes = {name: status.st_mode & 0o222 for name, status in contents.scan(root).items()}
     assert [name for name, mode in modes.items() if mode] == ["a.py", "bin/link"]
     assert contents.changes(tree, contents.scan(root)) == []
@@ -136,7 +136,7 @@ from stackyard.yard.revision import contents; from stackyard.yard import disk
 root = Path("tree")
 (root / "lib" / "deep").mkdir(parents=True)
 (root / "lib" / "deep" / "file").write_text("x")
-contents.seal(Path("."), contents.scan(Path("."), ("tree/",)), folders=True)
+contents.seal(Path("."), contents.scan(Path("."), ("tree/",)), directories=True)
 for change in (lambda: (root / "lib/deep/file").write_text("y"), lambda: (root / "lib/new").write_text("y")):
     try:
         change()

@@ -11,7 +11,7 @@ import pytest
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import GenerationPaths
+from stackyard.yard.revision.directories import GenerationPaths
 from stackyard.yard.revision.record import Entry, Manifest
 from stackyard.yard.write import atomic
 from support.failing import stale
@@ -101,9 +101,9 @@ generations.commit(yard, made, Manifest(base.number, "now", "b", base.entries, p
     assert not drafts(yard)
 
 
-def three(folder: Path) -> Yard:
+def three(directory: Path) -> Yard:
     """A yard with three generations."""
-    yard = Yard(folder)
+    yard = Yard(directory)
     for module in "abc":
         publish(yard, module)
     return yard

@@ -30,17 +30,17 @@ def yard(tmp_path: Path) -> Yard:
 
 
 def used(yard: Yard, name: str, times: int = 1) -> Path:
-    folder = yard.lease(name)
+    directory = yard.lease(name)
     for _ in range(times):
-        with lease(folder, name):
+        with lease(directory, name):
             pass
-    return folder
+    return directory
 
 
-def aged(folder: Path) -> Path:
-    for path in (*folder.rglob("*"), folder):
+def aged(directory: Path) -> Path:
+    for path in (*directory.rglob("*"), directory):
         os.utime(path, (LONG_AGO, LONG_AGO))
-    return folder
+    return directory
 
 
 def test_only_what_nobody_holds_and_held_for_long_is_idle(yard: Yard) -> None:
@@ -59,27 +59,27 @@ def test_only_what_nobody_holds_and_held_for_long_is_idle(yard: Yard) -> None:
 
 
 def test_who_looked_before_it_was_removed_does_not_claim_a_number_of_the_past(yard: Yard) -> None:
-    folder = aged(used(yard, "stack it", 3))
-    seen = latest(folder)
-    assert idleleases.remove(folder)
-    with lease(folder, "it") as held:
-        assert take(folder, "it", seen) is None
+    directory = aged(used(yard, "stack it", 3))
+    seen = latest(directory)
+    assert idleleases.remove(directory)
+    with lease(directory, "it") as held:
+        assert take(directory, "it", seen) is None
         held.check()
-        assert os.listdir(folder) == ["1"]
+        assert os.listdir(directory) == ["1"]
 
 
 def test_who_prepares_a_claim_while_it_is_removed_begins_again(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, removed = aged(used(yard, "stack it", 3)), []
+    directory, removed = aged(used(yard, "stack it", 3)), []
     claim = lease_module.claim
 
     def late(made: Path, name: Path) -> bool:
         if not removed:
             removed.append(name)
-            folder.rename(folder.with_name(".gone"))
+            directory.rename(directory.with_name(".gone"))
         return claim(made, name)
 
     monkeypatch.setattr(lease_module, "claim", late)
-    with lease(folder, "it", pace=QUICK) as held:
+    with lease(directory, "it", pace=QUICK) as held:
         held.check()
         assert held.number == 1 and removed
 
@@ -88,9 +88,9 @@ def test_a_claim_that_was_lost_is_lost_also_where_the_winner_is_gone_by_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, name, rename = tmp_path / "leases" / "made", tmp_path / "leases" / "1", os.rename
-    for folder in (made, name):
-        folder.mkdir(parents=True)
-        (folder / "beat").touch()
+    for directory in (made, name):
+        directory.mkdir(parents=True)
+        (directory / "beat").touch()
 
     def late(old: Path, new: Path) -> None:
         try:
@@ -103,27 +103,27 @@ def test_a_claim_that_was_lost_is_lost_also_where_the_winner_is_gone_by_then(
 
 
 def test_who_was_taken_over_while_it_slept_puts_it_back(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, rename = aged(used(yard, "stack it")), within.rename
+    directory, rename = aged(used(yard, "stack it")), within.rename
 
     def late(top: Path, old: Path, new: Path) -> None:
-        if old == folder:
+        if old == directory:
             monkeypatch.undo()
-            assert take(folder, "it", latest(folder))
+            assert take(directory, "it", latest(directory))
         rename(top, old, new)
 
     monkeypatch.setattr(within, "rename", late)
-    assert not idleleases.remove(folder)
-    assert latest(folder).number == 3 and not latest(folder).is_free
+    assert not idleleases.remove(directory)
+    assert latest(directory).number == 3 and not latest(directory).is_free
 
 
 def test_threads_that_take_it_while_it_is_removed_hold_it_alone(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idleleases, "DAYS", -1)
-    folder, inside, most, failures, over = yard.lease("stack it"), [0], [0], [], threading.Event()
+    directory, inside, most, failures, over = yard.lease("stack it"), [0], [0], [], threading.Event()
 
     def hold() -> None:
         try:
             for _ in range(25):
-                with lease(folder, "it", pace=QUICK) as held:
+                with lease(directory, "it", pace=QUICK) as held:
                     inside[0] += 1
                     most[0] = max(most[0], inside[0])
                     held.check()
@@ -133,7 +133,7 @@ def test_threads_that_take_it_while_it_is_removed_hold_it_alone(yard: Yard, monk
 
     def remove() -> None:
         while not over.is_set():
-            removals.append(idleleases.remove(folder))
+            removals.append(idleleases.remove(directory))
 
     removals: list[bool] = []
     threads, remover = [threading.Thread(target=hold) for _ in range(3)], threading.Thread(target=remove)
@@ -167,15 +167,15 @@ def test_a_directory_that_is_removed_while_it_is_made_is_made_again(
 
 @pytest.mark.parametrize("point", ["lease-taken", "lease-aside"])
 def test_killed_while_it_is_removed(yard: Yard, point: str) -> None:
-    folder = aged(used(yard, "stack it"))
+    directory = aged(used(yard, "stack it"))
     child = os.fork()
     if not child:
         os.environ["STACKYARD_FAULT"] = point
-        idleleases.remove(folder)
+        idleleases.remove(directory)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     assert Held(yard, ()).is_alone
-    with lease(folder, "it", pace=QUICK) as held:
+    with lease(directory, "it", pace=QUICK) as held:
         held.check()
     for each in yard.leases.iterdir():
         aged(each)

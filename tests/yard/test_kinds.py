@@ -27,7 +27,7 @@ from stackyard.yard.kinds.adopted import FOR_ADOPTED, AdoptedPrefix
 from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.kinds.payload import KINDS, Form, Image
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, read_record
 from stackyard.yard.write.atomic import json_text
 from support import stackrecords

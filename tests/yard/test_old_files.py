@@ -40,10 +40,10 @@ from stackyard.yard.write import atomic, trash
 
 def _frozen(path: Path) -> Any:
     """The operations of ``module.json``, through the program's own door: a record of its directory."""
-    folder = path.with_name(f"{path.name}.d")
-    folder.mkdir()
-    (folder / "module.json").write_bytes(path.read_bytes())
-    record = BuildRecord("s", "1", "", 1, "s/1-1", "", "linux-64", str(folder), "/p", "2026-01-01T00:00:00+00:00")
+    directory = path.with_name(f"{path.name}.d")
+    directory.mkdir()
+    (directory / "module.json").write_bytes(path.read_bytes())
+    record = BuildRecord("s", "1", "", 1, "s/1-1", "", "linux-64", str(directory), "/p", "2026-01-01T00:00:00+00:00")
     return change_of(record, Site())
 
 
@@ -80,12 +80,12 @@ def test_every_flipped_byte_is_noticed(old: Path, tmp_path: Path, name: str) -> 
     data = (old / f"{name}-{kind.version}.json").read_bytes()
     step = len(data) // 150
     for position in sorted({*range(120), *range(120, len(data), step), len(data) - 1}):
-        folder = tmp_path / str(position)
-        folder.mkdir()
-        (folder / "file.json").write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+        directory = tmp_path / str(position)
+        directory.mkdir()
+        (directory / "file.json").write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
         with pytest.raises(StackyardError, match=r"^cannot read .*json: ") as caught:
-            read(folder / "file.json")
-        assert caught.value.hint == kind.hint(folder / "file.json") or "file.json.d" in caught.value.message
+            read(directory / "file.json")
+        assert caught.value.hint == kind.hint(directory / "file.json") or "file.json.d" in caught.value.message
 
 
 @pytest.mark.parametrize("name", JSON)

@@ -17,7 +17,7 @@ SPELLED = re.compile(r"""prefix\}?/bin|prefix(\}|"?\))? / "bin"|"bin" /|/ "bin" 
 def test_a_prefix() -> None:
     payload = payload_of(Form(), "/sw/p")
     assert payload == Prefix(Path("/sw/p"))
-    assert [str(p) for p in payload.program_folders] == ["/sw/p/bin"]
+    assert [str(p) for p in payload.program_directories] == ["/sw/p/bin"]
     assert str(payload.python) == "/sw/p/bin/python"
     assert str(payload.program("conda")) == "/sw/p/bin/conda"
     assert str(payload.manuals) == "/sw/p/share/man"
@@ -30,7 +30,7 @@ def test_an_image_is_used_at_the_same_paths(tmp_path: Path) -> None:
     prefix = tmp_path / "r" / "prefix"
     payload = payload_of(Form("squashfs"), str(prefix))
     assert isinstance(payload, Image)
-    assert payload.program_folders == Prefix(prefix).program_folders
+    assert payload.program_directories == Prefix(prefix).program_directories
     with pytest.raises(MissingError, match=f"{tmp_path}/r/launch not found: the files of this revision were removed"):
         payload.command(("python", "-V"), {})
     payload.launcher.parent.mkdir()

@@ -36,9 +36,9 @@ def test_where_a_quota_ends_it_stays_in_part_and_is_completed_later(
     """The file system has room, the account has not: that is seen only by the error of a write."""
     yard, plain, left = Yard(tmp_path), at.open_new, [5]
 
-    def open_new(folder: int, name: str, mode: int) -> BinaryIO:
+    def open_new(directory: int, name: str, mode: int) -> BinaryIO:
         left[0] -= 1
-        stream = plain(folder, name, mode)
+        stream = plain(directory, name, mode)
         if left[0] < 0:
             with stream:
                 stream.write(b"a part")

@@ -15,11 +15,11 @@ from support.failing import nothing_answers
 
 def test_a_file_where_a_directory_could_be_is_no_revision(tmp_path: Path) -> None:
     yard = Yard(tmp_path)
-    assert not revisions.built(yard) and not list(revisions.folders(yard, "a"))
+    assert not revisions.built(yard) and not list(revisions.directories(yard, "a"))
     yard.stack("a").mkdir(parents=True)
     for left in (yard.stacks / "file", yard.stack("a") / "file"):
         left.write_text("")
-    assert not revisions.built(yard) and not list(revisions.folders(yard, "file"))
+    assert not revisions.built(yard) and not list(revisions.directories(yard, "file"))
     assert not disk.is_there(yard.stack("a") / "file" / "below")
 
 

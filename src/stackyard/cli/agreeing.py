@@ -46,8 +46,8 @@ def agree(context: Context, job: Job) -> Job:
     """
     from stackyard.yard.api import read_record
 
-    folder = job.context.stack.folder
-    variables = agreed(context, read_record(RevisionPaths.of(folder).record)) if folder else {}
+    directory = job.context.stack.folder
+    variables = agreed(context, read_record(RevisionPaths.of(directory).record)) if directory else {}
     os.environ.update(variables)
     return replace(job, context=replace(job.context, environ={**job.context.environ, **variables}))
 

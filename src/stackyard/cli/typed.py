@@ -17,20 +17,20 @@ def as_typed(text: str, words: Iterable[str] | None = None) -> str:
         text: a message, a place or a path.
         words: the words of the command line; the program's own by default.
     """
-    for folder, written in dict(_folders(sys.argv[1:] if words is None else words)).items():
-        text = re.sub(rf"(?<![\w/.~-]){re.escape(folder)}/", lambda _, to=written: to, text)  # type: ignore[misc]
+    for directory, written in dict(_directories(sys.argv[1:] if words is None else words)).items():
+        text = re.sub(rf"(?<![\w/.~-]){re.escape(directory)}/", lambda _, to=written: to, text)  # type: ignore[misc]
     return text
 
 
-def _folders(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _directories(words: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The absolute directory of every relative path among the words, and the directory as written, with its slash."""
     for word in words:
         path = Path(word)
         if word.startswith("-") or path.is_absolute() or path.name in ("", "..") or not _exists(path):
             continue
-        folder = path.absolute().parent
-        if folder != Path(folder.anchor):
-            yield str(folder), "" if str(path.parent) == "." else f"{path.parent}/"
+        directory = path.absolute().parent
+        if directory != Path(directory.anchor):
+            yield str(directory), "" if str(path.parent) == "." else f"{path.parent}/"
 
 
 def _exists(path: Path) -> bool:

@@ -62,7 +62,7 @@ def installed(group: str) -> dict[str, EntryPoint]:
         StackyardError: two distributions offer the same name, or a file cannot be read.
     """
     found: dict[str, EntryPoint] = {}
-    for file in sorted(file for folder in directories() for file in folder.glob("*.dist-info/entry_points.txt")):
+    for file in sorted(file for directory in directories() for file in directory.glob("*.dist-info/entry_points.txt")):
         name, _, version = file.parent.name.removesuffix(".dist-info").partition("-")
         for key, value in _lines(file, group):
             point = EntryPoint(key, value, f"{name} {version}")

@@ -131,10 +131,10 @@ def _beside(node: ast.Import | ast.ImportFrom, file: Path, roots: tuple[Path, ..
         yield from next(filter(None, (module_files(base, name) for base in dict.fromkeys(bases))), [])
 
 
-def module_files(folder: Path, name: str) -> list[Path]:
+def module_files(directory: Path, name: str) -> list[Path]:
     """The files of a module below a directory: its packages', then its own."""
     found = []
     for part in name.split("."):
-        found += [path for path in (folder / f"{part}.py", folder / part / "__init__.py") if path.is_file()]
-        folder /= part
+        found += [path for path in (directory / f"{part}.py", directory / part / "__init__.py") if path.is_file()]
+        directory /= part
     return found

@@ -48,7 +48,7 @@ from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import childnotes
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry, Manifest, read_record
 from stackyard.yard.write import atomic, reserve
 
@@ -105,7 +105,7 @@ class Outcome:
 
     module: str
     status: str
-    folder: str
+    directory: str
     report: Report | None = None
     record: BuildRecord | None = None
     error: StackyardError | None = None

@@ -20,7 +20,7 @@ from stackyard.inputs.models import Site, Stack
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import Entry, now
 from stackyard.yard.write import trash
 
@@ -107,7 +107,7 @@ def identity(file: str) -> str:
     """What tells a file from others of its name: its path in its git work tree, which is the same for all staff who
     have one; the absolute path where it is in none."""
     path = Path(file).absolute()
-    top = next((folder for folder in path.parents if disk.is_there(folder / ".git")), None)
+    top = next((directory for directory in path.parents if disk.is_there(directory / ".git")), None)
     return str(path.relative_to(top)) if top else str(path)
 
 

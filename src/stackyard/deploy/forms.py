@@ -21,11 +21,11 @@ def in_its_form(task: Task, record: BuildRecord, request: Request, progress: Pro
         MissingError, StackyardError: as `images.form.squash` and `images.wrap.make.wrap`.
     """
     if task.variant.wrap is not None:
-        from stackyard.deploy.wraps import folder_of
+        from stackyard.deploy.wraps import directory_of
         from stackyard.images.wrap.make import wrap
 
         progress.phase(task.module, "image", task.variant.wrap.image)
-        return wrap(record, task.variant.wrap, request.yard, request.site, folder_of(task.stack))
+        return wrap(record, task.variant.wrap, request.yard, request.site, directory_of(task.stack))
     if not _is_image(task, record, request.site, progress):
         return record
     from stackyard.images import form

@@ -21,7 +21,7 @@ from stackyard.yard.generation.generations import Base
 from stackyard.yard.generation.origin import Origin, origin
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import GenerationPaths, RevisionPaths
+from stackyard.yard.revision.directories import GenerationPaths, RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry, Manifest, now
 from stackyard.yard.write import atomic, trash
 
@@ -102,7 +102,7 @@ def is_as_the_site_wants(yard: Yard, site: Site, manifest: Manifest, done: Texts
     Args:
         done: gets the modulefiles, so that a draft does not render them again.
     """
-    written = {path: digest for path, digest in manifest.files.items() if not path.startswith(f"{spider.FOLDER}/")}
+    written = {path: digest for path, digest in manifest.files.items() if not path.startswith(f"{spider.DIRECTORY}/")}
     entries, records = _with_records(manifest.entries, yard)
     if not written or any(entry.module not in records for entry in entries):
         return True

@@ -48,7 +48,7 @@ def still_as_read(read: Mapping[str, str], now: Mapping[str, str]) -> bool:
 def memo_inputs(request: Request) -> list[str] | None:
     """All files that a deploy reads, for the memo; None where its result depends on anything else.
 
-    That is a local project (a folder), a host tool, a host module, a wrapped image, a variable named in a file.
+    That is a local project (a directory), a host tool, a host module, a wrapped image, a variable named in a file.
     """
     if any(_depends_on_more(variant) for stack in request.stacks for variant in stack.variants):
         return None

@@ -20,7 +20,7 @@ from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.lock.lockfile.text import read
 from stackyard.make.mirror.read import opened
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 if TYPE_CHECKING:

@@ -22,12 +22,12 @@ from stackyard.core.late import dataclass
 from stackyard.expose.asking import asked_of_users, mark_name
 from stackyard.host.files import at
 from stackyard.host.run.identity import account_name
-from stackyard.inputs.sites.settings import config_folder
+from stackyard.inputs.sites.settings import config_directory
 from stackyard.inputs.sites.siteyard import in_sites_yard, is_sites
 from stackyard.lock.base import extension as onbase
 from stackyard.yard import disk, formats, members
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, now
 from stackyard.yard.write import atomic
 from stackyard.yard.write.lease import lease
@@ -239,7 +239,7 @@ def _holding(yard: Yard, site: Site, name: str, sha256: str) -> Acceptance | Non
 
 
 def _marks() -> Path:
-    return config_folder() / "licences"
+    return config_directory() / "licences"
 
 
 def _marked(name: str, sha256: str) -> Acceptance | None:

@@ -19,7 +19,7 @@ from stackyard import __version__
 from stackyard.yard import checksum, disk, formats
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import Entry, Manifest
 from stackyard.yard.write import atomic
 

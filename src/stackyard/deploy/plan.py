@@ -22,7 +22,7 @@ from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import moved
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry
 from stackyard.yard.write import lease, trash
 
@@ -166,7 +166,7 @@ class Planner:
         used = [u for u in ever if (u.version, u.variant) == (variant.version, variant.name)]
         free = count(max((u.revision + 1 for u in used), default=self.site.modules.first_revision))
         again = [] if self.rebuild else [u for u in used if u.input_hash == digest]
-        lost = [(u.revision, self._folder(u.module.partition("/")[2])) for u in again]
+        lost = [(u.revision, self._directory(u.module.partition("/")[2])) for u in again]
         places = chain(lost, ((n, self._paths(variant, n)) for n in free))
         empty = (place for place in places if not disk.is_there(place[1].record))
         revision, paths = next(place for place in empty if not lease.is_occupied(place[1].building))
@@ -174,9 +174,9 @@ class Planner:
         return Task("build", self.stack, variant, locked, digest, revision, module, paths, rank)
 
     def _paths(self, variant: Variant, revision: int) -> RevisionPaths:
-        return self._folder(naming.module_version(self.site, variant.version, variant.name, revision))
+        return self._directory(naming.module_version(self.site, variant.version, variant.name, revision))
 
-    def _folder(self, name: str) -> RevisionPaths:
+    def _directory(self, name: str) -> RevisionPaths:
         return self.yard.revision(self.stack.name, name)
 
     @cached_property

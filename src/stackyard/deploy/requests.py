@@ -105,7 +105,7 @@ def preview_deploy(request: Request, progress: Progress) -> Preview:
         StackyardError: as `deploy`, before anything is built.
     """
     require(request)
-    with scratch("dry-run") as folder, solving(request.yard, request.site, lambda: folder, dry_run=True) as apart:
+    with scratch("dry-run") as directory, solving(request.yard, request.site, lambda: directory, dry_run=True) as apart:
         locks = lock_all(replace(request, yard=apart), progress)
         tasks = plan(request, locks)
         return Preview(tuple(locks), tuple(tasks), outlook(request, tasks))

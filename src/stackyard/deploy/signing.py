@@ -24,7 +24,7 @@ from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import Origin
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions, signatures
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry
 from stackyard.yard.revision.signatures import NAMESPACE
 from stackyard.yard.write import atomic

@@ -34,14 +34,14 @@ def _pinned(variant: Variant, stack: Stack, request: Request) -> Variant:
     from stackyard.images.wrap import origin
 
     try:
-        digest = origin.digest_of(variant.wrap, request.yard, request.site, folder_of(stack))
+        digest = origin.digest_of(variant.wrap, request.yard, request.site, directory_of(stack))
         wrap = _with_site(variant.wrap.model_copy(update={"digest": digest}), request.site)
     except InputError as error:
         raise InputError(error.message, where=error.where or variant.place, hint=error.hint) from error
     return variant.model_copy(update={"wrap": wrap})
 
 
-def folder_of(stack: Stack) -> Path:
+def directory_of(stack: Stack) -> Path:
     """The directory that relative paths of a stack's file begin in."""
     return Path(stack.file).parent
 

@@ -40,8 +40,8 @@ def writing(yard: Yard, site: Site) -> Iterator[None]:
     with applied(own):
         _writable(yard)
         narrow(yard.root, own)
-        folders = (yard.cache, yard.generations, yard.leases, yard.locks, yard.stacks)
-        with applied(own, yard.root, *(folder for folder in folders if disk.is_folder(folder))):
+        directories = (yard.cache, yard.generations, yard.leases, yard.locks, yard.stacks)
+        with applied(own, yard.root, *(directory for directory in directories if disk.is_directory(directory))):
             if is_sites(yard, site):
                 uses.open_to_users(yard, own, count=site.usage.count)
             _note_demand(yard, site)
@@ -75,12 +75,12 @@ class Held:
     @property
     def is_alone(self) -> bool:
         """Whether no other process may be building in this yard."""
-        mine = {each.folder: each for each in self.leases}
+        mine = {each.directory: each for each in self.leases}
         there = [
             path for path in disk.entries(self.yard.leases) if not path.name.startswith(".")
         ]  # not what is removed now
-        folders = [path for path in there if disk.is_folder(path)]
-        return not any(lease.others(folder, mine.get(folder)) for folder in folders)
+        directories = [path for path in there if disk.is_directory(path)]
+        return not any(lease.others(directory, mine.get(directory)) for directory in directories)
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def solving(yard: Yard, site: Site, own: Callable[[], Path], *, dry_run: bool = 
 
 
 def _can_write(yard: Yard) -> bool:
-    there = next(folder for folder in (yard.root, *yard.root.parents) if os.path.lexists(folder))
+    there = next(directory for directory in (yard.root, *yard.root.parents) if os.path.lexists(directory))
     return os.access(there, os.W_OK | os.X_OK)
 
 

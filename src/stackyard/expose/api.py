@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from stackyard.expose.kernel import installed as installed_kernels
     from stackyard.expose.kernel import is_gone as is_kernel_gone
     from stackyard.expose.kernel import name_for as kernel_name
-    from stackyard.expose.kernel import prefix_folder as kernel_prefix_folder
+    from stackyard.expose.kernel import prefix_directory as kernel_prefix_directory
     from stackyard.expose.kernel import python_of as kernel_python
     from stackyard.expose.kernel import remote_specification as remote_kernel_specification
     from stackyard.expose.kernel import remove as remove_kernel
     from stackyard.expose.kernel import require_ipykernel as require_ipykernel
     from stackyard.expose.kernel import specification as kernel_specification
-    from stackyard.expose.kernel import user_folder as kernel_user_folder
+    from stackyard.expose.kernel import user_directory as kernel_user_directory
     from stackyard.expose.lua import render_page as render_lua_page
     from stackyard.expose.notes import module_notes as module_notes
     from stackyard.expose.page import Page as Page

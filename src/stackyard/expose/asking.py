@@ -21,7 +21,7 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.images.squashfs.stubs import commands
 from stackyard.inputs.sites.siteyard import in_sites_yard
 from stackyard.make import onhost
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import atomic, permissions
 
@@ -42,7 +42,7 @@ def asked_of_users(record: BuildRecord, site: Site) -> list[Mapping[str, Any]]:
 
 def asking_change(record: BuildRecord, site: Site) -> EnvironmentChange:
     """The directory of these commands, first on PATH, where a licence is to be asked for."""
-    if not asked_of_users(record, site) or not _folders(record):
+    if not asked_of_users(record, site) or not _directories(record):
         return EnvironmentChange()
     return EnvironmentChange((Prepend("PATH", str(RevisionPaths.of(record.path).asking)),))
 
@@ -53,10 +53,10 @@ def write_asking(record: BuildRecord, site: Site) -> None:
         return
     for path, text in asking_scripts(record).items():
         atomic.write_text(path, text, mode=permissions.program_mode() & 0o555, top=RevisionPaths.of(record.path).yard)
-    folder = RevisionPaths.of(record.path).asking
+    directory = RevisionPaths.of(record.path).asking
     for name in names(record):
-        if not (folder / name).is_symlink() or str((folder / name).readlink()) != NAME:
-            atomic.replace_symlink(folder / name, NAME, top=RevisionPaths.of(record.path).yard)
+        if not (directory / name).is_symlink() or str((directory / name).readlink()) != NAME:
+            atomic.replace_symlink(directory / name, NAME, top=RevisionPaths.of(record.path).yard)
 
 
 def asking_scripts(record: BuildRecord) -> dict[Path, str]:
@@ -65,7 +65,7 @@ def asking_scripts(record: BuildRecord) -> dict[Path, str]:
     words = {
         "{module}": shlex.quote(record.module),
         "{licences}": "\n".join(lines),
-        "{folders}": shlex.join(map(str, _folders(record))),
+        "{folders}": shlex.join(map(str, _directories(record))),
     }
     text = _SCRIPT.read_text(encoding="utf-8")
     for word, value in words.items():
@@ -88,16 +88,16 @@ def _line(record: BuildRecord, entry: Mapping[str, Any]) -> str:
 
 def _text(record: BuildRecord, sha256: str) -> str:
     """The path of a licence's text; empty where the stack's file names none."""
-    folder = RevisionPaths.of(record.path).recipe
-    kept = (Path(each.path) for each in os.scandir(folder) if each.is_file()) if folder.is_dir() else iter(())
+    directory = RevisionPaths.of(record.path).recipe
+    kept = (Path(each.path) for each in os.scandir(directory) if each.is_file()) if directory.is_dir() else iter(())
     return next((str(path) for path in sorted(kept) if sha256_file(path) == sha256), "")
 
 
-def _folders(record: BuildRecord) -> list[Path]:
+def _directories(record: BuildRecord) -> list[Path]:
     """Where the commands are that loading the module gives."""
     if record.settings.get("variables_only"):
         return []
-    return [RevisionPaths.of(record.path).commands] if commands_of(record) else list(record.payload.program_folders)
+    return [RevisionPaths.of(record.path).commands] if commands_of(record) else list(record.payload.program_directories)
 
 
 def names(record: BuildRecord) -> Iterator[str]:
@@ -105,5 +105,5 @@ def names(record: BuildRecord) -> Iterator[str]:
     if commands_of(record):
         yield from commands_of(record)
         return
-    for folder in _folders(record):
-        yield from (name for name in commands(folder) if not onhost.is_one(folder / name))
+    for directory in _directories(record):
+        yield from (name for name in commands(directory) if not onhost.is_one(directory / name))

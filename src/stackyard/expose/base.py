@@ -17,7 +17,7 @@ from stackyard.expose.commands import commands_change, runs_beside
 from stackyard.expose.conda import conda_operations
 from stackyard.yard.kinds.extension import Layer
 from stackyard.yard.kinds.payload import IMAGES
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 if TYPE_CHECKING:
@@ -40,9 +40,11 @@ def base_change(record: BuildRecord, site: Site) -> ops.EnvironmentChange:
     """
     prefix, payload = record.prefix, record.payload
     if payload.is_system:  # the rest of its environment is set in the container
-        return ops.EnvironmentChange(tuple(ops.Prepend("PATH", str(folder)) for folder in payload.program_folders))
+        return ops.EnvironmentChange(
+            tuple(ops.Prepend("PATH", str(directory)) for directory in payload.program_directories)
+        )
     operations: list[ops.Operation] = [
-        *(ops.Prepend("PATH", str(folder)) for folder in reversed(payload.program_folders)),
+        *(ops.Prepend("PATH", str(directory)) for directory in reversed(payload.program_directories)),
         *(ops.Prepend(IMAGES, str(revision)) for revision in payload.listed),
         ops.Prepend("MANPATH", str(payload.manuals), keep_system=True),
         ops.SetRestorable("PYTHONNOUSERSITE", "1"),
@@ -69,7 +71,10 @@ def layer_change(record: BuildRecord, of_base: ops.EnvironmentChange) -> ops.Env
     payload = record.payload
     assert isinstance(payload, Layer)
     own = (
-        *(ops.Prepend("PATH", str(folder)) for folder in (*reversed(payload.program_folders), payload.drift.bin)),
+        *(
+            ops.Prepend("PATH", str(directory))
+            for directory in (*reversed(payload.program_directories), payload.drift.bin)
+        ),
         ops.Prepend("MANPATH", str(payload.manuals), keep_system=True),
     )
     return merged(of_base + ops.EnvironmentChange(own) + record.activation.change)

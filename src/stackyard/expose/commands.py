@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stackyard.core.change import EnvironmentChange, Prepend
 from stackyard.core.errors import InputError
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import atomic, permissions
 
@@ -52,8 +52,8 @@ def scripts(record: BuildRecord) -> dict[Path, str]:
     Raises:
         InputError: the stack has no such program.
     """
-    folder = RevisionPaths.of(record.path).commands
-    return {folder / name: _script(record, name) for name in commands_of(record)}
+    directory = RevisionPaths.of(record.path).commands
+    return {directory / name: _script(record, name) for name in commands_of(record)}
 
 
 def write_commands(record: BuildRecord) -> None:

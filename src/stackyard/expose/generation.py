@@ -38,14 +38,14 @@ Texts = dict[tuple[Entry, str], dict[str, str]]
 
 
 def write_modules(
-    folder: Path,
+    directory: Path,
     entries: Sequence[Entry],
     records: Mapping[str, BuildRecord],
     site: Site,
     yard: Yard,
     done: Texts | None = None,
 ) -> None:
-    """Write the modules of one generation into `folder`, which is not yet visible to users.
+    """Write the modules of one generation into `directory`, which is not yet visible to users.
 
     Every entry gets its modulefiles, even a withdrawn one: a shell that loaded it must be able to unload it. That of a
     removed one does nothing else.
@@ -66,13 +66,13 @@ def write_modules(
         if entry.module in records and entry.state != "removed":
             freeze(records[entry.module], site)
     for path, text in texts.items():
-        atomic.write_text(folder / path, text, top=yard.root)
-    _show_to_root(folder, yard)  # Lmod reads Tcl too
+        atomic.write_text(directory / path, text, top=yard.root)
+    _show_to_root(directory, yard)  # Lmod reads Tcl too
     if "lua" in site.modules.formats:
-        write_cache(folder, users_path(yard, site))
+        write_cache(directory, users_path(yard, site))
 
 
-def _show_to_root(folder: Path, yard: Yard) -> None:
+def _show_to_root(directory: Path, yard: Yard) -> None:
     """Make the tree readable to others if root writes it: Lmod, run by root, ignores files of root that are not.
 
     Neither verification nor the spider would then find a module. The yard's own directory decides who may enter.
@@ -83,7 +83,7 @@ def _show_to_root(folder: Path, yard: Yard) -> None:
     def shown(status: os.stat_result) -> int:
         return status.st_mode | (0o005 if stat.S_ISDIR(status.st_mode) else 0o004)
 
-    with at.parent(yard.root, folder) as place:
+    with at.parent(yard.root, directory) as place:
         at.set_mode(*place, shown)
         with at.opened(*place) as top:
             for inner, _, entries in at.walk(top):
@@ -158,10 +158,10 @@ def _kept(entry: Entry, yard: Yard) -> dict[str, str]:
     """The modulefiles that users have of a revision, as far as they are those that were published."""
     manifest = generations.current(yard)
     noted = manifest.files if manifest else {}
-    folder = yard.generation(manifest.number).modules if manifest else yard.modules
-    names = (name for name in (f"{entry.module}.lua", entry.module) if (folder / name).is_file())
-    whole = (name for name in names if not noted or sha256_file(folder / name) == noted.get(name))
-    return {name: (folder / name).read_text(encoding="utf-8") for name in whole}
+    directory = yard.generation(manifest.number).modules if manifest else yard.modules
+    names = (name for name in (f"{entry.module}.lua", entry.module) if (directory / name).is_file())
+    whole = (name for name in names if not noted or sha256_file(directory / name) == noted.get(name))
+    return {name: (directory / name).read_text(encoding="utf-8") for name in whole}
 
 
 def _record(entry: Entry, records: Mapping[str, BuildRecord]) -> BuildRecord:
@@ -179,10 +179,10 @@ def _taken(entries: Sequence[Entry], yard: Yard) -> frozenset[str]:
     """Names of stacks, in this yard and its parents: an alias module never has one of them."""
     own = {entry.module.rpartition("/")[0] for entry in entries} | {entry.stack for entry in entries}
     above = {
-        folder.name
+        directory.name
         for parent in yard.lineage()[1:]
         if parent.stacks.is_dir()
-        for folder in parent.stacks.iterdir()
-        if folder.is_dir()
+        for directory in parent.stacks.iterdir()
+        if directory.is_dir()
     }
     return frozenset(own | above)

@@ -37,7 +37,7 @@ class Kernel:
     path: str
 
 
-def user_folder(environ: Mapping[str, str]) -> Path:
+def user_directory(environ: Mapping[str, str]) -> Path:
     """Where Jupyter looks for a user's own kernels: below ``$JUPYTER_DATA_DIR``, else the XDG data directory.
 
     Raises:
@@ -54,7 +54,7 @@ def user_folder(environ: Mapping[str, str]) -> Path:
     return Path(home) / ".local" / "share" / "jupyter" / "kernels"
 
 
-def prefix_folder(prefix: Path) -> Path:
+def prefix_directory(prefix: Path) -> Path:
     """Where the Jupyter that is installed in a prefix looks for kernels."""
     return prefix / "share" / "jupyter" / "kernels"
 
@@ -120,7 +120,7 @@ def _text(record: BuildRecord, words: Sequence[str], interrupt: str, display_nam
     return json.dumps(value, indent=1) + "\n"
 
 
-def install(folder: Path, name: str, text: str, *, replace: bool = False, for_all: bool = False) -> Path:
+def install(directory: Path, name: str, text: str, *, replace: bool = False, for_all: bool = False) -> Path:
     """Write a kernelspec; return its directory.
 
     Args:
@@ -130,7 +130,7 @@ def install(folder: Path, name: str, text: str, *, replace: bool = False, for_al
         InputError: a kernel of that name is there that is another's, or of another revision without `replace`.
         StackyardError: the directory cannot be written.
     """
-    place = folder / name
+    place = directory / name
     there = _read(place)
     if there is None and disk.is_there(place):
         raise InputError(
@@ -150,14 +150,14 @@ def install(folder: Path, name: str, text: str, *, replace: bool = False, for_al
     return place
 
 
-def installed(folder: Path) -> Iterator[Kernel]:
+def installed(directory: Path) -> Iterator[Kernel]:
     """The kernels of ours in a directory, by name; others are left out."""
     try:
-        names = sorted(path.name for path in folder.iterdir())
+        names = sorted(path.name for path in directory.iterdir())
     except OSError:
         return
     for name in names:
-        found = _read(folder / name)
+        found = _read(directory / name)
         if found is not None:
             yield found
 

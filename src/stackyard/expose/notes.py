@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stackyard.core.findings import some
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 if TYPE_CHECKING:

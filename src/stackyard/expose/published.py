@@ -16,7 +16,7 @@ from stackyard.expose.asking import write_asking
 from stackyard.expose.base import full_change, stack_change
 from stackyard.expose.commands import runs_beside, write_commands
 from stackyard.yard import checksum, disk, formats, members
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, read_record
 from stackyard.yard.write import atomic
 
@@ -116,10 +116,10 @@ def users_policy(site: Site) -> str:
     return checksum.add(condarc_text(site))
 
 
-def follow_policy(folders: Iterable[str], text: str) -> list[str]:
+def follow_policy(directories: Iterable[str], text: str) -> list[str]:
     """Write the policy into the condarc of these published revisions; a sentence for each that cannot be written."""
     problems = []
-    for paths in map(RevisionPaths.of, folders):
+    for paths in map(RevisionPaths.of, directories):
         try:
             if disk.is_there(paths.module) and disk.content(paths.condarc) != text.encode():
                 atomic.write_text(paths.condarc, text, top=paths.yard)

@@ -15,11 +15,11 @@ from stackyard.host.machine import modules
 from stackyard.host.run import command
 from stackyard.yard.write import atomic
 
-FOLDER = "__spider"
+DIRECTORY = "__spider"
 
 
-def write_cache(folder: Path, visible: Path) -> bool:
-    """Write the cache of the modules in `folder`, which users will see as `visible`. False if Lmod is not installed.
+def write_cache(directory: Path, visible: Path) -> bool:
+    """Write the cache of the modules in `directory`, which users will see as `visible`. False if Lmod is not installed.
 
     Raises:
         StackyardError: Lmod could not read a modulefile; the detail has its output.
@@ -27,13 +27,13 @@ def write_cache(folder: Path, visible: Path) -> bool:
     program = modules.find_spider()
     if program is None:
         return False
-    result = command.run([program, "-o", "spiderT", folder], env=command.clean_environment(), timeout_s=300)
-    if str(folder) not in result.stdout:
+    result = command.run([program, "-o", "spiderT", directory], env=command.clean_environment(), timeout_s=300)
+    if str(directory) not in result.stdout:
         raise StackyardError("Lmod's spider failed to read the new modules", detail=result.output)
-    place = folder / FOLDER
-    atomic.write_text(place / "timestamp", "", top=folder)
-    atomic.write_text(place / "spiderT.lua", result.stdout.replace(str(folder), str(visible)), top=folder)
-    atomic.write_text(place / "lmodrc.lua", lmodrc(visible / FOLDER), top=folder)
+    place = directory / DIRECTORY
+    atomic.write_text(place / "timestamp", "", top=directory)
+    atomic.write_text(place / "spiderT.lua", result.stdout.replace(str(directory), str(visible)), top=directory)
+    atomic.write_text(place / "lmodrc.lua", lmodrc(visible / DIRECTORY), top=directory)
     return True
 
 

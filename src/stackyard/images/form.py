@@ -22,7 +22,7 @@ from stackyard.yard import disk, formats
 from stackyard.yard.kinds.payload import IMAGES, Form
 from stackyard.yard.revision import contents
 from stackyard.yard.revision.contents import Contents
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import within
 from stackyard.yard.write.atomic import write_text
@@ -72,7 +72,7 @@ def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str]) -
         _move(paths.yard, unpacked, paths.prefix)
         raise
     disk.remove_tree(paths.work, paths.yard)
-    contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), folders=True)
+    contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), directories=True)
     return made
 
 

@@ -91,10 +91,10 @@ def require(needed: Needs, has: str, *, stack: str, system: str, hint: str = "")
 
 
 def _elf_files(prefix: Path) -> Iterator[Path]:
-    for folder, folders, files in os.walk(prefix):
-        folders.sort()
+    for directory, directories, files in os.walk(prefix):
+        directories.sort()
         for name in sorted(files):
-            path = Path(folder, name)
+            path = Path(directory, name)
             if not path.is_symlink() and (".so" in name or os.access(path, os.X_OK)) and _is_elf(path):
                 yield path
 

@@ -56,7 +56,7 @@ def kind_of(path: Path) -> Kind:
         InputError: it cannot be read, belongs to another tool, or is none of the three kinds.
     """
     if path.is_dir():
-        raise _is_folder(path)
+        raise _is_directory(path)
     text = read_text(path)
     foreign.refuse(path, text)
     if path.suffix.lower() not in (".yml", ".yaml", ".json") and not _looks_like_yaml(text):
@@ -91,7 +91,7 @@ def _looks_like_yaml(text: str) -> bool:
     return bool(keys & {*_ENVIRONMENT_ONLY, "name", "versions", "environment", "matrix"})
 
 
-def _is_folder(path: Path) -> InputError:
+def _is_directory(path: Path) -> InputError:
     names = ("stack.yaml", "environment.yml", "environment.yaml", "requirements.txt")
     inside = [name for name in names if (path / name).is_file()]
     hint = f"use {path / inside[0]}" if inside else foreign.GIVE

@@ -32,10 +32,10 @@ class Group:
     guarded: bool
 
 
-def group_of(program: tuple[str, ...], file: Path, folder: Path) -> Group | None:
+def group_of(program: tuple[str, ...], file: Path, directory: Path) -> Group | None:
     """The group that a program joins, in its file or in a module that it imports; None if it joins none."""
     try:
-        trees = [(each.file, each.parsed.tree) for each in program_modules(folder, program, file)]
+        trees = [(each.file, each.parsed.tree) for each in program_modules(directory, program, file)]
     except (OSError, ValueError, SyntaxError, RecursionError):
         return None
     nodes = [node for _, tree in trees for node in ast.walk(tree)]
@@ -50,7 +50,7 @@ def group_of(program: tuple[str, ...], file: Path, folder: Path) -> Group | None
         needs &= _needs(call)
     needs -= set(_set_names(nodes))
     path, call = calls[0]
-    name = str(path.relative_to(folder)) if path.is_relative_to(folder) else path.name
+    name = str(path.relative_to(directory)) if path.is_relative_to(directory) else path.name
     return Group(name, call.lineno, tuple(each for each in NEEDED if each in needs), _is_guarded(nodes))
 
 

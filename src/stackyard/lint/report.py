@@ -115,7 +115,7 @@ def lint_file(path: Path, site: Site | None = None) -> LintReport:
     Raises:
         InputError: the file does not exist, is not text, or is too large.
     """
-    folders = tuple(dict.fromkeys((path.absolute().parent, Path.cwd())))
+    directories = tuple(dict.fromkeys((path.absolute().parent, Path.cwd())))
     text = read_text(path)
     if len(text) > MOST_CHARACTERS:
         raise too_large(f"more than {MOST_CHARACTERS} characters", Where(str(path)))
@@ -123,15 +123,15 @@ def lint_file(path: Path, site: Site | None = None) -> LintReport:
     if endless:
         line = text.count("\n", 0, endless.start()) + 1
         raise too_large("a number of more than a hundred digits", Where(str(path), line))
-    return lint_text(text, site, name=str(path), folders=folders)
+    return lint_text(text, site, name=str(path), directories=directories)
 
 
 def lint_text(
-    text: str, site: Site | None = None, *, name: str = "script", folders: tuple[Path, ...] = ()
+    text: str, site: Site | None = None, *, name: str = "script", directories: tuple[Path, ...] = ()
 ) -> LintReport:
-    """As `lint_file`, for a text. `name` is the file in the findings, `folders` may hold the program's source."""
+    """As `lint_file`, for a text. `name` is the file in the findings, `directories` may hold the program's source."""
     script = parse_script(text, name)
-    case = Case(script, site, folders)
+    case = Case(script, site, directories)
     found: dict[tuple[str, int, str], Finding] = {}
     for rule in TABLE.values():
         for hit in rule.check(case):

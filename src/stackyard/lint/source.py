@@ -30,25 +30,25 @@ class Source:
     devices: int | None = None
 
 
-def source_of(program: tuple[str, ...], folders: tuple[Path, ...]) -> Source | None:
+def source_of(program: tuple[str, ...], directories: tuple[Path, ...]) -> Source | None:
     """The facts about the Python file of a program's words, if it is found relative to one of the directories."""
-    found = find_program(program, folders)
+    found = find_program(program, directories)
     return read_source(*found) if found else None
 
 
-def find_program(program: tuple[str, ...], folders: tuple[Path, ...]) -> tuple[Path, Path] | None:
+def find_program(program: tuple[str, ...], directories: tuple[Path, ...]) -> tuple[Path, Path] | None:
     """The Python file of a program's words, as a launch finds it, and the directory it is relative to; None without.
 
     It is one of a readable size.
     """
-    files = ((program_file(folder, program), folder) for folder in folders)
-    return next(((file, folder) for file, folder in files if file and _is_readable(file)), None)
+    files = ((program_file(directory, program), directory) for directory in directories)
+    return next(((file, directory) for file, directory in files if file and _is_readable(file)), None)
 
 
-def find_file(name: str, folders: tuple[Path, ...]) -> tuple[Path, Path] | None:
+def find_file(name: str, directories: tuple[Path, ...]) -> tuple[Path, Path] | None:
     """A file that a script names, and which of the directories it is relative to; None if not found or too large."""
-    files = ((folder / name, folder) for folder in folders if is_known(name))
-    return next(((file, folder) for file, folder in files if _is_readable(file)), None)
+    files = ((directory / name, directory) for directory in directories if is_known(name))
+    return next(((file, directory) for file, directory in files if _is_readable(file)), None)
 
 
 def _is_readable(file: Path) -> bool:
@@ -58,13 +58,13 @@ def _is_readable(file: Path) -> bool:
         return False
 
 
-def read_source(file: Path, folder: Path) -> Source | None:
+def read_source(file: Path, directory: Path) -> Source | None:
     """The facts about a Python file, named as relative to a directory; None if it is not valid Python."""
     try:
         nodes = list(ast.walk(parsed(file).tree))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
-    name = str(file.relative_to(folder) if file.is_relative_to(folder) else file)
+    name = str(file.relative_to(directory) if file.is_relative_to(directory) else file)
     imports = frozenset(_imports(nodes))
     loader = next((call for call in _calls(nodes, "DataLoader") if _workers(call) != 0), None)
     words = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}

@@ -98,7 +98,7 @@ def _is_there(locked: LockedInterpreter) -> bool:
     return path.is_file() and _hash(path) == locked.sha256
 
 
-def from_uv(asked: Interpreter, platform: str, folder: Path, where: Where | None = None) -> LockedInterpreter:
+def from_uv(asked: Interpreter, platform: str, directory: Path, where: Where | None = None) -> LockedInterpreter:
     """One of uv's managed Pythons: found in the yard's directory or in uv's own, else downloaded into the yard's.
 
     Raises:
@@ -112,10 +112,10 @@ def from_uv(asked: Interpreter, platform: str, folder: Path, where: Where | None
             hint="use Python from conda, or lock on a machine of that platform",
         )
     _specifier(asked.version, where)
-    found = _managed(asked.version, folder)
+    found = _managed(asked.version, directory)
     if found is None:
-        _install(asked.version, folder, where)
-        found = _managed(asked.version, folder)
+        _install(asked.version, directory, where)
+        found = _managed(asked.version, directory)
     answer = _ask(found) if found else None
     if answer is None:
         raise StackyardError(f"uv installed Python {asked.version} but cannot find it")
@@ -123,19 +123,19 @@ def from_uv(asked: Interpreter, platform: str, folder: Path, where: Where | None
     return LockedInterpreter("uv", version, str(executable), _hash(executable))
 
 
-def install_again(locked: LockedInterpreter, folder: Path) -> None:
+def install_again(locked: LockedInterpreter, directory: Path) -> None:
     """Download one of uv's Pythons into the yard's directory again, from where a collection removed it.
 
     Raises:
         MissingError: it cannot be downloaded.
     """
     path = Path(locked.path)
-    if locked.source == "uv" and path.is_relative_to(folder) and not path.exists():
-        _install(locked.version, folder, None)
+    if locked.source == "uv" and path.is_relative_to(directory) and not path.exists():
+        _install(locked.version, directory, None)
 
 
-def _managed(version: str, folder: Path) -> Path | None:
-    for extra in ({"UV_PYTHON_INSTALL_DIR": str(folder)}, {}):
+def _managed(version: str, directory: Path) -> Path | None:
+    for extra in ({"UV_PYTHON_INSTALL_DIR": str(directory)}, {}):
         words = ["python", "find", "--managed-python", "--no-python-downloads", "--no-project", version or "3"]
         result = uv.run(words, extra=extra, timeout_s=60)
         if result.returncode == 0:
@@ -143,9 +143,9 @@ def _managed(version: str, folder: Path) -> Path | None:
     return None
 
 
-def _install(version: str, folder: Path, where: Where | None) -> None:
+def _install(version: str, directory: Path, where: Where | None) -> None:
     waits = {"UV_HTTP_TIMEOUT": "20", "UV_HTTP_RETRIES": "1"}
-    extra = {"UV_PYTHON_INSTALL_DIR": str(folder), "UV_PYTHON_DOWNLOADS": "manual", **waits}
+    extra = {"UV_PYTHON_INSTALL_DIR": str(directory), "UV_PYTHON_DOWNLOADS": "manual", **waits}
     try:
         words = ["python", "install", "--no-bin", "--no-progress", "--color", "never", version or "3"]
         uv.run(words, extra=extra, timeout_s=900, check=True)

@@ -84,8 +84,8 @@ def lock_stack(
             progress.notice(f"{subject}: {notice}")
         done.append(replace(found, stack=variant.stack, version=variant.version, variant=variant.name))
         progress.advance(stack.name, n + 1, len(expected))
-    folder = str(Path(stack.file).absolute().parent) if stack.file else ""
-    return Lock(stack.name, _with_others(done, stack, site, platforms, previous), folder)
+    directory = str(Path(stack.file).absolute().parent) if stack.file else ""
+    return Lock(stack.name, _with_others(done, stack, site, platforms, previous), directory)
 
 
 def _with_others(

@@ -105,7 +105,7 @@ class Bases:
     def _ask(self, keys: Sequence[str]) -> list[tuple[str, str, str, str | None]]:
         version = self._job.locked.interpreter.version
         bases = [
-            (each.prefix, os.fspath(layer.packages(each, version)), os.fspath(each.payload.program_folders[0]))
+            (each.prefix, os.fspath(layer.packages(each, version)), os.fspath(each.payload.program_directories[0]))
             for each in self._base.lineage()
         ]
         words = [os.fspath(self._base.payload.python), "-I", "-S", "-c", _QUESTION]

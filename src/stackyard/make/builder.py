@@ -27,7 +27,7 @@ from stackyard.yard import disk, formats
 from stackyard.yard.kinds.adopted import AdoptedPrefix
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.collision import Collision, sentences
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import Activation, BuildRecord, PackageRecord, now, read_record
 from stackyard.yard.write import atomic, lease
 from stackyard.yard.write.lease import Lease
@@ -240,7 +240,7 @@ class _Steps:
                 touched = post.run(self.job, activation.change)
                 activation = captured(self.job)
         if self.job.variant.on_host:
-            onhost.write(self.job.payload.program_folders[0], self.job.variant.on_host)
+            onhost.write(self.job.payload.program_directories[0], self.job.variant.on_host)
         with self._phase("bytecode"):
             failed = bytecode.add(self.job, wheels, {*touched, *self.settling.sources})
             self.collisions = self.settling.finish()

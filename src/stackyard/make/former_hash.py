@@ -18,7 +18,7 @@ from stackyard.make.inputs import (
     pip_inputs,
     with_contents,
 )
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site, Variant

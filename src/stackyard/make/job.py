@@ -17,7 +17,7 @@ from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.make.entries import Entries
 from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.write.permissions import Policy
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """The prefix of an extension: a virtual environment on the Python of its base, which sees the packages of the base.
 
 Its ``.pth`` file adds the site-packages of the base as a directory of packages (``site.addsitedir``), so that the
-``.pth`` files there work too, and before the layer's own that of its drift folder. Python commands of the base run with
-the Python of the layer: their first line names that of the base, which does not see the layer.
+``.pth`` files there work too, and before the layer's own that of its drift directory. Python commands of the base run
+with the Python of the layer: their first line names that of the base, which does not see the layer.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ import os
 import sys
 
 name = os.path.basename(sys.argv[0])
-__file__ = next(f for f in (os.path.join(folder, name) for folder in {folders!r}) if os.path.exists(f))
+__file__ = next(f for f in (os.path.join(directory, name) for directory in {directories!r}) if os.path.exists(f))
 with open(__file__, "rb") as stream:
     code = compile(stream.read(), __file__, "exec")
 exec(code)
 """
 """The command is the main module itself: `multiprocessing` imports that again in a new process, and pickles find it."""
 _PIP = """#!{python}
-# Written by stackyard: pip for the loaded module {module}. It installs into the drift folder of that revision:
+# Written by stackyard: pip for the loaded module {module}. It installs into the drift directory of that revision:
 # `stackyard status` shows what is there, `stackyard update` records it, `stackyard update --reset` removes it.
 import glob
 import importlib.util
@@ -48,8 +48,8 @@ import runpy
 import sys
 
 spec = importlib.util.find_spec("ensurepip")
-folders = [os.path.join(os.path.dirname(spec.origin), "_bundled")] if spec and spec.origin else []
-wheels = [sorted(glob.glob(os.path.join(d, "pip-*.whl"))) for d in [*folders, "/usr/share/python-wheels"]]
+directories = [os.path.join(os.path.dirname(spec.origin), "_bundled")] if spec and spec.origin else []
+wheels = [sorted(glob.glob(os.path.join(d, "pip-*.whl"))) for d in [*directories, "/usr/share/python-wheels"]]
 own = next(filter(None, wheels), None)
 if own:
     sys.path.insert(0, own[-1])
@@ -127,7 +127,7 @@ class OnBase(Ground):
         link_libraries(job, self._base)
 
     def finish(self, job: Job) -> None:
-        """The commands of the base, `pip`, the drift folder."""
+        """The commands of the base, `pip`, the drift directory."""
         finish(job, self._base)
 
 
@@ -192,17 +192,17 @@ def _pth(own: Path, drift: Path, base: Path) -> str:
 
 
 def pth_of_drift(layer: Path) -> str:
-    """The text of the file by which the Python of a drift folder finds the packages of its layer."""
+    """The text of the file by which the Python of a drift directory finds the packages of its layer."""
     return f"import sys, site; {str(layer)!r} in sys.path or site.addsitedir({str(layer)!r})\n"
 
 
 def finish(job: Job, base: BaseRevision) -> None:
-    """Add what is made once the packages are installed: the commands of the base, `pip`, the drift folder."""
+    """Add what is made once the packages are installed: the commands of the base, `pip`, the drift directory."""
     (job.prefix / ".lock").unlink(missing_ok=True)  # of uv
     commands = [name for name in asking.answer(base).commands if not _is_taken(name)]
-    folders = [str(each.payload.program_folders[0]) for each in base.lineage()]
+    directories = [str(each.payload.program_directories[0]) for each in base.lineage()]
     program = job.prefix / "libexec" / _COMMAND
-    _write_program(program, _BASES_COMMAND.format(python=job.python, folders=folders))
+    _write_program(program, _BASES_COMMAND.format(python=job.python, directories=directories))
     for name in commands:
         if not os.path.lexists(job.payload.program(name)):
             job.payload.program(name).symlink_to(f"../libexec/{_COMMAND}")
@@ -242,7 +242,7 @@ def _needed(job: Job, base: BaseRevision) -> set[str]:
 
 
 def _add_pip(job: Job, base: BaseRevision) -> None:
-    """A `pip` that installs into the drift folder, which is an environment on top of the layer."""
+    """A `pip` that installs into the drift directory, which is an environment on top of the layer."""
     drift, version = Drift(job.paths.drift), job.locked.interpreter.version
     _environment(drift.root, drift.python, base, job.locked.interpreter)
     write_text(drift.site_packages(version) / "_stackyard_layer.pth", pth_of_drift(job.site_packages))

@@ -31,16 +31,16 @@ exit 127
 """
 
 
-def write(folder: Path, names: Sequence[str]) -> None:
+def write(directory: Path, names: Sequence[str]) -> None:
     """Put the scripts in the place of a directory's commands, which may be links into a cache: these stay as they are.
 
     Args:
-        folder: the directory of programs, at its final path.
+        directory: the directory of programs, at its final path.
     """
     for name in names:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = _TEXT.format(head=HEAD, name=shlex.quote(name), own=shlex.quote(str(folder)))
-        write_text(folder / name, text, mode=0o755)
+        directory.mkdir(parents=True, exist_ok=True)
+        text = _TEXT.format(head=HEAD, name=shlex.quote(name), own=shlex.quote(str(directory)))
+        write_text(directory / name, text, mode=0o755)
 
 
 def is_one(program: Path) -> bool:

@@ -56,9 +56,9 @@ def run(job: Job, change: EnvironmentChange) -> list[str]:
 
 def _allow_writing(prefix: Path) -> None:
     """Let the script write into the files of the prefix: they are copies, with the modes of what is in the caches."""
-    for folder, _, files in os.walk(prefix):
+    for directory, _, files in os.walk(prefix):
         for name in files:
-            path = Path(folder, name)
+            path = Path(directory, name)
             mode = path.lstat().st_mode
             if stat.S_ISREG(mode) and not mode & stat.S_IWUSR:
                 path.chmod(stat.S_IMODE(mode) | stat.S_IWUSR)
@@ -75,10 +75,10 @@ def environment(job: Job, change: EnvironmentChange) -> dict[str, str]:
 
 def _python_files(prefix: Path) -> dict[str, Stamp]:
     found: dict[str, Stamp] = {}
-    for folder, _, files in os.walk(prefix / "lib"):
+    for directory, _, files in os.walk(prefix / "lib"):
         for name in files:
             if name.endswith(".py"):
-                path = Path(folder) / name
+                path = Path(directory) / name
                 status = path.lstat()
                 found[os.fspath(path.relative_to(prefix))] = (status.st_ino, status.st_size, status.st_ctime_ns)
     return found

@@ -47,9 +47,9 @@ def close(job: Job) -> tuple[str, Tree]:
     made = contents.note(root, tree, job.entries.hash_of)
     text = made.to_text()
     write_text(job.paths.files, text)
-    contents.seal(root, tree, folders=False)
+    contents.seal(root, tree, directories=False)
     prefix = {name: status for name, status in tree.items() if name.startswith(PARTS[0])}
-    contents.seal(root, prefix, folders=True)
+    contents.seal(root, prefix, directories=True)
     return sha256_text(text), prefix
 
 

@@ -48,8 +48,8 @@ def _names(root: str, below: str) -> Iterator[str]:
                 yield from _names(root, f"{name}/")
 
 
-def _in_dist_info(folder: str, name: str) -> bool:
-    return folder.endswith(".dist-info/") and name in _DIST_INFO
+def _in_dist_info(directory: str, name: str) -> bool:
+    return directory.endswith(".dist-info/") and name in _DIST_INFO
 
 
 def _line(prefix: Path, name: str) -> str:

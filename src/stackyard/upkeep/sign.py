@@ -12,7 +12,7 @@ from stackyard.deploy.signing import sign
 from stackyard.inputs.models import Site
 from stackyard.upkeep.health.fsck.check import check
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry, read_record
 
 _SHOWN = 10

@@ -20,7 +20,7 @@ from stackyard.core.late import dataclass
 from stackyard.verify.checks.own import OwnCheck
 from stackyard.verify.context import Exceptions
 from stackyard.yard import disk, formats, members
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import atomic
 from stackyard.yard.write.permissions import file_mode, program_mode
@@ -115,9 +115,9 @@ CHECKS = formats.Kind(
 """``checks.json``: what a revision is verified against since its record was written."""
 
 
-def _located(found: Expectations, folder: Path) -> Expectations:
+def _located(found: Expectations, directory: Path) -> Expectations:
     """With absolute paths of scripts."""
-    checks = tuple({**c, "script": str(folder / c["script"]) if c.get("script") else ""} for c in found.checks)
+    checks = tuple({**c, "script": str(directory / c["script"]) if c.get("script") else ""} for c in found.checks)
     return replace(found, checks=checks)
 
 

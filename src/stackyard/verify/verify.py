@@ -37,7 +37,7 @@ from stackyard.verify.report import KINDS, CheckResult, Kind, Report
 from stackyard.verify.sitechecks import site_checks
 from stackyard.verify.table import TABLE
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, now
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class _Job:
 
     def run(self) -> list[CheckResult]:
         """All checks of the requested kinds; of an adopted prefix that does not exist only that."""
-        if any(not folder.is_dir() for folder in self.record.origin.outside):
+        if any(not directory.is_dir() for directory in self.record.origin.outside):
             return check_adopted(self.record)
         context = self._context()
         with ThreadPoolExecutor(max_workers=1) as beside:

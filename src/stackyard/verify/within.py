@@ -19,7 +19,7 @@ from stackyard.host.machine.probe import machine
 from stackyard.images.squashfs.enter import run_module_within, staying_mounted
 from stackyard.images.squashfs.file import superblock
 from stackyard.verify.report import CheckResult, Report
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, now
 
 LIMIT_S = 6 * 3600.0

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from stackyard.yard.catalogue import resolve as find_revision
     from stackyard.yard.catalogue import size as revision_size
     from stackyard.yard.catalogue import size_of as size_of_row
-    from stackyard.yard.disk import is_folder as is_folder
+    from stackyard.yard.disk import is_directory as is_directory
     from stackyard.yard.generation.changes import Changes as Changes
     from stackyard.yard.generation.changes import compare as compare_generations
     from stackyard.yard.generation.generations import Base as StepBase
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stackyard.yard.others.uses import hold as hold_revision
     from stackyard.yard.others.uses import require_files as require_files
     from stackyard.yard.revision.collision import sentences as collision_sentences
-    from stackyard.yard.revision.folders import RevisionPaths as RevisionPaths
+    from stackyard.yard.revision.directories import RevisionPaths as RevisionPaths
     from stackyard.yard.revision.record import BuildRecord as BuildRecord
     from stackyard.yard.revision.record import Entry as Entry
     from stackyard.yard.revision.record import Manifest as Manifest

@@ -14,7 +14,7 @@ from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.others import moved
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry, State, read_record
 
 
@@ -32,7 +32,7 @@ def listing(yard: Yard, *, everything: bool = False) -> list[dict[str, Any]]:
         rows += [row(entry, each) for entry in shown]
         if everything:
             listed = {entry.module for entry in entries}
-            unlisted = (_unlisted(paths) for paths in revisions.folders(each) if disk.is_there(paths.record))
+            unlisted = (_unlisted(paths) for paths in revisions.directories(each) if disk.is_there(paths.record))
             rows += [row(entry, each, published=False) for entry in unlisted if entry.module not in listed]
     return rows
 

@@ -85,9 +85,9 @@ def reflink(source: str | Path, target: str | Path) -> bool:
     return True
 
 
-def can_reflink(folder: Path) -> bool:
-    """Whether files in `folder` can share their blocks. Creates and removes two small files."""
-    source, target = (folder / f".reflink-{process_token()}-{n}" for n in "ab")
+def can_reflink(directory: Path) -> bool:
+    """Whether files in `directory` can share their blocks. Creates and removes two small files."""
+    source, target = (directory / f".reflink-{process_token()}-{n}" for n in "ab")
     try:
         source.write_bytes(b"x")
         return reflink(source, target)
@@ -96,11 +96,11 @@ def can_reflink(folder: Path) -> bool:
             path.unlink(missing_ok=True)
 
 
-def can_link(source: Path, folder: Path) -> bool:
+def can_link(source: Path, directory: Path) -> bool:
     """Whether hard links to a file, and to others of its owner, can be made in a directory. Creates and removes one."""
     if _foreign(source):
         return False
-    probe = folder / f".link-{os.getpid()}-{threading.get_ident()}"
+    probe = directory / f".link-{os.getpid()}-{threading.get_ident()}"
     try:
         os.link(source, probe)
     except OSError as error:
@@ -137,8 +137,8 @@ def copy_tree(
             copying.copy_tree(origin, place, owners, link=link)
 
 
-def mode_of(files: Iterable[str | Path], folder: Path) -> str:
-    """How these files, all of which could have been shared, came into `folder`: a link mode or ``mixed``.
+def mode_of(files: Iterable[str | Path], directory: Path) -> str:
+    """How these files, all of which could have been shared, came into `directory`: a link mode or ``mixed``.
 
     Empty files do not count; ``copy`` where no file does.
     """
@@ -151,7 +151,7 @@ def mode_of(files: Iterable[str | Path], folder: Path) -> str:
                 own += status.st_nlink == 1
     if linked:
         return MIXED if own else HARDLINK
-    return REFLINK if own and can_reflink(folder) else COPY
+    return REFLINK if own and can_reflink(directory) else COPY
 
 
 def measure(tree: Iterable[os.stat_result], link_mode: str = COPY) -> DiskUse:
@@ -188,37 +188,37 @@ def is_there(path: Path) -> bool:
     return _status(path) is not None
 
 
-def look_into(folder: Path, within_s: float = ANSWER_S) -> None:
+def look_into(directory: Path, within_s: float = ANSWER_S) -> None:
     """Open a directory, in a thread of its own: on a file system that hangs no call returns.
 
     Raises:
         StackyardError: it did not answer in time.
         OSError: it cannot be opened.
     """
-    for _, error in looked_into([folder], within_s):
+    for _, error in looked_into([directory], within_s):
         if error is not None:
             raise error
 
 
-def looked_into(folders: Sequence[Path], within_s: float = ANSWER_S) -> Iterator[tuple[Path, Exception | None]]:
+def looked_into(directories: Sequence[Path], within_s: float = ANSWER_S) -> Iterator[tuple[Path, Exception | None]]:
     """The same for many directories at once; each with the error, or None. All that hang are waited for together."""
-    for start in range(0, len(folders), _AT_ONCE):
-        looks = [_Look(folder) for folder in folders[start : start + _AT_ONCE]]
+    for start in range(0, len(directories), _AT_ONCE):
+        looks = [_Look(directory) for directory in directories[start : start + _AT_ONCE]]
         until = time.monotonic() + within_s
-        yield from ((look.folder, look.error(until, within_s)) for look in looks)
+        yield from ((look.directory, look.error(until, within_s)) for look in looks)
 
 
 class _Look:
     """A thread that opens a directory."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self._found = folder, list[OSError | None]()
+    def __init__(self, directory: Path) -> None:
+        self.directory, self._found = directory, list[OSError | None]()
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
     def _look(self) -> None:
         try:
-            with os.scandir(self.folder):
+            with os.scandir(self.directory):
                 self._found.append(None)
         except OSError as error:
             self._found.append(error)
@@ -229,10 +229,10 @@ class _Look:
         if self._found:
             return self._found[0]
         hint = "its file system hangs (`df` would too): try again later, or ask who runs it"
-        return StackyardError(f"{self.folder} does not answer: timed out after {within_s:g} s", hint=hint)
+        return StackyardError(f"{self.directory} does not answer: timed out after {within_s:g} s", hint=hint)
 
 
-def is_folder(path: Path) -> bool:
+def is_directory(path: Path) -> bool:
     """Whether a directory has this path, links followed. Raises as `is_there` does."""
     status = _status(path)
     return status is not None and stat.S_ISDIR(status.st_mode)
@@ -251,37 +251,37 @@ def _status(path: Path) -> os.stat_result | None:
         return None
 
 
-def names(folder: Path) -> list[str]:
+def names(directory: Path) -> list[str]:
     """The names in a directory; none where it does not exist."""
     try:
-        return os.listdir(folder)  # noqa: PTH208
+        return os.listdir(directory)  # noqa: PTH208
     except FileNotFoundError:
         return []
 
 
-def entries(folder: Path) -> list[Path]:
+def entries(directory: Path) -> list[Path]:
     """The paths of `names`."""
-    return [folder / name for name in names(folder)]
+    return [directory / name for name in names(directory)]
 
 
-def matching(folder: Path, pattern: str) -> list[Path]:
+def matching(directory: Path, pattern: str) -> list[Path]:
     """What `Path.glob` finds, sorted, also where another process removes directories meanwhile: before Python 3.13 that
     is an error there. What may not be looked into, and links that lead nowhere, are left out.
 
     Raises:
         OSError: the file system failed.
     """
-    found = [folder]
+    found = [directory]
     for part in pattern.split("/"):
         found = [path for each in found for path in _matching(each, part)]
     return sorted(found)
 
 
-def _matching(folder: Path, part: str) -> list[Path]:
+def _matching(directory: Path, part: str) -> list[Path]:
     try:
         if "*" in part:
-            return [folder / name for name in os.listdir(folder) if fnmatchcase(name, part)]  # noqa: PTH208
-        return [folder / part] if is_there(folder / part) else []
+            return [directory / name for name in os.listdir(directory) if fnmatchcase(name, part)]  # noqa: PTH208
+        return [directory / part] if is_there(directory / part) else []
     except OSError as error:
         if error.errno not in _NOT_FOUND:
             raise
@@ -315,10 +315,14 @@ def remove_tree(path: Path, top: Path | None = None) -> None:
     Raises:
         OSError: a part of it cannot be removed, e.g. it belongs to another account; the rest is removed.
     """
-    with within.named(path.parent), suppress(FileNotFoundError), at.parent(top or path.parent, path) as (folder, name):
+    with (
+        within.named(path.parent),
+        suppress(FileNotFoundError),
+        at.parent(top or path.parent, path) as (directory, name),
+    ):
         doomed = f".{name}{at.REMOVED}{process_token()}"
-        os.rename(name, doomed, src_dir_fd=folder, dst_dir_fd=folder)
-        at.remove_tree(folder, doomed)
+        os.rename(name, doomed, src_dir_fd=directory, dst_dir_fd=directory)
+        at.remove_tree(directory, doomed)
 
 
 def delete_tree(path: Path, top: Path | None = None) -> None:
@@ -327,9 +331,9 @@ def delete_tree(path: Path, top: Path | None = None) -> None:
         at.remove_tree(*place)
 
 
-def leftovers(folder: Path) -> list[Path]:
+def leftovers(directory: Path) -> list[Path]:
     """What killed processes renamed in a directory and did not remove, sorted; that of a living one looks the same."""
-    return sorted(folder.glob(f".*{at.REMOVED}*"))
+    return sorted(directory.glob(f".*{at.REMOVED}*"))
 
 
 MAKE_ROOM = (

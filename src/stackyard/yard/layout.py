@@ -1,4 +1,4 @@
-"""Every path of a yard; no other module joins these names, but `folders` those within one revision or generation.
+"""Every path of a yard; no other module joins these names, but `directories` those within one revision or generation.
 
 <yard>/
   cache/{conda,sources,wheels,bytecode,uv,repodata,distributions,python,memo,notes}/   a table: `yard.cache.caches`
@@ -41,7 +41,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.host.files import home
 from stackyard.yard import disk
-from stackyard.yard.revision.folders import BasePaths, GenerationPaths, RevisionPaths
+from stackyard.yard.revision.directories import BasePaths, GenerationPaths, RevisionPaths
 
 ACCOUNTS = "accounts"
 """The directory in a cache that holds the parts of other accounts."""
@@ -340,13 +340,13 @@ class Yard:
         """The directory of one stack's revisions."""
         return self.stacks / name
 
-    def revision(self, stack: str, folder: str) -> RevisionPaths:
-        """The paths of one revision; `folder` is the name that the site's naming template gives."""
-        return RevisionPaths(self.stack(stack) / folder)
+    def revision(self, stack: str, directory: str) -> RevisionPaths:
+        """The paths of one revision; `directory` is the name that the site's naming template gives."""
+        return RevisionPaths(self.stack(stack) / directory)
 
-    def named(self, folder: str | Path) -> RevisionPaths:
+    def named(self, directory: str | Path) -> RevisionPaths:
         """The paths of a revision of this yard that a record or a manifest names, as this yard's own path has them."""
-        return self.revision(*place_of(folder).split("/"))
+        return self.revision(*place_of(directory).split("/"))
 
     def lineage(self) -> tuple[Yard, ...]:
         """This yard, its parent, and so on: the order in which things are looked up."""
@@ -387,17 +387,17 @@ def account_beside(shared: Path) -> str | None:
     return "" if me == owner else str(me)
 
 
-def place_of(folder: str | Path) -> str:
+def place_of(directory: str | Path) -> str:
     """Stack and name of the directory of a revision: the same, whatever links its yard is named through."""
-    return "/".join(Path(folder).parts[-2:])
+    return "/".join(Path(directory).parts[-2:])
 
 
-def is_yard(folder: Path) -> bool:
+def is_yard(directory: Path) -> bool:
     """Whether a directory is a yard, also one that holds only caches so far. Raises as `disk.is_there` does."""
-    yard = Yard(folder)
+    yard = Yard(directory)
     if any(disk.is_there(sign) for sign in (yard.leases, yard.uv, yard.repodata)):
         return True
-    return disk.is_folder(yard.stacks) and disk.is_folder(yard.generations)
+    return disk.is_directory(yard.stacks) and disk.is_directory(yard.generations)
 
 
 def default_yard_root() -> Path:

@@ -23,9 +23,9 @@ def main() -> int:
     me["host"] = socket.gethostname()
     rank, size = int(me["RANK"]), int(me["WORLD_SIZE"])
     me["met"] = meet(rank, size, (me["MASTER_ADDR"], int(me["MASTER_PORT"])))
-    folder = pathlib.Path(os.environ["STACKYARD_STEP"]) / "ranks"
-    folder.mkdir(exist_ok=True)
-    (folder / f"{rank:03d}.json").write_text(json.dumps(me))
+    directory = pathlib.Path(os.environ["STACKYARD_STEP"]) / "ranks"
+    directory.mkdir(exist_ok=True)
+    (directory / f"{rank:03d}.json").write_text(json.dumps(me))
     if rank == 0:
         print(f"rank 0 met {', '.join(sorted(me['met']))}", flush=True)
     marker = pathlib.Path("stopped-once")

@@ -225,7 +225,7 @@ def _places(
     given: Given, machine: Machine, hosts: tuple[str, ...], shape: Shape, options: dict[str, str]
 ) -> list[ranks.Rank]:
     total = sum(shape.tasks)
-    folder = tempfile.mkdtemp(prefix="flux-", dir=os.environ.get("STANDIN_STATE"))
+    directory = tempfile.mkdtemp(prefix="flux-", dir=os.environ.get("STANDIN_STATE"))
     placed = []
     for (node, local), rank in _numbering(given, shape.tasks).items():
         cores, gpus = _granted(machine, shape, shape.tasks[node])
@@ -233,7 +233,7 @@ def _places(
         own, visible = _gpu_affinity(options.get("gpu-affinity", "on"), gpus, shape.tasks[node], local)
         variables = {
             "FLUX_TASK_RANK": rank, "FLUX_TASK_LOCAL_ID": local, "FLUX_JOB_SIZE": total,
-            "FLUX_JOB_NNODES": len(shape.tasks), "FLUX_JOB_ID": "ƒ2Tz1", "FLUX_JOB_TMPDIR": folder,
+            "FLUX_JOB_NNODES": len(shape.tasks), "FLUX_JOB_ID": "ƒ2Tz1", "FLUX_JOB_TMPDIR": directory,
             "FLUX_KVS_NAMESPACE": "job-1",
         }  # fmt: skip
         if options.get("pmi", "simple") not in ("off", "none"):

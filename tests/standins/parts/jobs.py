@@ -1,4 +1,4 @@
-"""Jobs of a pretended scheduler: kept in a folder, really run on this machine, each by a runner of its own.
+"""Jobs of a pretended scheduler: kept in a directory, really run on this machine, each by a runner of its own.
 
 <state>/jobs/<number>/job.json    what was asked, replaced whole as the job goes on; written by the runner alone
 <state>/jobs/<number>/script      as submitted
@@ -68,15 +68,15 @@ def root() -> Path:
     return Path(os.environ["STANDIN_STATE"]) / "jobs"
 
 
-def folder(number: int) -> Path:
-    """The folder of a job."""
+def directory(number: int) -> Path:
+    """The directory of a job."""
     return root() / str(number)
 
 
 def read(number: int) -> Job | None:
     """A job, or None where there is no such number."""
     try:
-        value = json.loads((folder(number) / "job.json").read_text(encoding="utf-8"))
+        value = json.loads((directory(number) / "job.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     value["hosts"] = tuple(value["hosts"])
@@ -86,7 +86,7 @@ def read(number: int) -> Job | None:
 
 def write(job: Job) -> Job:
     """Replace what is known of a job."""
-    path = folder(job.number) / "job.json"
+    path = directory(job.number) / "job.json"
     part = path.with_suffix(f".{os.getpid()}")
     part.write_text(json.dumps(asdict(job)), encoding="utf-8")
     os.replace(part, path)
@@ -112,14 +112,14 @@ def submit(job: Job, text: str, facts: Callable[[int], dict[str, Any]] = lambda 
     """Keep a job and start its runner, which outlives this process. `number` is chosen here; `facts` may need it."""
     with locked():
         number = max((int(p.name) for p in root().iterdir() if p.name.isdigit()), default=100) + 1
-        folder(number).mkdir()
-        script = folder(number) / "script"
+        directory(number).mkdir()
+        script = directory(number) / "script"
         script.write_text(text, encoding="utf-8")
         script.chmod(0o700)
         known = {**job.facts, **facts(number)}
         made = write(replace(job, number=number, script=str(script), submitted=time.time(), facts=known))
     argv = [sys.executable, "-c", _RUNNER, str(Path(__file__).resolve().parent.parent), str(number)]
-    with (folder(number) / "runner.log").open("w") as log:
+    with (directory(number) / "runner.log").open("w") as log:
         subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     return made
 
@@ -129,9 +129,9 @@ _RUNNER = "import sys; sys.path.insert(0, sys.argv[1]); from parts import jobs; 
 
 def want(number: int, word: str) -> None:
     """Ask the runner of a job for something: cancel, requeue, ``signal:USR1``."""
-    part = folder(number) / f"end.{os.getpid()}"
+    part = directory(number) / f"end.{os.getpid()}"
     part.write_text(word, encoding="utf-8")
-    os.replace(part, folder(number) / "end")
+    os.replace(part, directory(number) / "end")
 
 
 def wait_for(number: int, done: Callable[[Job], bool], patience_s: float = 10) -> Job | None:
@@ -145,7 +145,7 @@ def wait_for(number: int, done: Callable[[Job], bool], patience_s: float = 10) -
 
 
 def _asked(number: int) -> str:
-    path = folder(number) / "end"
+    path = directory(number) / "end"
     try:
         word = path.read_text(encoding="utf-8")
         path.unlink()
@@ -207,7 +207,7 @@ def _dependencies(job: Job) -> str:
 def _run(job: Job, machine: Machine) -> tuple[Job, bool]:
     from . import variables
 
-    environ = variables.of(job, machine, folder(job.number))
+    environ = variables.of(job, machine, directory(job.number))
     output = _path(job, job.output)
     error = _path(job, job.error) if job.error else output
     mode = "ab" if job.append or job.starts > 1 else "wb"

@@ -15,10 +15,10 @@ from .jobs import Job
 from .machine import Machine
 
 
-def of(job: Job, machine: Machine, folder: Path) -> dict[str, str]:
+def of(job: Job, machine: Machine, directory: Path) -> dict[str, str]:
     """The environment of a job that has its hosts. LSF and Flux hand on that of the submission, the others do not."""
     handed = _login(job) if job.family in ("pbs", "sge") else dict(os.environ)
-    return {**handed, **{"lsf": _lsf, "pbs": _pbs, "flux": _flux, "sge": _sge}[job.family](job, machine, folder)}
+    return {**handed, **{"lsf": _lsf, "pbs": _pbs, "flux": _flux, "sge": _sge}[job.family](job, machine, directory)}
 
 
 def _login(job: Job) -> dict[str, str]:
@@ -29,10 +29,10 @@ def _login(job: Job) -> dict[str, str]:
     return {**kept, "PATH": path, **job.facts.get("handed", {})}
 
 
-def _lsf(job: Job, machine: Machine, folder: Path) -> dict[str, str]:
+def _lsf(job: Job, machine: Machine, directory: Path) -> dict[str, str]:
     slots = int(job.facts.get("slots", len(machine.cores)))
     launch = [machine.launch] if job.facts.get("csm") and machine.launch else []
-    listed = folder / "hosts"
+    listed = directory / "hosts"
     listed.write_text("\n".join([*launch, *(host for host in job.hosts for _ in range(slots))]) + "\n")
     pairs = [*(f"{host} 1" for host in launch), *(f"{host} {slots}" for host in job.hosts)]
     return {
@@ -51,8 +51,8 @@ def _lsf(job: Job, machine: Machine, folder: Path) -> dict[str, str]:
     }
 
 
-def _pbs(job: Job, machine: Machine, folder: Path) -> dict[str, str]:
-    listed = folder / "nodefile"
+def _pbs(job: Job, machine: Machine, directory: Path) -> dict[str, str]:
+    listed = directory / "nodefile"
     per_host = int(job.facts.get("mpiprocs", 1))
     listed.write_text("".join(f"{host}\n" for host in job.hosts for _ in range(per_host)))
     index = {} if job.index is None else {"PBS_ARRAY_INDEX": str(job.index), "PBS_ARRAY_ID": str(job.facts["array_id"])}
@@ -72,8 +72,8 @@ def _pbs(job: Job, machine: Machine, folder: Path) -> dict[str, str]:
     }
 
 
-def _sge(job: Job, machine: Machine, folder: Path) -> dict[str, str]:
-    listed = folder / "pe_hostfile"
+def _sge(job: Job, machine: Machine, directory: Path) -> dict[str, str]:
+    listed = directory / "pe_hostfile"
     listed.write_text("".join(f"{host} {len(machine.cores)} {job.queue}@{host} <NULL>\n" for host in job.hosts))
     return {
         "JOB_ID": str(job.array or job.number), "JOB_NAME": job.name, "QUEUE": job.queue, "ENVIRONMENT": "BATCH",
@@ -83,10 +83,10 @@ def _sge(job: Job, machine: Machine, folder: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _flux(job: Job, machine: Machine, folder: Path) -> dict[str, str]:
+def _flux(job: Job, machine: Machine, directory: Path) -> dict[str, str]:
     """flux-environment(7), INITIAL PROGRAM ENVIRONMENT: FLUX_JOB_* are not set for a batch script."""
     return {
-        "FLUX_URI": f"local://{folder}/local-0",
+        "FLUX_URI": f"local://{directory}/local-0",
         "FLUX_ENCLOSING_ID": str(job.facts["id"]),
         "STANDIN_FLUX_HOSTS": ",".join(job.hosts),
         "STANDIN_FLUX_JOB": str(job.facts["id"]),

@@ -19,7 +19,7 @@ OWN = {"CONDA_EXE": f"{ROOT}/bin/conda", "_CE_M": "", "_CE_CONDA": "", "CONDA_PY
 
 
 def environments() -> list[Path]:
-    """The folders that hold named environments, the user's first."""
+    """The directories that hold named environments, the user's first."""
     named = os.environ.get("CONDA_ENVS_PATH") or os.environ.get("CONDA_ENVS_DIRS") or ""
     return [Path(part) for part in named.split(os.pathsep) if part] + [ROOT / "envs"]
 
@@ -29,7 +29,7 @@ def find(name: str) -> Path:
     if "/" in name:
         candidates = [Path(name).absolute()]
     else:
-        candidates = [ROOT] if name == "base" else [folder / name for folder in environments()]
+        candidates = [ROOT] if name == "base" else [directory / name for directory in environments()]
     for prefix in candidates:
         if (prefix / "conda-meta").is_dir():
             return prefix
@@ -91,9 +91,9 @@ def deactivated() -> tuple[dict[str, str | None], list[str]]:
     return change, scripts(prefix, "deactivate.d")[::-1] + scripts(below, "activate.d")
 
 
-def scripts(prefix: str | Path | None, folder: str) -> list[str]:
+def scripts(prefix: str | Path | None, directory: str) -> list[str]:
     """A prefix's activation scripts in their order."""
-    return sorted(str(path) for path in Path(prefix, "etc/conda", folder).glob("*.sh")) if prefix else []
+    return sorted(str(path) for path in Path(prefix, "etc/conda", directory).glob("*.sh")) if prefix else []
 
 
 def text(shell: str, change: dict[str, str | None], sourced: list[str]) -> str:
@@ -146,9 +146,9 @@ def envs() -> str:
     """What ``conda info --envs`` prints."""
     found = [
         p
-        for folder in environments()
-        if folder.is_dir()
-        for p in sorted(folder.iterdir())
+        for directory in environments()
+        if directory.is_dir()
+        for p in sorted(directory.iterdir())
         if (p / "conda-meta").is_dir()
     ]
     return "\n".join(["# conda environments:", "#", f"base  {ROOT}", *(f"{p.name}  {p}" for p in found)])

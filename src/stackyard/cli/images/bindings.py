@@ -248,18 +248,18 @@ def _asked(context: Context, file: Path | None, pmi: str) -> AskedBindings:
 
 
 def _repair(
-    context: Context, image: Path, done: CheckedBindings, asked: AskedBindings, folder: Path, file: Path | None
+    context: Context, image: Path, done: CheckedBindings, asked: AskedBindings, directory: Path, file: Path | None
 ) -> AskedBindings:  # fmt: skip
     """Keep repaired copies of the image's files, and note them in the bindings."""
     from dataclasses import replace
 
     from stackyard.images.api import bindings_text, repaired_bindings
 
-    bindings = repaired_bindings(image, done.rpaths, folder, asked.bindings)
+    bindings = repaired_bindings(image, done.rpaths, directory, asked.bindings)
     target = _file(context, file)
     comments = [line[2:] for line in target.read_text(encoding="utf-8").splitlines() if line.startswith("# ")]
     _write_text(target, bindings_text(bindings, comments))
-    echo(f"repaired {', '.join(done.rpaths)}: copies in {folder}, bound by {target}", err=True)
+    echo(f"repaired {', '.join(done.rpaths)}: copies in {directory}, bound by {target}", err=True)
     return replace(asked, bindings=bindings)
 
 

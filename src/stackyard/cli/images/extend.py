@@ -88,7 +88,7 @@ def _packages(
     packages = Packages(()) if file is None else _of_file(file, site, platform)
     return replace(
         packages, requirements=(*packages.requirements, *requirements),
-        find_links=tuple(folder.absolute() for folder in find_links),
+        find_links=tuple(directory.absolute() for directory in find_links),
         variables=dict(each.partition("=")[::2] for each in variables), given=_given(site, base, before, places),
     )  # fmt: skip
 

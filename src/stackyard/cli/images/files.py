@@ -73,14 +73,14 @@ def from_(context: Context, /, source: str | None, name: str, **options: Any) ->
     ("what debootstrap made", "stackyard image from-folder trixie --name trixie"),
     ("for another platform", "stackyard image from-folder rhel8-ppc64le --name rhel8 --platform linux-ppc64le"),
 ))  # fmt: skip
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @_importing
 @click.pass_obj
-def from_folder(context: Context, /, folder: Path, name: str, **options: Any) -> None:
+def from_directory(context: Context, /, directory: Path, name: str, **options: Any) -> None:
     """Import a directory that holds a system (bin, lib, etc ...) as a base."""
     from stackyard.images.api import Source
 
-    _import(context, context.site(), Source("folder", str(folder.absolute())), name, **options)
+    _import(context, context.site(), Source("folder", str(directory.absolute())), name, **options)
 
 
 def _import(

@@ -41,7 +41,7 @@ def command() -> None:
     """
 
 
-_MADE = (imagefiles.from_, imagefiles.from_folder, imageextend.extend, imagebuild.command, imagetransfer.push,
+_MADE = (imagefiles.from_, imagefiles.from_directory, imageextend.extend, imagebuild.command, imagetransfer.push,
          imagetransfer.pull)  # fmt: skip
 for _made in _MADE:
     command.add_command(_made)

@@ -73,10 +73,10 @@ def _named(context: Context, base: str) -> str:
     return f"{kept.source.partition('@')[0]}@{kept.digests[0]}"
 
 
-def _write(folder: Path, texts: dict[str, str]) -> None:
+def _write(directory: Path, texts: dict[str, str]) -> None:
     from stackyard.yard.api import write_text
 
-    if folder.is_dir() and (others := sorted(path.name for path in folder.iterdir() if path.name not in texts)):
-        raise InputError(f"{folder} has other files: {others[0]}", hint="name a directory that does not exist yet")
+    if directory.is_dir() and (others := sorted(path.name for path in directory.iterdir() if path.name not in texts)):
+        raise InputError(f"{directory} has other files: {others[0]}", hint="name a directory that does not exist yet")
     for name, text in texts.items():
-        write_text(folder / name, text)
+        write_text(directory / name, text)

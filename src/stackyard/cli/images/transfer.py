@@ -137,6 +137,6 @@ def check(source: str) -> None:
 
     wanted = reference(source)
     found = read_image(wanted)
-    if wrong := image_problems(wanted.folder, found):
+    if wrong := image_problems(wanted.directory, found):
         raise ChecksFailed(f"{source} is damaged: {some(wrong, 3)}", hint="pull or build it again")
     echo(f"{source}: all {len(found.blobs)} blobs have their digests ({human_bytes(found.bytes)})")

@@ -155,26 +155,26 @@ def show_findings(plan: Plan, *, err: bool = True) -> None:
             show_finding(finding, err=err)
 
 
-def show_result(result: StepResult, folder: Path) -> None:
+def show_result(result: StepResult, directory: Path) -> None:
     """How a run ended: one line where it succeeded, otherwise the first failure with its cause and remedy."""
     if result.state == "done":
-        show_done(folder, f" in {result.seconds.get('total', 0):.1f} s")
+        show_done(directory, f" in {result.seconds.get('total', 0):.1f} s")
         return
     first = {} if result.first is None else result.first.__dict__
     cause = result.first.cause.__dict__ if result.first and result.first.cause else None
-    show_failure(result.state, {**first, "cause": cause}, result.failed_tasks, result.launcher_output, folder)
+    show_failure(result.state, {**first, "cause": cause}, result.failed_tasks, result.launcher_output, directory)
 
 
 _OF_THE_ENDED = re.compile(r"^(?:\S*rank\.sh: line \d+: +\d+ )?(?:Terminated|Killed)\b.*\n?", re.MULTILINE)
 """What a shell prints of ranks that were ended because another one had failed."""
 
 
-def show_done(folder: Path, took: str = "") -> None:
+def show_done(directory: Path, took: str = "") -> None:
     """One line for a run that succeeded."""
-    echo(f"{click.style('done', fg='green')}{took}; run directory: {folder}", err=True)
+    echo(f"{click.style('done', fg='green')}{took}; run directory: {directory}", err=True)
 
 
-def show_failure(state: str, first: Mapping[str, Any], failed: int, launcher: str, folder: Path) -> None:
+def show_failure(state: str, first: Mapping[str, Any], failed: int, launcher: str, directory: Path) -> None:
     """A failed, hung or cancelled run: the first failure, its last lines, the cause and a hint."""
     message = first.get("message") or {"cancelled": "cancelled: all ranks terminated"}.get(state, f"run {state}")
     others = f" ({failed} ranks failed; this was the first)" if failed > 1 else ""
@@ -184,5 +184,5 @@ def show_failure(state: str, first: Mapping[str, Any], failed: int, launcher: st
     if cause:
         echo(f"  {click.style('cause:', fg='yellow')} {cause['cause']}", err=True)
         echo(f"  {click.style('hint:', fg='cyan')} {cause['remedy']}", err=True)
-    logs = next((folder / name for name in ("logs", "array") if (folder / name).exists()), folder)
+    logs = next((directory / name for name in ("logs", "array") if (directory / name).exists()), directory)
     echo(f"  {click.style('logs:', dim=True)} {logs}", err=True)

@@ -37,7 +37,7 @@ def command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
         return
     from stackyard.launch.api.runs import list_runs
 
-    rows = list_runs(_folder(ctx.obj), everywhere=everywhere)
+    rows = list_runs(_directory(ctx.obj), everywhere=everywhere)
     if as_json:
         show_json(rows)
         return
@@ -110,15 +110,15 @@ def logs(context: Context, run: str, rank: int | None, role: str | None, launche
             sys.stdout.buffer.write(block)
 
 
-def _no_log(run: RunPaths, folder: Path, path: Path) -> InputError:
+def _no_log(run: RunPaths, directory: Path, path: Path) -> InputError:
     """Why a log does not exist."""
     from stackyard.launch.api.runs import RunPaths, handle
 
     if tasks := sorted(run.root.glob("array/*/logs"), key=lambda found: int(found.parent.name)):
         task = handle(RunPaths(tasks[0].parent))
         return InputError(f"{run.name} is an array", hint=f"name a task: `stackyard runs logs {task}`")
-    count = len(list(folder.glob("rank-*.log")))
-    return InputError(f"{path} not found", hint=f"this run has the logs of {count} ranks in {folder}")
+    count = len(list(directory.glob("rank-*.log")))
+    return InputError(f"{path} not found", hint=f"this run has the logs of {count} ranks in {directory}")
 
 
 @_verb(
@@ -242,7 +242,7 @@ def diff(context: Context, a: str, b: str, as_json: bool) -> None:
         echo("no differences")
 
 
-def _folder(context: Context) -> Path:
+def _directory(context: Context) -> Path:
     file = context.site_file()
     return Path.cwd() / (context.site().launch.runs if file else "runs")
 
@@ -250,4 +250,4 @@ def _folder(context: Context) -> Path:
 def _find(context: Context, name: str) -> RunPaths:
     from stackyard.launch.api.runs import find_run
 
-    return find_run(name, _folder(context))
+    return find_run(name, _directory(context))

@@ -74,7 +74,7 @@ def install(context: Context, /, rev: str, prefix: Path | None, dry_run: bool, a
     if dry_run:
         emit(text)
         return
-    place = install_kernel(_folder(prefix), name, text, replace=options["replace"], for_all=prefix is not None)
+    place = install_kernel(_directory(prefix), name, text, replace=options["replace"], for_all=prefix is not None)
     if as_json:
         show_json({"name": name, "folder": str(place), "revision": record.module})
     else:
@@ -92,12 +92,12 @@ def list_(prefix: Path | None, as_json: bool) -> None:
     """The kernels that `kernel install` wrote, with their revision."""
     from stackyard.expose.api import installed_kernels, is_kernel_gone
 
-    found = list(installed_kernels(_folder(prefix)))
+    found = list(installed_kernels(_directory(prefix)))
     if as_json:
         show_json([{**asdict(each), "folder": str(each.folder), "gone": is_kernel_gone(each)} for each in found])
         return
     if not found:
-        echo(f"no kernels of stackyard in {_folder(prefix)}; write one: stackyard kernel install REV")
+        echo(f"no kernels of stackyard in {_directory(prefix)}; write one: stackyard kernel install REV")
     for each in found:
         echo(f"{each.name}  {each.revision}{'  (removed)' if is_kernel_gone(each) else ''}")
     if any(map(is_kernel_gone, found)):
@@ -117,9 +117,9 @@ def remove(names: tuple[str, ...], gone: bool, prefix: Path | None, dry_run: boo
     """Remove kernels that `kernel install` wrote, by their name or by that of their revision; no others."""
     from stackyard.expose.api import installed_kernels, is_kernel_gone, remove_kernel
 
-    folder = _folder(prefix)
-    found = list(installed_kernels(folder))
-    _require_known(names, found, folder)
+    directory = _directory(prefix)
+    found = list(installed_kernels(directory))
+    _require_known(names, found, directory)
     if not names and not gone:
         raise InputError("no kernel named", hint="name one (stackyard kernel list), or --gone")
     chosen = [k for k in found if k.name in names or k.revision in names or (gone and is_kernel_gone(k))]
@@ -169,16 +169,18 @@ def _launch_options(text: str) -> list[str]:
     return words
 
 
-def _require_known(names: tuple[str, ...], found: list[Kernel], folder: Path) -> None:
+def _require_known(names: tuple[str, ...], found: list[Kernel], directory: Path) -> None:
     for name in names:
         if not any(name in (each.name, each.revision) for each in found):
-            raise InputError(f"no kernel of stackyard in {folder}: {name}", hint="`stackyard kernel list` shows them")
+            raise InputError(
+                f"no kernel of stackyard in {directory}: {name}", hint="`stackyard kernel list` shows them"
+            )
 
 
-def _folder(prefix: Path | None) -> Path:
-    from stackyard.expose.api import kernel_prefix_folder, kernel_user_folder
+def _directory(prefix: Path | None) -> Path:
+    from stackyard.expose.api import kernel_prefix_directory, kernel_user_directory
 
-    return kernel_prefix_folder(prefix.absolute()) if prefix else kernel_user_folder(os.environ)
+    return kernel_prefix_directory(prefix.absolute()) if prefix else kernel_user_directory(os.environ)
 
 
 def _program(context: Context) -> list[str]:

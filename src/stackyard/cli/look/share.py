@@ -68,12 +68,12 @@ def command(context: Context, rev: str, given: str, later: bool, undo: bool, dry
             share_later(yard, group, entry.stack)
         if before:
             show_notice(f"members of the group {before} cannot look into {yard.root} any more")
-    folder = yard.shared(group.name)
+    directory = yard.shared(group.name)
     if as_json:
-        words = {"module": entry.module, "group": group.name, "modules": str(folder)}
+        words = {"module": entry.module, "group": group.name, "modules": str(directory)}
         show_json({**words, "undo": undo, "later": later, "dry_run": dry_run})
     elif undo:
         echo(f"{'would take' if dry_run else 'took'} back {entry.module} from the group {group.name}")
     else:
         echo(f"{'would share' if dry_run else 'shared'} {entry.module} with the group {group.name}; they type:")
-        echo(f"    module use {folder} && module load {entry.module}")
+        echo(f"    module use {directory} && module load {entry.module}")

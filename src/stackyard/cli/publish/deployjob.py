@@ -75,11 +75,11 @@ def without_job(argv: Sequence[str]) -> list[str]:
     return kept
 
 
-def recorded(folder: Path, deploy: Callable[[], None]) -> None:
+def recorded(directory: Path, deploy: Callable[[], None]) -> None:
     """Deploy in a batch job, and record how it ends for those who follow the job."""
     from stackyard.launch.api.builds import recorded_command
 
-    with recorded_command(folder) as ended:
+    with recorded_command(directory) as ended:
         try:
             deploy()
         except click.exceptions.Exit as leaving:

@@ -28,7 +28,7 @@ EXAMPLES = (
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option(
     "--to",
-    "folder",
+    "directory",
     required=True,
     metavar="DIR",
     type=click.Path(path_type=Path),
@@ -40,7 +40,7 @@ EXAMPLES = (
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_obj
 def command(
-    context: Context, /, files: tuple[Path, ...], folder: Path, dry_run: bool, as_json: bool, **named: Any
+    context: Context, /, files: tuple[Path, ...], directory: Path, dry_run: bool, as_json: bool, **named: Any
 ) -> None:
     """Fetch every file that the locks of FILE... name into DIR, for all of their platforms, and compare it.
 
@@ -53,16 +53,16 @@ def command(
 
     if len(files) > 1 and (named["name"] or named["version"]):
         raise InputError("--name and --version require exactly one FILE", hint="mirror the files one by one")
-    folder = folder.absolute()
+    directory = directory.absolute()
     with display() as progress:
         wanted = _wanted(context, files, named, dry_run, progress)
         if dry_run:
-            lacks = missing_from_mirror(folder, wanted.contents)
+            lacks = missing_from_mirror(directory, wanted.contents)
             fetched = [*(each.path for each in lacks[0]), *(each.path for each in lacks[1])]
             result: dict[str, Any] = {"fetched": fetched, "bytes": sum(each.size for each in lacks[0])}
         else:
-            result = asdict(wanted.put(folder, progress))
-    result |= {"mirror": str(folder), "dry_run": dry_run, "lacking": wanted.contents.lacking}
+            result = asdict(wanted.put(directory, progress))
+    result |= {"mirror": str(directory), "dry_run": dry_run, "lacking": wanted.contents.lacking}
     show_json(result) if as_json else _show(result)
 
 

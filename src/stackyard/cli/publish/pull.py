@@ -90,7 +90,7 @@ def _show(done: Outcome, as_json: bool) -> None:
 
     if as_json:
         report = done.report.to_json() if done.report else None
-        show_json({"module": done.module, "status": done.status, "folder": done.folder, "report": report})
+        show_json({"module": done.module, "status": done.status, "folder": done.directory, "report": report})
     else:
         echo(f"{done.module}: {done.status}")
         if done.report is not None and done.report.state != "passed":

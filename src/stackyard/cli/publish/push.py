@@ -96,7 +96,7 @@ def _send(made: _Made, target: str, registry: Registry) -> tuple[str, Image]:
     name = image_name(made.record)
     if is_reference(target):
         wanted = reference(target)
-        wanted = Reference(wanted.folder, wanted.name or name)
+        wanted = Reference(wanted.directory, wanted.name or name)
         return str(wanted), made.into(wanted)
     with scratch("push") as work:
         layout = Reference(work / "layout", name)

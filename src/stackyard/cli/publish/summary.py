@@ -61,7 +61,7 @@ def deploy_json(result: Result) -> dict[str, Any]:
 
 
 def _outcome_json(outcome: Outcome) -> dict[str, Any]:
-    value: dict[str, Any] = {"module": outcome.module, "status": outcome.status, "path": outcome.folder}
+    value: dict[str, Any] = {"module": outcome.module, "status": outcome.status, "path": outcome.directory}
     if outcome.report is not None:
         value["report"] = outcome.report.to_json()
     if outcome.error is not None:
@@ -120,7 +120,7 @@ def _show_failures(outcome: Outcome, program: str) -> None:
         if text:
             show_text(f"    if this is intended, {text}")
     echo(f"    investigate:  {program} run {outcome.module} -- bash")
-    echo(f"    all results:  {RevisionPaths.of(outcome.folder).report}")
+    echo(f"    all results:  {RevisionPaths.of(outcome.directory).report}")
     if outcome.status == "held":
         echo("    publish anyway:  deploy again with --allow-unverified")
 

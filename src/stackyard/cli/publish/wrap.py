@@ -61,9 +61,9 @@ def command(image: str, name: str | None, output: Path | None, dry_run: bool, as
     file = output or Path(f"{name}.yaml")
     text = "".join(f"{line}\n" for line in _lines(image, name, options))
     if dry_run:
-        with scratch("wrap") as folder:
-            write_text(folder / file.name, text)
-            _deploy(folder / file.name, options, dry_run=True, as_json=as_json)
+        with scratch("wrap") as directory:
+            write_text(directory / file.name, text)
+            _deploy(directory / file.name, options, dry_run=True, as_json=as_json)
         return
     _require_ours(file)
     _require_image(_absolute(image))

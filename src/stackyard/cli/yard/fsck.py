@@ -12,7 +12,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
-from stackyard.yard.api import Entry, Yard, find_revision, is_folder
+from stackyard.yard.api import Entry, Yard, find_revision, is_directory
 
 if TYPE_CHECKING:
     from stackyard.inputs.api import Site
@@ -42,7 +42,7 @@ def command(context: Context, revs: Sequence[str], deep: bool, mend: bool, as_js
     from stackyard.upkeep.api import require_repairable
 
     yard, site = context.yard(), context.site()
-    if not is_folder(yard.root):
+    if not is_directory(yard.root):
         raise InputError(f"no such yard: {yard.root}", hint="choose one with --yard or $STACKYARD_HOME")
     entries = [find_revision(yard, rev) for rev in revs]
     if mend:
@@ -98,14 +98,14 @@ def _damaged(yard: Yard, report: FaultReport) -> list[Entry]:
     from stackyard.upkeep.api import listed_entries
 
     known = {entry.folder: entry for entry in listed_entries(yard)}
-    own = (fault for fault in report.faults if fault.folder and fault.path.is_relative_to(fault.folder))
+    own = (fault for fault in report.faults if fault.directory and fault.path.is_relative_to(fault.directory))
     # an adopted prefix is not the yard's to repair
-    modules = {**report.unrecorded, **{fault.folder: fault.revision for fault in own}}
-    return [known.get(folder) or _unlisted(modules[folder], folder) for folder in sorted(modules)]
+    modules = {**report.unrecorded, **{fault.directory: fault.revision for fault in own}}
+    return [known.get(directory) or _unlisted(modules[directory], directory) for directory in sorted(modules)]
 
 
-def _unlisted(module: str, folder: str) -> Entry:
-    return Entry(module.partition("/")[0], "", "", 0, module, folder, "", state="built")
+def _unlisted(module: str, directory: str) -> Entry:
+    return Entry(module.partition("/")[0], "", "", 0, module, directory, "", state="built")
 
 
 def _show_faults(report: FaultReport) -> None:

@@ -14,7 +14,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.core.errors import InputError
 from stackyard.core.quoting import LONG, plain
-from stackyard.yard.api import is_folder
+from stackyard.yard.api import is_directory
 
 if TYPE_CHECKING:
     from stackyard.upkeep.api import CollectionPlan, Watch
@@ -71,7 +71,7 @@ def command(
     from stackyard.upkeep.api import CollectionRules, plan_collection, why_unused
 
     watch = removing.watch(context, tidy=not dry_run)
-    if not is_folder(watch.yard.root):
+    if not is_directory(watch.yard.root):
         raise InputError(f"no such yard: {watch.yard.root}", hint="choose one with --yard or $STACKYARD_HOME")
     if undo:
         _undo(context, watch, now=now, dry_run=dry_run, as_json=as_json)
@@ -187,7 +187,7 @@ def _to_json(watch: Watch, plan: CollectionPlan) -> dict[str, object]:
         ],
         "counts": [{"path": str(g.path), "why": g.why, "bytes": g.bytes} for g in plan.counts],
         "pack": {str(path): freed for path, freed in plan.packed.items()},
-        "leases": [str(folder) for folder in plan.leases],
+        "leases": [str(directory) for directory in plan.leases],
         "temporaries": [str(path) for path in plan.temporaries],
         "hide": plan.hide,
         "delete": [asdict(item.what) for item in plan.due],

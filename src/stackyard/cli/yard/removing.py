@@ -100,9 +100,9 @@ def manifests(packed: Mapping[Path, int]) -> str:
     return f"{counted(len(packed), 'manifest')} of old generations  {human_bytes(sum(packed.values()))} freed"
 
 
-def leases(folders: Sequence[Path]) -> str:
+def leases(directories: Sequence[Path]) -> str:
     """How many leases are not held."""
-    return f"{counted(len(folders), 'lease')} not held for {IDLE_LEASE_DAYS} days"
+    return f"{counted(len(directories), 'lease')} not held for {IDLE_LEASE_DAYS} days"
 
 
 def temporaries(paths: Sequence[Path]) -> str:
@@ -118,10 +118,10 @@ def counts(names: Sequence[str]) -> str:
 def to_json(outcome: RemovalOutcome) -> dict[str, Any]:
     """An outcome as plain objects."""
     return {
-        "removed": [{**asdict(item.what), "trash": str(item.folder)} for item in outcome.items],
+        "removed": [{**asdict(item.what), "trash": str(item.directory)} for item in outcome.items],
         "deleted": [asdict(item.what) for item in outcome.deleted],
         "packed": {str(path): freed for path, freed in outcome.packed.items()},
-        "leases": [str(folder) for folder in outcome.leases],
+        "leases": [str(directory) for directory in outcome.leases],
         "temporaries": [str(path) for path in outcome.temporaries],
         "counts": [str(path) for path in outcome.counts],
         "kept": outcome.kept,

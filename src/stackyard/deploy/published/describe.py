@@ -9,7 +9,7 @@ from stackyard.expose.notes import module_notes
 from stackyard.yard import catalogue
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import signatures
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry, PackageRecord
 
 

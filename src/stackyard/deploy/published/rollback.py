@@ -15,7 +15,7 @@ from stackyard.yard.generation import generations
 from stackyard.yard.generation.generations import Base
 from stackyard.yard.generation.origin import Origin
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import Entry, Manifest, State
 
 

@@ -28,7 +28,7 @@ from stackyard.yard.generation import generations
 from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry, read_record
 from stackyard.yard.write import atomic, trash, within
 from stackyard.yard.write.permissions import Policy, applied, of_directory, settle
@@ -68,18 +68,18 @@ def require_shareable(yard: Yard, entry: Entry, group: Group) -> None:
     """Raise StackyardError where the group could not reach the yard, or sharing would take it from another group."""
     if not revisions.is_in(yard, entry.folder):
         raise InputError(f"{entry.module} is not in your yard {yard.root}", hint="ask its owner")
-    for folder in reversed(yard.root.resolve().parents):
-        status = folder.stat()
+    for directory in reversed(yard.root.resolve().parents):
+        status = directory.stat()
         if not (status.st_mode & 0o001 or (status.st_gid == group.number and status.st_mode & 0o010)):
-            hint = f"let them enter it: chmod o+x {folder}; or keep the extension in a yard elsewhere, with --yard"
-            raise StackyardError(f"members of {group.name} cannot enter {folder}", hint=hint)
+            hint = f"let them enter it: chmod o+x {directory}; or keep the extension in a yard elsewhere, with --yard"
+            raise StackyardError(f"members of {group.name} cannot enter {directory}", hint=hint)
     others = [name for name in groups(yard) if name != group.name]
-    for folder in _above(yard, _parts(yard, entry)):
-        status = folder.stat()
+    for directory in _above(yard, _parts(yard, entry)):
+        status = directory.stat()
         taken = others or status.st_mode & 0o020 or status.st_gid != os.getegid()
         if status.st_gid != group.number and status.st_mode & 0o070 and taken:
             name = others[0] if others else group_name(status.st_gid)
-            raise StackyardError(f"{folder} is shared with the group {name} already", hint=_ANOTHER)
+            raise StackyardError(f"{directory} is shared with the group {name} already", hint=_ANOTHER)
 
 
 def shut_out(yard: Yard, group: Group) -> str:
@@ -102,16 +102,16 @@ def share(yard: Yard, site: Site, entry: Entry, group: Group) -> Path:
     disk.require_mounted_for_writing(yard.root, f"cannot share {entry.module}")
     if not disk.is_there(RevisionPaths.of(entry.folder).record):
         raise MissingError(f"{entry.folder} not found: {entry.module} was removed", hint="deploy its file again")
-    parts, folder = _parts(yard, entry), yard.shared(group.name)
+    parts, directory = _parts(yard, entry), yard.shared(group.name)
     policy = Policy(of_directory(yard.root).umask & ~_READ_AND_ENTER | 0o020, group.name)
     with _shown(entry), applied(Policy(0o027)):
         for part in parts:
             settle(part, policy, top=_top(yard, part))
-        within.make(yard.root, folder)
+        within.make(yard.root, directory)
         _write_modules(yard, site, group.name, {*modules_of(yard, group.name), entry.module})
-        for place in (*_above(yard, parts), folder.parent, folder.parent.parent):
+        for place in (*_above(yard, parts), directory.parent, directory.parent.parent):
             _let_in(_top(yard, place), place, group)
-    return folder
+    return directory
 
 
 def unshare(yard: Yard, site: Site, entry: Entry, group: Group, *, dry_run: bool = False) -> None:
@@ -153,8 +153,8 @@ def groups(yard: Yard) -> list[str]:
 
 def modules_of(yard: Yard, group: str) -> set[str]:
     """The modules that are shared with a group."""
-    folder = yard.shared(group)
-    found = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    directory = yard.shared(group)
+    found = (path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
     return {name.removesuffix(".lua") for name in found if not name.rpartition("/")[2].startswith(".")}
 
 
@@ -175,8 +175,8 @@ def _parts(yard: Yard, entry: Entry) -> list[Path]:
     """What of a yard a revision consists of and runs on: its directory, those of its bases, its interpreter."""
 
     def below(base: BaseRevision) -> BuildRecord | None:
-        folder = Path(base.prefix).parent
-        return read_record(yard.named(folder).record) if revisions.is_in(yard, str(folder)) else None
+        directory = Path(base.prefix).parent
+        return read_record(yard.named(directory).record) if revisions.is_in(yard, str(directory)) else None
 
     paths = yard.named(entry.folder)
     line = list(read_record(paths.record).lineage(below))
@@ -199,7 +199,7 @@ def _interpreter(yard: Yard, record: BuildRecord) -> list[Path]:
 
 def _above(yard: Yard, parts: Iterable[Path]) -> list[Path]:
     """The directories of the yard on the way to what a revision needs, the yard itself first."""
-    inner = (folder for part in parts for folder in part.parents if folder.is_relative_to(yard.root))
+    inner = (directory for part in parts for directory in part.parents if directory.is_relative_to(yard.root))
     return sorted(set(inner))
 
 
@@ -208,9 +208,9 @@ def _top(yard: Yard, path: Path) -> Path:
     return caches.trusted(yard) if path.is_relative_to(yard.cache) else yard.root
 
 
-def _let_in(top: Path, folder: Path, group: Group) -> None:
+def _let_in(top: Path, directory: Path, group: Group) -> None:
     """Let a group enter a directory; what is in it stays as closed as it is, and as open as it is to all others."""
-    with at.folder(top, folder) as handle:
+    with at.directory(top, directory) as handle:
         status = os.fstat(handle)
         mode = stat.S_IMODE(status.st_mode)
         if status.st_gid != group.number:
@@ -221,15 +221,15 @@ def _let_in(top: Path, folder: Path, group: Group) -> None:
 
 def _write_modules(yard: Yard, site: Site, group: str, modules: Collection[str]) -> None:
     """The modulefiles of what is shared with a group, and no others: those of removed revisions refuse to load."""
-    folder = yard.shared(group)
+    directory = yard.shared(group)
     entries = [e for e in generations.entries(yard) if e.module in modules and e.state != "missing"]
     removed = trash.removed(yard)
     places = {e.module: removed.get(place_of(e.folder)) or RevisionPaths.of(e.folder) for e in entries}
     read = {module: revisions.readable(paths) for module, paths in places.items()}
     texts = module_texts(entries, {module: record for module, record in read.items() if record}, site, yard)
     for path, text in texts.items():
-        atomic.write_text(folder / path, text, top=yard.root)
-    for left in [path for path in folder.rglob("*") if path.is_file()]:
-        if left.relative_to(folder).as_posix() not in texts:
+        atomic.write_text(directory / path, text, top=yard.root)
+    for left in [path for path in directory.rglob("*") if path.is_file()]:
+        if left.relative_to(directory).as_posix() not in texts:
             within.unlink(yard.root, left)
-    settle(folder, Policy(0o027, group), top=yard.root)
+    settle(directory, Policy(0o027, group), top=yard.root)

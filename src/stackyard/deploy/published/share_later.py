@@ -31,8 +31,8 @@ def begin(yard: Yard, group: Group, stack: str) -> None:
     """Share with a group what is built of a stack from now on. The directory of the group exists (`share`)."""
     mark = yard.shared_later(group.name, stack)
     if not disk.is_there(mark):
-        with at.parent(yard.root, mark.parent) as (folder, name), suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=folder)
+        with at.parent(yard.root, mark.parent) as (directory, name), suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=directory)
         atomic.write_text(mark, json.dumps({"since": now()}) + "\n", mode=0o600, top=yard.root)
 
 

@@ -201,7 +201,7 @@ def empty_in(entry: int) -> None:
 
     What is left makes the removal of the directory fail. A child that its account has stopped is not waited for.
     """
-    doomed = at.open_folder(entry, "doomed")
+    doomed = at.open_directory(entry, "doomed")
     try:
         uid, pid = os.fstat(doomed).st_uid, os.fork()
         if pid == 0:
@@ -216,11 +216,11 @@ def empty_in(entry: int) -> None:
         os.close(doomed)
 
 
-def _emptied(folder: int) -> None:
-    os.fchmod(folder, stat.S_IMODE(os.fstat(folder).st_mode) | stat.S_IRWXU)
-    for name in os.listdir(folder):
+def _emptied(directory: int) -> None:
+    os.fchmod(directory, stat.S_IMODE(os.fstat(directory).st_mode) | stat.S_IRWXU)
+    for name in os.listdir(directory):
         with suppress(OSError):
-            at.remove_tree(folder, name)
+            at.remove_tree(directory, name)
 
 
 def give(top: int, uid: int) -> list[str]:
@@ -255,20 +255,24 @@ def _is_roots_alone(status: os.stat_result) -> bool:
     return bool(runs or not status.st_mode & 0o077)
 
 
-def _left(folder: int, path: str) -> Iterator[tuple[str, os.stat_result, int]]:
+def _left(directory: int, path: str) -> Iterator[tuple[str, os.stat_result, int]]:
     """The files, directories and links of root's below an open directory, each open while it is looked at."""
-    for name in at.names(folder) if path.count("/") < _DEEPEST else ():
+    for name in at.names(directory) if path.count("/") < _DEEPEST else ():
         try:
-            fd = os.open(name, at.PEEK, dir_fd=folder)
+            fd = os.open(name, at.PEEK, dir_fd=directory)
         except OSError:
             continue
         try:
             status = os.fstat(fd)
             kinds = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
-            if status.st_uid == 0 and stat.S_IFMT(status.st_mode) in kinds and at.mount_of(fd) == at.mount_of(folder):
+            if (
+                status.st_uid == 0
+                and stat.S_IFMT(status.st_mode) in kinds
+                and at.mount_of(fd) == at.mount_of(directory)
+            ):
                 yield path + name, status, fd
             if stat.S_ISDIR(status.st_mode):
-                with suppress(OSError), at.opened(folder, name) as below:
+                with suppress(OSError), at.opened(directory, name) as below:
                     yield from _left(below, f"{path}{name}/")
         finally:
             os.close(fd)

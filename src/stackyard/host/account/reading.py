@@ -63,7 +63,7 @@ def read_yard(root: Path, *, records: bool = True, solutions: bool = True, withi
     """
     reader = _Reader(root, solutions, time.monotonic() + within_s, within_s)
     try:
-        with at.folder(root, root) as top:
+        with at.directory(root, root) as top:
             reader.uses(top)
             if records:
                 reader.records(top)
@@ -92,15 +92,15 @@ class _Reader:
 
     def records(self, top: int) -> None:
         """All records of a yard; the trash last: what is removed meanwhile is in it then."""
-        for stack, place in self._folders(top, STACKS):
+        for stack, place in self._directories(top, STACKS):
             for revision, inner in self._each(stack, place):
                 self._revision(revision, inner)
-        for item, place in self._folders(top, TRASH):
+        for item, place in self._directories(top, TRASH):
             with self._opened(item, CONTENT, f"{place}/{CONTENT}") as content:
                 if content is not None:
                     self._revision(content, f"{place}/{CONTENT}")
 
-    def _folders(self, top: int, name: str) -> Iterator[tuple[int, str]]:
+    def _directories(self, top: int, name: str) -> Iterator[tuple[int, str]]:
         with self._opened(top, name, name) as fd:
             if fd is not None:
                 yield from self._each(fd, name)
@@ -132,7 +132,7 @@ class _Reader:
         """A directory; None for what is none, which is reported only where it leads out of the yard."""
         fd = None
         try:
-            fd = at.open_folder(top, name)
+            fd = at.open_directory(top, name)
         except OSError as error:
             if error.errno not in _NO_RECORD:
                 self.note(error, place)
@@ -188,15 +188,15 @@ class _Reader:
             self._add("base", yard, name, module if isinstance(module, str) and len(module) <= _MOST_TEXT else "")
 
     def _lock(self, fd: int, place: str) -> None:
-        folder, name = LOCK
-        with self._opened(fd, folder, f"{place}/{folder}") as lock:
+        directory, name = LOCK
+        with self._opened(fd, directory, f"{place}/{directory}") as lock:
             if lock is None:
                 return
             try:
                 text, _ = at.read_bounded(lock, name, MOST_BYTES)
             except OSError as error:
                 if error.errno not in _NO_RECORD:
-                    self.note(error, f"{place}/{folder}/{name}")
+                    self.note(error, f"{place}/{directory}/{name}")
                 return
         for digest in SPEC_HASH.findall(text):
             self._add("solution", digest.decode("utf-8", "replace"))

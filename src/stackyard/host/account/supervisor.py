@@ -139,8 +139,8 @@ def _on_the_way(yard: Path) -> Iterator[tuple[Path, int | None]]:
 
 def _give(yard: Path, uid: int) -> None:
     try:
-        with at.folder(yard, yard) as folder:
-            given = asaccount.give(folder, uid)
+        with at.directory(yard, yard) as directory:
+            given = asaccount.give(directory, uid)
     except OSError as error:
         _say(f"note: cannot look for what root left in {yard}: {error.strerror}")
         return
@@ -390,11 +390,11 @@ class _Server:
         """Empty one thing in the trash of the yard as its owner; why that failed, or nothing."""
         try:
             at.component(name)
-            with at.folder(self.yard, self.yard) as top:
+            with at.directory(self.yard, self.yard) as top:
                 if os.fstat(top).st_uid != self.uid:
                     return "another directory is in the place of the yard"
                 here = Path(f"/proc/self/fd/{top}")
-                with at.folder(here, here / "trash" / name) as entry:
+                with at.directory(here, here / "trash" / name) as entry:
                     asaccount.empty_in(entry)
                     os.rmdir("doomed", dir_fd=entry)
         except (OSError, ValueError) as error:

@@ -62,7 +62,7 @@ def component(name: str) -> str:
 # --------------------------------------------------------------------------- opening
 
 
-def open_folder(top: int, name: str, flags: int = DIR) -> int:
+def open_directory(top: int, name: str, flags: int = DIR) -> int:
     """A directory by its name, unless it is a link or a file system is mounted on it; the caller closes it.
 
     Args:
@@ -114,8 +114,8 @@ def _c() -> Any:
 
 @contextmanager
 def opened(top: int, name: str) -> Iterator[int]:
-    """`open_folder`, closed at the end."""
-    fd = open_folder(top, name)
+    """`open_directory`, closed at the end."""
+    fd = open_directory(top, name)
     try:
         yield fd
     finally:
@@ -123,7 +123,7 @@ def opened(top: int, name: str) -> Iterator[int]:
 
 
 @contextmanager
-def folder(top: Path, path: Path, *, make: bool = False) -> Iterator[int]:
+def directory(top: Path, path: Path, *, make: bool = False) -> Iterator[int]:
     """A directory at or below a trusted one, open as `PASS`: links are followed on the way to `top`, and not below it.
 
     Args:
@@ -143,7 +143,7 @@ def folder(top: Path, path: Path, *, make: bool = False) -> Iterator[int]:
                 if make:
                     with suppress(FileExistsError):
                         os.mkdir(name, dir_fd=fd)
-                below = open_folder(fd, name, PASS)
+                below = open_directory(fd, name, PASS)
             except OSError as error:
                 error.filename = str(top.joinpath(*names[:count]))
                 raise
@@ -156,8 +156,8 @@ def folder(top: Path, path: Path, *, make: bool = False) -> Iterator[int]:
 
 @contextmanager
 def parent(top: Path, path: Path, *, make: bool = False) -> Iterator[Place]:
-    """The open directory that holds a path below `top`, and its name there. Arguments and errors as for `folder`."""
-    with folder(top, path.parent, make=make) as fd:
+    """The open directory that holds a path below `top`, and its name there. Arguments and errors as for `directory`."""
+    with directory(top, path.parent, make=make) as fd:
         yield fd, path.name
 
 
@@ -192,7 +192,7 @@ def walk(
             try:
                 if path.count("/") > 2 * DEPTH:
                     raise Refused(errno.ENAMETOOLONG, "nested too deeply", entry.name)
-                below = os.open(entry.name, DIR, dir_fd=top) if cross else open_folder(top, entry.name)
+                below = os.open(entry.name, DIR, dir_fd=top) if cross else open_directory(top, entry.name)
             except OSError as error:
                 error.filename = path + entry.name
                 if on_error is None:
@@ -223,7 +223,7 @@ def read_bounded(top: int, name: str, most: int, owner: int | None = None) -> tu
         Refused: it is not a regular file, too large, or another account's.
         OSError: it cannot be opened, e.g. it is a symbolic link; EXDEV for a mount.
     """
-    fd = open_folder(top, name, READ)
+    fd = open_directory(top, name, READ)
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
@@ -325,22 +325,22 @@ def set_times(fd: int, time_ns: int) -> None:
 
 
 @contextmanager
-def writable(folder: int) -> Iterator[None]:
+def writable(directory: int) -> Iterator[None]:
     """Write in an open directory of this account that may be sealed; it is again afterwards. Root needs no such right.
 
     Raises:
         OSError: as `change_open`.
     """
-    status = os.fstat(folder)
+    status = os.fstat(directory)
     mode = stat.S_IMODE(status.st_mode)
     if os.geteuid() != status.st_uid or os.geteuid() == 0 or mode & stat.S_IWUSR:
         yield
         return
-    change_open(folder, mode | stat.S_IWUSR)
+    change_open(directory, mode | stat.S_IWUSR)
     try:
         yield
     finally:
-        change_open(folder, mode)
+        change_open(directory, mode)
 
 
 def remove_tree(top: int, name: str, owners: Collection[int] = ()) -> None:
@@ -378,18 +378,18 @@ class _Removal:
             try:
                 os.unlink(name, dir_fd=top)
             except IsADirectoryError:  # not looked at: a file system that is mounted on it may hang
-                self._remove_folder(top, name, f"{above}{name}/", depth)
+                self._remove_directory(top, name, f"{above}{name}/", depth)
             except PermissionError:  # EPERM for a directory: POSIX, some file systems
                 if not stat.S_ISDIR(os.stat(name, dir_fd=top, follow_symlinks=False).st_mode):
                     raise
-                self._remove_folder(top, name, f"{above}{name}/", depth)
+                self._remove_directory(top, name, f"{above}{name}/", depth)
         except FileNotFoundError:
             return
         except OSError as error:
             error.filename = above + name
             self.error = self.error or error
 
-    def _remove_folder(self, top: int, name: str, path: str, depth: int) -> None:
+    def _remove_directory(self, top: int, name: str, path: str, depth: int) -> None:
         fd, before = self._opened(top, name), self.error
         try:
             children = os.listdir(fd)  # noqa: PTH208
@@ -408,10 +408,10 @@ class _Removal:
     def _opened(self, top: int, name: str) -> int:
         """A directory, with its owner's right to change it."""
         try:
-            fd = open_folder(top, name)
+            fd = open_directory(top, name)
         except PermissionError:
             set_mode(top, name, lambda status: status.st_mode | stat.S_IRWXU, self.owners, (stat.S_IFDIR,))
-            return open_folder(top, name)
+            return open_directory(top, name)
         status = os.fstat(fd)
         if status.st_uid in self.owners and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
             with suppress(PermissionError):

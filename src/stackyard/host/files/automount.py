@@ -28,33 +28,33 @@ _SERVER = (
 )
 
 
-def answers(folder: Path) -> bool:
+def answers(directory: Path) -> bool:
     """Whether what is mounted here lets a directory be looked at within `ANSWER_S`; asked in a child."""
     try:
-        run(["stat", "--file-system", "--format=%i", f"{folder}/."], check=False, timeout_s=ANSWER_S)
+        run(["stat", "--file-system", "--format=%i", f"{directory}/."], check=False, timeout_s=ANSWER_S)
     except CommandError:
         return False
     return True
 
 
-def require_answer(folder: Path) -> None:
+def require_answer(directory: Path) -> None:
     """Wait for the automounter or the server in user space that is in charge of a directory, where one is.
 
     Raises:
         MissingError: it does not answer here.
     """
-    kind = _kind(folder)
-    if (kind != b"autofs" and not kind.startswith(b"fuse")) or answers(folder):
+    kind = _kind(directory)
+    if (kind != b"autofs" and not kind.startswith(b"fuse")) or answers(directory):
         return
     whom, hint = _AUTOMOUNTER if kind == b"autofs" else _SERVER
-    raise MissingError(f"{folder} does not answer: timed out after {ANSWER_S:g} s waiting for {whom}", hint=hint)
+    raise MissingError(f"{directory} does not answer: timed out after {ANSWER_S:g} s waiting for {whom}", hint=hint)
 
 
-def _kind(folder: Path) -> bytes:
+def _kind(directory: Path) -> bytes:
     """The type of the last mount at exactly this place, in this namespace. Source: proc(5)."""
     kind = b""
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         before, _, after = line.partition(b" - ")
-        if unescaped(before.split(b" ")[4]) == bytes(folder):
+        if unescaped(before.split(b" ")[4]) == bytes(directory):
             kind = after.split(b" ")[0]
     return kind

@@ -38,7 +38,7 @@ def _copy(top: int, name: str, target: at.Place, owners: Collection[int], link: 
         raise at.Refused(errno.ENAMETOOLONG, "nested too deeply", name)
     if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):  # not even opened: a device may act on that
         raise at.Refused(errno.EINVAL, "neither a file nor a directory", name)
-    fd = at.open_folder(top, name, at.DIR if stat.S_ISDIR(mode) else at.READ)
+    fd = at.open_directory(top, name, at.DIR if stat.S_ISDIR(mode) else at.READ)
     try:
         status = os.fstat(fd)
         if owners and status.st_uid not in owners:
@@ -49,7 +49,7 @@ def _copy(top: int, name: str, target: at.Place, owners: Collection[int], link: 
         if at.is_named_by_others(around, status) and not _is_readable(around, status):
             raise at.Refused(errno.EMLINK, "has other names, which may be anywhere", name)
         if stat.S_ISDIR(mode):
-            _copy_folder(fd, target, owners, link, depth)
+            _copy_directory(fd, target, owners, link, depth)
         elif not (link and _linked(fd, status, target)):
             _copy_file(fd, status, target)
     finally:
@@ -61,9 +61,9 @@ def _is_readable(around: os.stat_result, status: os.stat_result) -> bool:
     return bool(status.st_mode & 0o004 or (status.st_mode & 0o040 and status.st_gid == around.st_gid))
 
 
-def _copy_folder(fd: int, target: at.Place, owners: Collection[int], link: bool, depth: int) -> None:
+def _copy_directory(fd: int, target: at.Place, owners: Collection[int], link: bool, depth: int) -> None:
     os.mkdir(target[1], dir_fd=target[0])
-    into = at.open_folder(*target)
+    into = at.open_directory(*target)
     try:
         for child in os.listdir(fd):
             _copy(fd, child, (into, child), owners, link, depth + 1)

@@ -78,11 +78,11 @@ def _read(path: Path, data: mmap.mmap) -> ElfFile | None:
         path=path,
         machine=f"{file['e_machine']}/{file.elfclass}",
         needed=tuple(values["DT_NEEDED"]),
-        rpath=_folders(values["DT_RPATH"]),
-        runpath=_folders(values["DT_RUNPATH"]),
+        rpath=_directories(values["DT_RPATH"]),
+        runpath=_directories(values["DT_RUNPATH"]),
         soname=(values["DT_SONAME"] or [""])[0],
     )
 
 
-def _folders(values: list[str]) -> tuple[str, ...]:
-    return tuple(folder for value in values for folder in value.split(":") if folder)
+def _directories(values: list[str]) -> tuple[str, ...]:
+    return tuple(directory for value in values for directory in value.split(":") if directory)

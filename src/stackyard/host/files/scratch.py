@@ -103,9 +103,9 @@ def _is_left(entry: os.DirEntry[str]) -> bool:
     return (locked and f"-{boot()}-" in entry.name) or time.time() - status.st_mtime > clock.DAY_S
 
 
-def _is_unlocked(folder: str) -> bool:
+def _is_unlocked(directory: str) -> bool:
     try:
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         return False
     try:

@@ -22,10 +22,10 @@ def says_full(text: str) -> bool:
     return _SAYS_FULL.search(text) is not None
 
 
-def is_used_up(folder: Path) -> bool:
-    """Whether the file system of a folder has next to no room left: for what does not say why it failed."""
+def is_used_up(directory: Path) -> bool:
+    """Whether the file system of a directory has next to no room left: for what does not say why it failed."""
     try:
-        room = os.statvfs(folder)
+        room = os.statvfs(directory)
     except OSError:
         return False
     return room.f_bavail * room.f_frsize < _NEXT_TO_NOTHING or (room.f_files > 0 and room.f_favail == 0)

@@ -61,5 +61,5 @@ def slurm_settings(environ: Mapping[str, str]) -> dict[str, str]:
 def _whole(path: str) -> str:
     """A directory of all nodes: without the part that is a node's own (``/var/spool/%n``). /tmp is always bound."""
     fixed = path.split("%", maxsplit=1)[0]
-    folder = path if fixed == path else fixed.rpartition("/")[0]
-    return "" if folder in ("", "/", "/tmp", "/var", "/run") else folder
+    directory = path if fixed == path else fixed.rpartition("/")[0]
+    return "" if directory in ("", "/", "/tmp", "/var", "/run") else directory

@@ -105,21 +105,21 @@ def find_lmod(environ: Mapping[str, str] | None = None) -> ModuleSystem | None:
         ModuleSystemTooOld: it is older than `MINIMUM`.
     """
     environ = os.environ if environ is None else environ
-    named = [environ.get("LMOD_CMD", ""), *(str(folder / "lmod") for folder in _lmod_folders(environ))]
+    named = [environ.get("LMOD_CMD", ""), *(str(directory / "lmod") for directory in _lmod_directories(environ))]
     return _first_working("lmod", named, r"Version\s+(\d[\w.]*)")
 
 
 def find_spider(environ: Mapping[str, str] | None = None) -> Path | None:
     """Lmod's program ``spider``, from the same places as Lmod itself; None if it is not found."""
-    folders = _lmod_folders(os.environ if environ is None else environ)
-    return next((folder / "spider" for folder in folders if os.access(folder / "spider", os.X_OK)), None)
+    directories = _lmod_directories(os.environ if environ is None else environ)
+    return next((directory / "spider" for directory in directories if os.access(directory / "spider", os.X_OK)), None)
 
 
-def _lmod_folders(environ: Mapping[str, str]) -> list[Path]:
+def _lmod_directories(environ: Mapping[str, str]) -> list[Path]:
     """Where Lmod's programs may be: ``$LMOD_DIR``, beside ``$LMOD_CMD``, ``$LMOD_PKG``, the usual places."""
     named = (environ.get("LMOD_DIR", ""), environ.get("LMOD_CMD", "").rpartition("/")[0])
     homes = (environ.get("LMOD_PKG", ""), *_LMOD_HOMES)
-    return [*(Path(folder) for folder in named if folder), *(Path(home) / "libexec" for home in homes if home)]
+    return [*(Path(directory) for directory in named if directory), *(Path(home) / "libexec" for home in homes if home)]
 
 
 def find_environment_modules(environ: Mapping[str, str] | None = None) -> ModuleSystem | None:
@@ -189,20 +189,24 @@ def session(
         ModuleSystemBroken: the module command could not be defined, or the shell exited early.
     """
     steps = [tuple(words) for words in commands]
-    with scratch("modules") as folder:
-        script = _script(system, [str(path) for path in modulepaths], steps, folder)
+    with scratch("modules") as directory:
+        script = _script(system, [str(path) for path in modulepaths], steps, directory)
         argv = ["bash", "--noprofile", "--norc", "-c", script]
         result = run(
-            argv, env=fresh_environment() if environ is None else environ, timeout_s=timeout_s, check=False, cwd=folder
+            argv,
+            env=fresh_environment() if environ is None else environ,
+            timeout_s=timeout_s,
+            check=False,
+            cwd=directory,
         )
-        if result.returncode != 0 or not shell_state.is_written(folder / str(len(steps))):
+        if result.returncode != 0 or not shell_state.is_written(directory / str(len(steps))):
             raise ModuleSystemBroken(
                 f"{system.title} does not work in bash: the shell {ending(result.returncode)}",
                 hint=f"run `{system.init('bash')}` in a new shell to see why",
                 detail=result.output,
             )
-        made = tuple(_step(folder, number, words) for number, words in enumerate(steps, start=1))
-        return Session(shell_state.read(folder / "0"), made)
+        made = tuple(_step(directory, number, words) for number, words in enumerate(steps, start=1))
+        return Session(shell_state.read(directory / "0"), made)
 
 
 def environment_with(
@@ -266,22 +270,22 @@ def _broken(kind: Kind, command: Path, output: str) -> ModuleSystemBroken:
     )
 
 
-def _script(system: ModuleSystem, modulepaths: Sequence[str], steps: Sequence[Sequence[str]], folder: Path) -> str:
+def _script(system: ModuleSystem, modulepaths: Sequence[str], steps: Sequence[Sequence[str]], directory: Path) -> str:
     """The session as bash code. It leaves nothing in the shell that a state would show as changed."""
     clock = "${EPOCHREALTIME:-$(/bin/date +%s.%N)}"
     lines = [shell_state.WRITER, system.init("bash"), "type module >/dev/null || exit 97"]
     if modulepaths:  # `module use` does the same, and starts the module system for each
         lines.append(f'export MODULEPATH={shlex.quote(":".join(modulepaths))}"${{MODULEPATH:+:$MODULEPATH}}"')
-    lines.append(shell_state.write(folder / "0"))
+    lines.append(shell_state.write(directory / "0"))
     for number, words in enumerate(steps, start=1):
-        at = shlex.quote(str(folder / str(number)))
+        at = shlex.quote(str(directory / str(number)))
         lines.append(f"__begin={clock}; module {shlex.join(words)} >{at}.out 2>&1")
         lines.append(f'echo "$? $__begin {clock}" >{at}.code')
-        lines.append(shell_state.write(folder / str(number)))
+        lines.append(shell_state.write(directory / str(number)))
     return "\n".join([*lines, "exit 0"])
 
 
-def _step(folder: Path, number: int, words: tuple[str, ...]) -> Step:
-    code, begin, end = (folder / f"{number}.code").read_text().replace(",", ".").split()
-    output = (folder / f"{number}.out").read_text(encoding="utf-8", errors="replace").strip()
-    return Step(words, int(code), output, float(end) - float(begin), shell_state.read(folder / str(number)))
+def _step(directory: Path, number: int, words: tuple[str, ...]) -> Step:
+    code, begin, end = (directory / f"{number}.code").read_text().replace(",", ".").split()
+    output = (directory / f"{number}.out").read_text(encoding="utf-8", errors="replace").strip()
+    return Step(words, int(code), output, float(end) - float(begin), shell_state.read(directory / str(number)))

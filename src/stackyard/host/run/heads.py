@@ -11,30 +11,32 @@ import os
 import sys
 
 
-def heads(folders):
-    """Of each distribution in these folders: the folder, and the head of its metadata as a list of lines."""
-    if _are_plain(folders):
-        found = ((folder or ".", _metadata(path)) for folder in folders for _, path in _distributions(folder))
+def heads(directories):
+    """Of each distribution in these directories: the directory, and the head of its metadata as a list of lines."""
+    if _are_plain(directories):
+        found = (
+            (directory or ".", _metadata(path)) for directory in directories for _, path in _distributions(directory)
+        )
     else:
-        found = ((str(one.locate_file("")), _stated(one)) for one in _library().distributions(path=list(folders)))
-    return ((folder, _head(text)) for folder, text in found)
+        found = ((str(one.locate_file("")), _stated(one)) for one in _library().distributions(path=list(directories)))
+    return ((directory, _head(text)) for directory, text in found)
 
 
 def first(name):
-    """The folder and the version of the distribution of this name that comes first on the search path; else empty."""
+    """The directory and version of the distribution of this name that comes first on the search path; else empty."""
     if not _are_plain(sys.path):
         one = next(iter(_library().distributions(name=name)), None)
         return (str(one.locate_file("")), one.version or "") if one else ("", "")
     if not _first:
-        for folder in reversed(sys.path):
-            _first.update(reversed([(each, (folder or ".", path)) for each, path in _distributions(folder)]))
-    folder, path = _first.get(_normal(name), ("", ""))
+        for directory in reversed(sys.path):
+            _first.update(reversed([(each, (directory or ".", path)) for each, path in _distributions(directory)]))
+    directory, path = _first.get(_normal(name), ("", ""))
     lines = _head(_metadata(path) or _read(path)) if path else []
     fields = (line.partition(":") for line in lines)
-    return folder, next((value.lstrip(" \t") for key, _, value in fields if key.lower() == "version"), "")
+    return directory, next((value.lstrip(" \t") for key, _, value in fields if key.lower() == "version"), "")
 
 
-_first = {}  # type: ignore[var-annotated] # by name: the folder and the path of its metadata
+_first = {}  # type: ignore[var-annotated] # by name: the directory and the path of its metadata
 
 
 def _library():
@@ -51,22 +53,22 @@ def _head(text):
     return (text or "").split("\n\n", 1)[0].splitlines()
 
 
-def _are_plain(folders):
-    """Whether only Python's own finder looks for distributions, and no folder is an egg or an archive."""
+def _are_plain(directories):
+    """Whether only Python's own finder looks for distributions, and no directory is an egg or an archive."""
     finders = [each for each in sys.meta_path if hasattr(each, "find_distributions")]
     own = all(getattr(each, "__module__", "") == "_frozen_importlib_external" for each in finders)
-    return own and not any(folder.lower().endswith(".egg") or os.path.isfile(folder) for folder in folders)
+    return own and not any(directory.lower().endswith(".egg") or os.path.isfile(directory) for directory in directories)
 
 
-def _distributions(folder):
-    """The name and the path of the metadata of each distribution in a folder."""
+def _distributions(directory):
+    """The name and the path of the metadata of each distribution in a directory."""
     try:
-        names = os.listdir(folder or ".")
+        names = os.listdir(directory or ".")
     except OSError:
         return
     for name in names:
         if name.lower().endswith((".dist-info", ".egg-info")):
-            yield _normal(name.rpartition(".")[0].partition("-")[0]), os.path.join(folder, name)
+            yield _normal(name.rpartition(".")[0].partition("-")[0]), os.path.join(directory, name)
 
 
 def _normal(name):

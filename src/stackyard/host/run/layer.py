@@ -37,8 +37,8 @@ class Layer:
     def argv(self, words: Sequence[str | os.PathLike[str]]) -> list[str]:
         """The command line that runs another one over the layer; makes the layer's directories."""
         work = self.place / "work"
-        for folder in (self.changes, work):
-            folder.mkdir(parents=True, exist_ok=True)
+        for directory in (self.changes, work):
+            directory.mkdir(parents=True, exist_ok=True)
         shutil.copystat(self.directory, self.changes)
         start = [sys.executable, "-I", "-S", str(_SCRIPT), str(self.directory), str(self.changes), str(work), "--"]
         return [*start, *(os.fspath(word) for word in words)]
@@ -48,16 +48,16 @@ class Layer:
         _merge(self.changes, self.directory)
 
 
-def works(folder: Path) -> bool:
+def works(directory: Path) -> bool:
     """Whether a layer can be had in a work directory, found by having one: a read-only file is changed, one is removed.
 
     Without privileges it cannot: a program of an ordinary account could not write into read-only files of the layer.
     """
-    if re.search(r"[,:\\]", str(folder)):
+    if re.search(r"[,:\\]", str(directory)):
         return False  # the mount options have their own meaning for these
     from stackyard.host.run import command
 
-    place = folder / f".layer-{os.getpid()}"
+    place = directory / f".layer-{os.getpid()}"
     below = place / "below"
     try:
         below.mkdir(parents=True)
@@ -107,10 +107,10 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _is_opaque(folder: Path) -> bool:
+def _is_opaque(directory: Path) -> bool:
     """Whether a directory of the layer replaces the one below, instead of being merged with it."""
     with suppress(OSError):
-        return os.getxattr(folder, _OPAQUE) == b"y"
+        return os.getxattr(directory, _OPAQUE) == b"y"
     return False
 
 

@@ -69,12 +69,12 @@ def config_files(environ: Mapping[str, str]) -> list[Path]:
         return []
     own = Path(environ["HOME"]) if environ.get("HOME") else home.find()
     shared = environ.get("XDG_CONFIG_DIRS") or "/etc/xdg"
-    files = [Path(folder) / "pip" / "pip.conf" for folder in shared.split(":") if folder]
+    files = [Path(directory) / "pip" / "pip.conf" for directory in shared.split(":") if directory]
     files.append(Path("/etc/pip.conf"))
     if not (named and Path(named).exists()):
-        folders = [own / ".pip"] if own else []
+        directories = [own / ".pip"] if own else []
         config = environ.get("XDG_CONFIG_HOME") or (own / ".config" if own else "")
-        files += [folder / "pip.conf" for folder in (*folders, *([Path(config) / "pip"] if config else []))]
+        files += [directory / "pip.conf" for directory in (*directories, *([Path(config) / "pip"] if config else []))]
     prefix = environ.get("VIRTUAL_ENV") or environ.get("CONDA_PREFIX") or sys.prefix
     files.append(Path(prefix) / "pip.conf")
     return [*files, *([Path(named)] if named else [])]

@@ -126,13 +126,13 @@ def sign(text: str, key: Path, namespace: str) -> str:
         StackyardError: it cannot sign with this key; it never asks for a passphrase.
     """
     _require_key(key)
-    with scratch("sign") as folder:
-        file = folder / "text"
+    with scratch("sign") as directory:
+        file = directory / "text"
         file.write_text(text, encoding="utf-8")
         done = _keygen(_SIGN_S, "sign", "-f", key, "-n", namespace, file)
         if done.returncode != 0:
             raise _cannot_sign(key, done)
-        return (folder / "text.sig").read_text(encoding="ascii")
+        return (directory / "text.sig").read_text(encoding="ascii")
 
 
 def fits(text: str, signature: str, namespace: str) -> bool:
@@ -144,9 +144,9 @@ def fits(text: str, signature: str, namespace: str) -> bool:
 @contextmanager
 def _as_file(signature: str) -> Iterator[Path]:
     """A signature in a file that no other account can replace while ssh-keygen is asked several times."""
-    with scratch("signature") as folder:
-        (folder / "text.sig").write_text(signature, encoding="utf-8")
-        yield folder / "text.sig"
+    with scratch("signature") as directory:
+        (directory / "text.sig").write_text(signature, encoding="utf-8")
+        yield directory / "text.sig"
 
 
 def judge(text: str, signature: str, signers: Signers, namespace: str) -> Verdict:

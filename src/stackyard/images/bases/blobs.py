@@ -37,7 +37,7 @@ class Blob:
 class Layout:
     """A directory with ``oci-layout``, ``index.json`` and ``blobs/sha256``."""
 
-    folder: Path
+    directory: Path
 
     def path(self, digest: str) -> Path:
         """Where the blob of this digest is, or would be.
@@ -46,8 +46,10 @@ class Layout:
             StackyardError: it is not a sha256, which others could make a path of.
         """
         if not _DIGEST.fullmatch(digest):
-            raise StackyardError(f"unsupported digest in {self.folder}: {digest:.80}", hint="only sha256 is supported")
-        return blob(self.folder, digest)
+            raise StackyardError(
+                f"unsupported digest in {self.directory}: {digest:.80}", hint="only sha256 is supported"
+            )
+        return blob(self.directory, digest)
 
     def add(self, stream: IO[bytes], *, expected: str = "", size: int = -1) -> Blob:
         """Copy a stream to a blob, which has its name once it is complete.
@@ -58,9 +60,9 @@ class Layout:
         Raises:
             StackyardError: they differ.
         """
-        folder = self.folder / "blobs" / "sha256"
-        folder.mkdir(parents=True, exist_ok=True)
-        made = folder / ".new"
+        directory = self.directory / "blobs" / "sha256"
+        directory.mkdir(parents=True, exist_ok=True)
+        made = directory / ".new"
         try:
             with made.open("wb") as target:
                 found = _copy(stream, target, size)
@@ -87,7 +89,7 @@ class Layout:
         Raises:
             StackyardError: it cannot be read, or differs.
         """
-        return parsed(read(self.folder, digest), str(self.path(digest)))
+        return parsed(read(self.directory, digest), str(self.path(digest)))
 
     def finish(self, manifest: Blob, tag: str) -> None:
         """Write what names the one image of this layout."""
@@ -96,12 +98,12 @@ class Layout:
             "annotations": {"org.opencontainers.image.ref.name": tag},
         }  # fmt: skip
         index = {"schemaVersion": 2, "manifests": [entry]}
-        (self.folder / "index.json").write_text(json.dumps(index, sort_keys=True), encoding="utf-8")
-        (self.folder / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}', encoding="utf-8")
+        (self.directory / "index.json").write_text(json.dumps(index, sort_keys=True), encoding="utf-8")
+        (self.directory / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}', encoding="utf-8")
 
     def sync(self) -> None:
         """Wait until all of it is on the disk."""
-        for path in (self.folder / "index.json", *(self.folder / "blobs" / "sha256").iterdir()):
+        for path in (self.directory / "index.json", *(self.directory / "blobs" / "sha256").iterdir()):
             handle = os.open(path, os.O_RDONLY)
             with suppress(OSError):
                 os.fsync(handle)

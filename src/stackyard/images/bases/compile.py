@@ -142,7 +142,7 @@ class Building:
         self, command: str, *words: str, how: PackageBuild | None = None, paths: Mapping[str, str] = _NONE
     ) -> Result:
         """Run pip in the virtual environment."""
-        links = [f"--find-links={folder}" for folder in self.packages.find_links]
+        links = [f"--find-links={directory}" for directory in self.packages.find_links]
         return self.run(f"{VENV}/bin/python", "-m", "pip", command, "--no-cache-dir", "--disable-pip-version-check",
                         *links, *words, how=how, paths=paths)  # fmt: skip
 

@@ -66,8 +66,8 @@ class Box:
         if VENV in files:
             raise InputError(f"the base {self.kept.base.name} has packages on top already, in {VENV}",
                              hint="extend the base below it, with all packages at once")  # fmt: skip
-        for folder in (self.venv, self.tmp, self.work / "home"):
-            folder.mkdir(parents=True)
+        for directory in (self.venv, self.tmp, self.work / "home"):
+            directory.mkdir(parents=True)
         sifbuild.build_base(self.kept, self.work / "base.sif")
         if fit.resolved(files, "/bin/bash") is not None:
             self._shell = "/bin/bash"  # for which activation scripts are written

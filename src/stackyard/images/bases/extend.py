@@ -22,7 +22,7 @@ from stackyard.images.bases import fit, store
 from stackyard.images.bases.blobs import EPOCH, TAR, Blob, Layout, manifest_of
 from stackyard.images.bases.compile import Building, Judge, Packages
 from stackyard.images.bases.container import VENV, Box, runtime
-from stackyard.images.bases.folder import write_layer
+from stackyard.images.bases.directory import write_layer
 from stackyard.images.bases.model import Base, Layer, PythonEnvironment
 from stackyard.images.bases.sources import Source
 from stackyard.images.bases.store import Kept, Wanted
@@ -68,7 +68,7 @@ def extend(yard: Yard, kept: Kept, name: str, packages: Packages, proof: Proof) 
         building = replace(building, tools=onbase.require_tools(building))
         own = _install(building, variables)
         notices = onbase.require_checks(building, own, proof.judge, proof.unmet)
-        source = Source("oci", str(_layout(building, name, {**variables, **own}).folder), name)
+        source = Source("oci", str(_layout(building, name, {**variables, **own}).directory), name)
         origin = f"base:{kept.base.name}@{kept.base.manifest} with {shlex.join(packages.requirements)}"
         wanted = Wanted(source, name, platform=kept.base.platform, origin=origin,
                         licences=lambda _: (kept.base.licences, ()))  # fmt: skip
@@ -88,9 +88,9 @@ def python_of(kept: Kept, activation: str = "") -> PythonEnvironment:
     if own:
         return next((each for each in own if f"{each.path}/" in activation), own[0])
     files = fit.listing(kept.paths.image)
-    for folder in ("/usr/local", "/usr"):
-        if fit.resolved(files, f"{folder}/bin/python3") is not None:
-            return PythonEnvironment("system", folder)
+    for directory in ("/usr/local", "/usr"):
+        if fit.resolved(files, f"{directory}/bin/python3") is not None:
+            return PythonEnvironment("system", directory)
     raise InputError(f"the base {kept.base.name} has no Python to install packages on",
                      hint="build a revision on it: stackyard image build REV --base NAME")  # fmt: skip
 
@@ -147,7 +147,7 @@ def _prefix(box: Box, program: str, activated: Mapping[str, str]) -> tuple[tuple
     version = box.run(program, "-c", "import sys; print('%d.%d' % sys.version_info[:2])").stdout.strip()
     own = f"{VENV}/lib/python{version}/site-packages"
     made = Prefix(box.venv)
-    made.program_folders[0].mkdir()
+    made.program_directories[0].mkdir()
     path = f'PYTHONPATH={own}"${{PYTHONPATH:+:$PYTHONPATH}}"'
     python = f'#!/bin/sh\n{path} exec {shlex.quote(program)} "$@"\n'
     activate = f'export {path} PATH={VENV}/bin:"$PATH"\n'

@@ -63,10 +63,10 @@ def c_library(tree: Tree) -> str:
 
 def _c_libraries(tree: Tree) -> Iterator[str]:
     """Where the C library may be: in the library directories, and in Debian's, one for each architecture."""
-    for folder in _LIBRARIES:
-        yield f"{folder}/libc.so.6"
-    for folder in _LIBRARIES[2:]:
-        yield from (f"{folder}/{name}/libc.so.6" for name in tree.names(folder) if name.endswith("-linux-gnu"))
+    for directory in _LIBRARIES:
+        yield f"{directory}/libc.so.6"
+    for directory in _LIBRARIES[2:]:
+        yield from (f"{directory}/{name}/libc.so.6" for name in tree.names(directory) if name.endswith("-linux-gnu"))
 
 
 def _machine(path: Path) -> str:
@@ -83,18 +83,18 @@ def _machine(path: Path) -> str:
 
 def _walked(root: Path) -> tuple[list[Toolkit], list[PythonEnvironment]]:
     toolkits, environments = [], []
-    for folder, folders, files in os.walk(root):
-        inside = folder.removeprefix(str(root))
-        folders[:] = sorted(name for name in folders if inside or name not in _UNSEEN)
+    for directory, directories, files in os.walk(root):
+        inside = directory.removeprefix(str(root))
+        directories[:] = sorted(name for name in directories if inside or name not in _UNSEEN)
         for name in files:
             path = f"{inside}/{name}"
-            toolkit = toolkit_of(path, _text(Path(folder, name)) if path.endswith("/.info/version") else "")
+            toolkit = toolkit_of(path, _text(Path(directory, name)) if path.endswith("/.info/version") else "")
             if toolkit is not None:
                 toolkits.append(toolkit)
         if inside.endswith("/conda-meta") and "history" in files:
             environments.append(_conda(os.path.dirname(inside), files))  # noqa: PTH120
         if "pyvenv.cfg" in files:
-            environments.append(_venv(inside, Path(folder, "pyvenv.cfg")))
+            environments.append(_venv(inside, Path(directory, "pyvenv.cfg")))
     return toolkits, environments
 
 

@@ -21,7 +21,7 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.host.files.scratch import scratch
 from stackyard.host.run.command import run, which
 from stackyard.images.bases.blobs import EPOCH, TAR, Blob, Layout, manifest_of, parsed, read_small
-from stackyard.images.bases.folder import write_layer
+from stackyard.images.bases.directory import write_layer
 from stackyard.images.bases.model import ARCHITECTURES, Layer
 from stackyard.images.bases.unpack import LIMIT_HINT, MOST_BYTES, CheckedHeader
 from stackyard.images.oci.layout import MANIFEST, Reference, image, read
@@ -60,11 +60,11 @@ class Fetched:
     digests: tuple[str, ...]
 
 
-def source_of(text: str, folder: Path = Path()) -> Source:
+def source_of(text: str, directory: Path = Path()) -> Source:
     """What a command line or a site's file names: ``KIND:PLACE[:TAG]``, with Skopeo's words, or a directory.
 
     Args:
-        folder: the directory that relative paths begin in.
+        directory: the directory that relative paths begin in.
 
     Raises:
         InputError: it is none of these.
@@ -74,9 +74,9 @@ def source_of(text: str, folder: Path = Path()) -> Source:
         return Source(kind, rest)
     if kind in ("docker-archive", "oci") and rest:
         place, _, tag = rest.partition(":")
-        return Source(kind, str((folder / place).absolute()), tag)
+        return Source(kind, str((directory / place).absolute()), tag)
     if kind in ("folder", "sif") and rest:
-        return Source(kind, str((folder / rest).absolute()))
+        return Source(kind, str((directory / rest).absolute()))
     known = "docker-archive:FILE[:TAG], oci:DIR[:TAG], docker://REGISTRY/NAME:TAG, sif:FILE or folder:DIR"
     raise InputError(f"unknown source of an image: {shown(redacted(text))}", hint=f"write {known}")
 
@@ -105,7 +105,7 @@ def fetch(source: Source, layout: Layout, platform: str, most_bytes: int = MOST_
 
 def _from_oci(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
     origin = Layout(Path(source.place))
-    data = read(origin.folder, digest_in_layout(source, platform))
+    data = read(origin.directory, digest_in_layout(source, platform))
     return _copied(parsed(data, str(source)), data, lambda each: _opened(origin.path(each)), layout)
 
 
@@ -115,8 +115,8 @@ def digest_in_layout(source: Source, platform: str) -> str:
     Raises:
         InputError: the layout does not exist, or does not have this one image for the platform.
     """
-    folder = Path(source.place)
-    return image(Reference(folder, source.tag), architecture=_architecture(platform)).manifest.digest
+    directory = Path(source.place)
+    return image(Reference(directory, source.tag), architecture=_architecture(platform)).manifest.digest
 
 
 def _incomplete(source: Source, error: Exception) -> InputError:
@@ -272,14 +272,14 @@ def _archived(tar: tarfile.TarFile, members: Members, name: str, diff: str, layo
     return Layer(blob.digest, blob.size, f"{TAR}{packed}", diff)
 
 
-def _from_folder(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
+def _from_directory(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
     """One layer, the same bytes for the same files and times, independent of their owners."""
     root = Path(source.place)
     if not root.is_dir():
         raise InputError(f"no such directory: {root}", hint="check the path")
     if root.resolve() == Path("/"):
         raise InputError("cannot import / as a base: it is this machine", hint="name another directory")
-    blobs = layout.folder / "blobs" / "sha256"
+    blobs = layout.directory / "blobs" / "sha256"
     blobs.mkdir(parents=True, exist_ok=True)
     made = blobs / ".tar"
     try:
@@ -313,7 +313,7 @@ def _from_sif(source: Source, layout: Layout, platform: str, most_bytes: int) ->
     with scratch("sif") as work:
         root = str(work / "root")
         run(["unsquashfs", *options, "-no-xattrs", "-dest", root, source.place], timeout_s=PULL_TIMEOUT_S)
-        fetched = _from_folder(Source("folder", root), layout, platform, most_bytes)
+        fetched = _from_directory(Source("folder", root), layout, platform, most_bytes)
     return replace(fetched, digests=(*fetched.digests, f"sha256:{sha256_file(Path(source.place))}"))
 
 
@@ -321,7 +321,7 @@ _SOURCES: Mapping[str, Callable[[Source, Layout, str, int], Fetched]] = {
     "docker-archive": _from_archive,
     "oci": _from_oci,
     "docker": _from_registry,
-    "folder": _from_folder,
+    "folder": _from_directory,
     "sif": _from_sif,
 }
 """How each kind of source is copied."""

@@ -23,7 +23,7 @@ from stackyard.host.machine.platforms import this_platform
 from stackyard.host.run.identity import account_name, process_token
 from stackyard.images.bases import software
 from stackyard.images.bases.blobs import EPOCH, Layout, manifest_of
-from stackyard.images.bases.folder import write_layer
+from stackyard.images.bases.directory import write_layer
 from stackyard.images.bases.model import ARCHITECTURES, BASE, Base, Defaults, Layer, Root
 from stackyard.images.bases.sources import Fetched, Source, fetch
 from stackyard.images.bases.unpack import MOST_BYTES, Unpacked
@@ -32,7 +32,7 @@ from stackyard.inputs.sites.sitemodels import Site
 from stackyard.inputs.sites.siteyard import in_sites_yard
 from stackyard.yard import disk, formats
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import BasePaths
+from stackyard.yard.revision.directories import BasePaths
 from stackyard.yard.revision.record import now
 from stackyard.yard.write import atomic
 from stackyard.yard.write.claim import claim
@@ -148,7 +148,7 @@ def everything(yard: Yard) -> Iterator[tuple[Base, BasePaths]]:
     """Every base of this yard and of those above it, by name; of equal names the nearest."""
     seen: dict[str, tuple[Base, BasePaths]] = {}
     for each in yard.lineage():
-        for name in disk.names(each.bases) if disk.is_folder(each.bases) else ():
+        for name in disk.names(each.bases) if disk.is_directory(each.bases) else ():
             base = None if name.startswith(".") else _read(each.base(name))
             if base is not None:
                 seen.setdefault(name, (base, each.base(name)))

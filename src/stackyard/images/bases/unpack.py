@@ -82,8 +82,8 @@ class Unpacked:
 
     def settle(self) -> None:
         """Give all directories the time 0: theirs is when something was last unpacked into them."""
-        for folder, _, _ in os.walk(self.root, topdown=False):
-            os.utime(folder, (0, 0))
+        for directory, _, _ in os.walk(self.root, topdown=False):
+            os.utime(directory, (0, 0))
 
     def place(self, name: str) -> Path:
         """Where a file of the image is, or would be; links on the way are followed within."""
@@ -154,9 +154,9 @@ class Unpacked:
         elif not gone.startswith(_WHITEOUT) and parent / gone not in made:  # .wh..wh.plnk: a note of aufs
             self._clear(parent / gone)
 
-    def _hide(self, folder: Path, made: set[Path]) -> None:
+    def _hide(self, directory: Path, made: set[Path]) -> None:
         """Remove from a directory what this layer has not made."""
-        for place in folder.iterdir():
+        for place in directory.iterdir():
             if place not in made:
                 self._clear(place)
             elif place.is_dir() and not place.is_symlink():

@@ -257,16 +257,16 @@ def _own(user: User, name: str, item: Loaded | None, seen: View, host: _Host) ->
 def _unprovided(name: str, item: Loaded | None, seen: View, library: Path, loaded: str) -> Finding:
     """A program whose MPI could be the host's: it is not bound under that name, or not searched."""
     reason = f"it was found by {item.rule}; the image's own MPI would run, with exit status 0" if item else ""
-    folder = library.parent
+    directory = library.parent
     if name in seen.libraries and not seen.searched:
         return Finding(
             "libraries-not-searched", "refused", loaded, f"{LIBRARIES} is not on its library path",
             f"set LD_LIBRARY_PATH: {LIBRARIES} in `variables` of launch.container",
         )  # fmt: skip
     if name in companion_sonames():
-        remedy = f"add {folder / name} to `libraries`, if the host has it"
-    elif (folder / name).exists():
-        remedy = f"add {folder / name} to `libraries`, or its directory to `library_path`"
+        remedy = f"add {directory / name} to `libraries`, if the host has it"
+    elif (directory / name).exists():
+        remedy = f"add {directory / name} to `libraries`, or its directory to `library_path`"
     else:
         remedy = f"bind it under that name: {{path: {library}, to: {LIBRARIES}/{name}}}"
     return Finding("mpi-own", "refused", loaded, reason, remedy)
@@ -293,8 +293,8 @@ def _of_components(
 ) -> Iterator[Finding]:
     """What components of the host's MPI lack inside."""
     user = next((user.path for user in users if loads.get(user.path, "").startswith("host:")), "")
-    folders = {name for part in parts() for name in part.folders}
-    places = [bind.to or bind.path for bind in bindings.binds if Path(bind.to or bind.path).name in folders]
+    directories = {name for part in parts() for name in part.directories}
+    places = [bind.to or bind.path for bind in bindings.binds if Path(bind.to or bind.path).name in directories]
     files = [path for place in places for path in files_below(seen.loader.tree, place) if ".so" in Path(path).name]
     if not user or not files:
         return

@@ -41,9 +41,9 @@ def is_left_to_image(name: str) -> bool:
 _SYSTEM = re.compile(r"/(usr/)?lib(64|32)?(/[\w]+-linux-gnu\w*)?(/openmpi/lib)?")
 
 
-def is_of_system(folder: str) -> bool:
+def is_of_system(directory: str) -> bool:
     """Whether a directory is one of a distribution's, which hold the libraries of everything."""
-    return _SYSTEM.fullmatch(folder) is not None
+    return _SYSTEM.fullmatch(directory) is not None
 
 
 _SHARED = ("/", "/usr", "/usr/local", "/opt", "/etc", "/var", "/lib", "/lib64")
@@ -79,7 +79,7 @@ def detect(environ: Mapping[str, str], *, mpi: str = "") -> Detected:
         InputError: `mpi` is not an MPI.
         MissingError: this machine has no MPI that is known.
     """
-    loader = Loader(Tree(), _folders(environ.get("LD_LIBRARY_PATH", "")))
+    loader = Loader(Tree(), _directories(environ.get("LD_LIBRARY_PATH", "")))
     path, known = library(loader, environ, mpi)
     if not known.version:
         known = replace(known, version=asked_version(path, environ))
@@ -99,8 +99,8 @@ def required(loader: Loader, path: str, known: KnownMpi, sockets: Mapping[str, s
     return Detected(_bindings(loader.tree, main, known, closure, found), tuple(notes))
 
 
-def _folders(text: str) -> tuple[str, ...]:
-    return tuple(folder for folder in text.split(":") if folder)
+def _directories(text: str) -> tuple[str, ...]:
+    return tuple(directory for directory in text.split(":") if directory)
 
 
 def library(loader: Loader, environ: Mapping[str, str], mpi: str) -> tuple[str, KnownMpi]:
@@ -127,8 +127,8 @@ def _candidates(loader: Loader, environ: Mapping[str, str], mpi: str) -> Iterato
             return
         yield from _below(_prefix(place) if place.is_file() else place)
         return
-    for folder in loader.library_path:
-        yield from (f"{folder}/{name}" for name in _sorted_sonames())
+    for directory in loader.library_path:
+        yield from (f"{directory}/{name}" for name in _sorted_sonames())
     for program in ("mpiexec", "mpirun"):
         path = which(program, environ)
         if path is not None and _prefix(path) not in (Path("/usr"), Path("/")):
@@ -156,13 +156,13 @@ def _prefix(program: Path) -> Path:
 
 
 def _below(prefix: Path) -> Iterator[str]:
-    for folder in (prefix / "lib", prefix / "lib64", prefix / "lib-abi-mpich", prefix):
-        yield from (f"{folder}/{name}" for name in _sorted_sonames())
+    for directory in (prefix / "lib", prefix / "lib64", prefix / "lib-abi-mpich", prefix):
+        yield from (f"{directory}/{name}" for name in _sorted_sonames())
 
 
 def _companions(loader: Loader, path: str, known: KnownMpi) -> list[str]:
-    folder = posixpath.dirname(path)
-    return [f"{folder}/{name}" for name in known.family.companions if loader.tree.find(f"{folder}/{name}")]
+    directory = posixpath.dirname(path)
+    return [f"{directory}/{name}" for name in known.family.companions if loader.tree.find(f"{directory}/{name}")]
 
 
 def _place(loader: Loader, item: Loaded, known: KnownMpi, found: _Found) -> None:
@@ -177,14 +177,14 @@ def _place(loader: Loader, item: Loaded, known: KnownMpi, found: _Found) -> None
 
 def _put(tree: Tree, item: Loaded, why: str, found: _Found) -> None:
     item = _for_all_processors(tree, item)
-    folder = posixpath.dirname(item.inside)
+    directory = posixpath.dirname(item.inside)
     path = _own_path(tree, item)  # /lib may be a link to /usr/lib here
     if is_of_system(posixpath.dirname(path)):
         found.libraries.setdefault(path, why)
         return
-    _bind(_whole(folder), why, found)
+    _bind(_whole(directory), why, found)
     if item.by is None or item.rule == "LD_LIBRARY_PATH":
-        found.library_path.setdefault(folder, f"{item.name} is there")
+        found.library_path.setdefault(directory, f"{item.name} is there")
 
 
 def _for_all_processors(tree: Tree, item: Loaded) -> Loaded:
@@ -204,11 +204,11 @@ def _soname(item: Loaded) -> str:
     return item.elf.soname or item.name
 
 
-def _whole(folder: str) -> str:
+def _whole(directory: str) -> str:
     """The directory to bind for a library: its prefix, with components, settings and texts; else its own."""
-    parent = posixpath.dirname(folder)
-    is_lib = re.fullmatch(r"lib(64)?", posixpath.basename(folder)) is not None
-    return parent if is_lib and parent not in _SHARED else folder
+    parent = posixpath.dirname(directory)
+    is_lib = re.fullmatch(r"lib(64)?", posixpath.basename(directory)) is not None
+    return parent if is_lib and parent not in _SHARED else directory
 
 
 def _open_components(loader: Loader, closure: Closure, found: _Found) -> list[str]:
@@ -219,30 +219,30 @@ def _open_components(loader: Loader, closure: Closure, found: _Found) -> list[st
         for part in parts():
             if not fnmatchcase(item.name, part.library):
                 continue
-            for place in (*_beside(loader.tree, item, part.folders), *filter(loader.tree.find, part.paths)):
+            for place in (*_beside(loader.tree, item, part.directories), *filter(loader.tree.find, part.paths)):
                 if place not in opened:
                     opened.add(place)
                     _bind(place, part.why, found)
-                    notes.update(dict.fromkeys(_open_folder(loader, closure, place, found)))
+                    notes.update(dict.fromkeys(_open_directory(loader, closure, place, found)))
     return list(notes)
 
 
 def _beside(tree: Tree, item: Loaded, names: Iterable[str]) -> list[str]:
     """Directories beside a library, or beside the file that its link leads to; by their own path, without links."""
     real = tree.find(item.inside)
-    folders = (posixpath.dirname(item.inside), posixpath.dirname(real.inside) if real else "")
-    places = (tree.find(f"{folder}/{name}") for folder in folders for name in names if folder)
+    directories = (posixpath.dirname(item.inside), posixpath.dirname(real.inside) if real else "")
+    places = (tree.find(f"{directory}/{name}") for directory in directories for name in names if directory)
     return list(dict.fromkeys(place.inside for place in places if place))
 
 
-def _open_folder(loader: Loader, closure: Closure, folder: str, found: _Found) -> list[str]:
+def _open_directory(loader: Loader, closure: Closure, directory: str, found: _Found) -> list[str]:
     """Note what the components of a directory need. Returns what they need and this machine does not have."""
-    files = [path for path in files_below(loader.tree, folder) if re.search(r"\.so(\.\d+)*$", path)]
-    files = [path for path in files if _is_below(loader.tree, path, folder)]
+    files = [path for path in files_below(loader.tree, directory) if re.search(r"\.so(\.\d+)*$", path)]
+    files = [path for path in files if _is_below(loader.tree, path, directory)]
     found.components += [posixpath.basename(path) for path in files]
     inner = loader.closure(files)
     for item in inner.loaded:
-        if item.by is None or item.inside.startswith(f"{folder}/") or closure.get(item.name) is not None:
+        if item.by is None or item.inside.startswith(f"{directory}/") or closure.get(item.name) is not None:
             continue
         closure.add(item, item.elf.path)
         if not is_left_to_image(item.name):
@@ -250,16 +250,16 @@ def _open_folder(loader: Loader, closure: Closure, folder: str, found: _Found) -
     return [f"{each.name}, required by the component {each.by.name}, not found" for each in inner.missing]
 
 
-def _is_below(tree: Tree, path: str, folder: str) -> bool:
+def _is_below(tree: Tree, path: str, directory: str) -> bool:
     """Whether a file is in a directory, and not a link to elsewhere: a compiler's link to a library of the system."""
-    found, above = tree.find(path), tree.find(folder)
+    found, above = tree.find(path), tree.find(directory)
     return found is not None and above is not None and found.inside.startswith(f"{above.inside}/")
 
 
-def files_below(tree: Tree, folder: str, depth: int = 4) -> Iterator[str]:
+def files_below(tree: Tree, directory: str, depth: int = 4) -> Iterator[str]:
     """The files below a directory, as seen inside."""
-    for name in tree.names(folder):
-        path = f"{folder}/{name}"
+    for name in tree.names(directory):
+        path = f"{directory}/{name}"
         found = tree.find(path)
         if found is None:
             continue
@@ -272,8 +272,8 @@ def files_below(tree: Tree, folder: str, depth: int = 4) -> Iterator[str]:
 
 def _own_path(tree: Tree, item: Loaded) -> str:
     """The path of a library in a directory without links, by the name that programs ask for."""
-    folder = tree.find(posixpath.dirname(item.inside))
-    return f"{folder.inside if folder else posixpath.dirname(item.inside)}/{_soname(item)}"
+    directory = tree.find(posixpath.dirname(item.inside))
+    return f"{directory.inside if directory else posixpath.dirname(item.inside)}/{_soname(item)}"
 
 
 def _bindings(tree: Tree, main: Loaded, known: KnownMpi, closure: Closure, found: _Found) -> HostBindings:

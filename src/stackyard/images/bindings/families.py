@@ -41,7 +41,7 @@ class Part:
     """What goes with a library that opens files by dlopen."""
 
     library: str
-    folders: tuple[str, ...]
+    directories: tuple[str, ...]
     paths: tuple[str, ...]
     why: str
 
@@ -71,7 +71,7 @@ def families() -> tuple[Family, ...]:
 def parts() -> tuple[Part, ...]:
     """What goes with which library."""
     rows = packaged(__package__, "families.yaml")["parts"]
-    return tuple(Part(row["library"], tuple(row["folders"]), tuple(row["paths"]), row["why"]) for row in rows)
+    return tuple(Part(row["library"], tuple(row["directories"]), tuple(row["paths"]), row["why"]) for row in rows)
 
 
 @lru_cache(maxsize=1)

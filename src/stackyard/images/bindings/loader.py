@@ -57,7 +57,7 @@ def _own_machine() -> str:
     return {"x86_64": "EM_X86_64/64", "aarch64": "EM_AARCH64/64"}.get(os.uname().machine, "EM_PPC64/64")
 
 
-def _default_folders(machine: str) -> tuple[str, ...]:
+def _default_directories(machine: str) -> tuple[str, ...]:
     triplet = _MULTIARCH.get(machine, "")
     multi = (f"/lib/{triplet}", f"/usr/lib/{triplet}") if triplet else ()
     return (*multi, "/lib64", "/usr/lib64", "/lib", "/usr/lib")
@@ -142,7 +142,7 @@ class Loader:
     def hwcaps(self) -> tuple[str, ...]:
         """Directories below ``glibc-hwcaps`` that the tree's C library searches on this machine, the best first."""
         known = (each.path for each in self.cache.get("libc.so.6", ()))
-        default = (f"{folder}/libc.so.6" for folder in _default_folders(_own_machine()))
+        default = (f"{directory}/libc.so.6" for directory in _default_directories(_own_machine()))
         for path in (*known, *default):
             found = self.tree.find(path)
             if found is not None:
@@ -184,7 +184,7 @@ class Loader:
 
     def _preloaded(self, name: str) -> Loaded | None:
         """A library by name alone, as LD_PRELOAD may have it: LD_LIBRARY_PATH, the cache."""
-        paths = (path for folder in self.library_path for path in self._below(folder, name))
+        paths = (path for directory in self.library_path for path in self._below(directory, name))
         return next((item for path in (*paths, *self.cached(name)) if (item := self.open(path))), None)
 
     def _load(self, name: str, item: Loaded, result: Closure, queue: deque[Loaded]) -> None:
@@ -206,38 +206,38 @@ class Loader:
         if "/" in name:
             yield next(iter(self.expanded((name,), item))), "its path"
             return
-        for folder, rule in self._folders(item):
-            yield from ((path, rule) for path in self._below(folder, name))
+        for directory, rule in self._directories(item):
+            yield from ((path, rule) for path in self._below(directory, name))
         for path in self.cached(name):
             yield path, "ld.so.cache"
-        for folder in _default_folders(item.elf.machine):
-            yield from ((path, "default directory") for path in self._below(folder, name))
+        for directory in _default_directories(item.elf.machine):
+            yield from ((path, "default directory") for path in self._below(directory, name))
 
-    def _below(self, folder: str, name: str) -> Iterator[str]:
+    def _below(self, directory: str, name: str) -> Iterator[str]:
         """Where a library may be in a directory that is searched."""
-        if self.tree.find(f"{folder}/{_HWCAPS}") is not None:
-            yield from (f"{folder}/{_HWCAPS}/{each}/{name}" for each in self.hwcaps)
-        yield f"{folder}/{name}"
+        if self.tree.find(f"{directory}/{_HWCAPS}") is not None:
+            yield from (f"{directory}/{_HWCAPS}/{each}/{name}" for each in self.hwcaps)
+        yield f"{directory}/{name}"
 
-    def _folders(self, item: Loaded) -> Iterator[tuple[str, str]]:
+    def _directories(self, item: Loaded) -> Iterator[tuple[str, str]]:
         if not item.elf.runpath:
             above: Loaded | None = item
             while above is not None:
                 if not above.elf.runpath:
-                    for folder in self.expanded(above.elf.rpath, above):
-                        yield folder, f"RPATH of {above.inside}"
+                    for directory in self.expanded(above.elf.rpath, above):
+                        yield directory, f"RPATH of {above.inside}"
                 above = above.by
-        for folder in self.library_path:
-            yield folder, "LD_LIBRARY_PATH"
-        for folder in self.expanded(item.elf.runpath, item):
-            yield folder, f"RUNPATH of {item.inside}"
+        for directory in self.library_path:
+            yield directory, "LD_LIBRARY_PATH"
+        for directory in self.expanded(item.elf.runpath, item):
+            yield directory, f"RUNPATH of {item.inside}"
 
-    def expanded(self, folders: Iterable[str], item: Loaded) -> Iterator[str]:
+    def expanded(self, directories: Iterable[str], item: Loaded) -> Iterator[str]:
         """Directories with ``$ORIGIN`` and ``$LIB`` replaced. The origin is where the file really lies."""
         found = self.tree.find(item.inside)
         origin = posixpath.dirname(_real(found, item))
-        for folder in folders:
-            text = re.sub(r"\$(ORIGIN\b|\{ORIGIN\})", lambda _: origin, folder)
+        for directory in directories:
+            text = re.sub(r"\$(ORIGIN\b|\{ORIGIN\})", lambda _: origin, directory)
             triplet = _MULTIARCH.get(item.elf.machine, "lib64")
             libs = ("lib64", "lib", f"lib/{triplet}") if "$LIB" in text or "${LIB}" in text else ("",)
             for lib in libs:

@@ -65,12 +65,12 @@ def run_ranks(
     if not program:
         raise InputError("cannot run: no program given", hint="write it after --, with its path in the image")
     with tempfile.TemporaryDirectory(prefix=".stackyard-maps-", dir=Path.cwd()) as name:  # the nodes see it
-        folder = Path(name)
-        script = folder / "rank.sh"
-        script.write_text(_script(image, bindings, policy, folder, program))
+        directory = Path(name)
+        script = directory / "rank.sh"
+        script.write_text(_script(image, bindings, policy, directory, program))
         script.chmod(0o755)
         done = run([*shlex.split(launcher), str(script)], timeout_s=RUN_S, check=False)
-        said = [json.loads(file.read_text()) for file in sorted(folder.glob("rank-*.json"))]
+        said = [json.loads(file.read_text()) for file in sorted(directory.glob("rank-*.json"))]
     library = Path(bindings.mpi.library)
     ranks = sorted((_rank(each, library) for each in said), key=lambda rank: (rank.rank, rank.node))
     _started(ranks, done, launcher)
@@ -89,10 +89,12 @@ def _started(ranks: Sequence[Rank], done: Result, launcher: str) -> None:
     )
 
 
-def _script(image: Path, bindings: HostBindings, policy: ContainerPolicy, folder: Path, program: Sequence[str]) -> str:
+def _script(
+    image: Path, bindings: HostBindings, policy: ContainerPolicy, directory: Path, program: Sequence[str]
+) -> str:
     """The program of a rank: the runtime in the image, watched from outside."""
     runtime = runtime_of(policy.runtime, str(image.absolute()))
-    own = [sys.executable, "-I", "-S", watch.__file__, str(folder), ",".join(RANKS)]
+    own = [sys.executable, "-I", "-S", watch.__file__, str(directory), ",".join(RANKS)]
     made = (
         _charliecloud(bindings.applied(policy, CHARLIECLOUD))
         if runtime == "charliecloud"

@@ -48,10 +48,10 @@ def opened(image: Path) -> Iterator[Opened]:
         return
     offsets = _partitions(image)
     with ExitStack() as stack:
-        folder = stack.enter_context(scratch("image"))
+        directory = stack.enter_context(scratch("image"))
         layers, ways = [], []
         for number, offset in enumerate(offsets):
-            layer = folder / str(number)
+            layer = directory / str(number)
             layer.mkdir()
             ways.append(_open(image, offset, layer, stack))
             layers.append(layer)
@@ -95,39 +95,39 @@ def _of_sif(image: Path, data: bytes) -> list[int]:
     return [*reversed(overlays), *(offset for part, offset in found if part == _PRIMARY)]
 
 
-def _open(image: Path, offset: int, folder: Path, stack: ExitStack) -> str:
+def _open(image: Path, offset: int, directory: Path, stack: ExitStack) -> str:
     why = ""
     for program, more in (("squashfuse_ll", ",timeout=3600"), ("squashfuse", "")):  # it goes also if this is killed
         if which(program) is None:
             continue
         try:
             run(
-                [program, "-o", f"ro,offset={offset}{more}", image.absolute(), folder],
+                [program, "-o", f"ro,offset={offset}{more}", image.absolute(), directory],
                 timeout_s=_MOUNT_S,
                 leaves_others=True,
             )
         except CommandError as error:
             why = why or f"{error.message}: {error.result.output}"
             continue
-        stack.callback(_unmount, folder)
+        stack.callback(_unmount, directory)
         return "mounted"
     if which("unsquashfs") is None:
         missing = "unsquashfs" if why else "squashfuse and unsquashfs"
         raise MissingError(f"cannot read {image}: {missing} not found on PATH", hint="install one", detail=why)
-    _unpack(image, offset, folder, why)
+    _unpack(image, offset, directory, why)
     return "unpacked"
 
 
-def _unmount(folder: Path) -> None:
+def _unmount(directory: Path) -> None:
     """End a mount also where a program has a file open: a lazy unmount."""
     for program in ("fusermount3", "fusermount"):
         if which(program) is not None:
-            run([program, "-u", "-z", folder], timeout_s=_MOUNT_S, check=False)
+            run([program, "-u", "-z", directory], timeout_s=_MOUNT_S, check=False)
             return
-    run(["umount", "-l", folder], timeout_s=_MOUNT_S, check=False)
+    run(["umount", "-l", directory], timeout_s=_MOUNT_S, check=False)
 
 
-def _unpack(image: Path, offset: int, folder: Path, why: str) -> None:
+def _unpack(image: Path, offset: int, directory: Path, why: str) -> None:
     """Unpack an image. What only root may make (devices, owners) is left out, and counts as no error.
 
     Args:
@@ -141,13 +141,13 @@ def _unpack(image: Path, offset: int, folder: Path, why: str) -> None:
         "-no-xattrs",
         "-ignore-errors",
         "-d",
-        folder,
+        directory,
         "-o",
         offset,
         image.absolute(),
     ]
     done = run([str(word) for word in words], timeout_s=_UNPACK_S, check=False)
-    if not any(folder.iterdir()):
+    if not any(directory.iterdir()):
         raise StackyardError(
             f"cannot read {image}: unsquashfs failed", detail="\n".join((*filter(None, [why]), done.output))
         )

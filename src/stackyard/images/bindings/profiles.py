@@ -48,8 +48,8 @@ def read_profile(name: str, environ: Mapping[str, str], files: Iterable[str] = (
 
 def _profiles(files: Iterable[str]) -> dict[str, Path]:
     """The files of all profiles by name."""
-    folder = Path(str(resources.files("stackyard.images.bindings").joinpath("profiles")))
-    known = {path.stem: path for path in folder.glob("*.yaml")}
+    directory = Path(str(resources.files("stackyard.images.bindings").joinpath("profiles")))
+    known = {path.stem: path for path in directory.glob("*.yaml")}
     for path in map(Path, files):
         other = known.setdefault(path.stem, path)
         if other is not path:

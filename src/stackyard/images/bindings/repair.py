@@ -20,12 +20,12 @@ from stackyard.inputs.sites.bindings import Bind, HostBindings
 _RPATH, _RUNPATH = 15, 29
 
 
-def repaired(image: Path, paths: Iterable[str], folder: Path, bindings: HostBindings) -> HostBindings:
+def repaired(image: Path, paths: Iterable[str], directory: Path, bindings: HostBindings) -> HostBindings:
     """The bindings with a repaired copy of each file over it.
 
     Args:
         paths: files of the image, as `check.Checked.rpaths` has them.
-        folder: where the copies are kept: all nodes must see it.
+        directory: where the copies are kept: all nodes must see it.
 
     Raises:
         StackyardError: a file has no RPATH.
@@ -37,8 +37,8 @@ def repaired(image: Path, paths: Iterable[str], folder: Path, bindings: HostBind
             if found is None:
                 raise StackyardError(f"cannot repair {path}: not found in {image}")
             digest = sha256_file(found.outside)
-            copy = folder.absolute() / f"{found.outside.name}.{digest[:12]}"
-            folder.mkdir(parents=True, exist_ok=True)
+            copy = directory.absolute() / f"{found.outside.name}.{digest[:12]}"
+            directory.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(found.outside, copy)
             copy.chmod(0o755)
             to_runpath(copy)

@@ -44,10 +44,10 @@ def traced(bindings: HostBindings, launcher: str, program: Sequence[str]) -> Hos
         raise InputError("cannot trace: no program given", hint='write it after --: --trace "srun -n2" -- ./app')
     if which("strace") is None:
         raise MissingError("cannot trace: strace not found on PATH", hint="install strace, also on the compute nodes")
-    with tempfile.TemporaryDirectory(prefix=".stackyard-trace-", dir=Path.cwd()) as folder:  # the nodes see it
-        words = ["strace", "-f", "-ff", "-qq", "-s", "4096", "-e", "trace=openat,connect", "-o", f"{folder}/trace"]
+    with tempfile.TemporaryDirectory(prefix=".stackyard-trace-", dir=Path.cwd()) as directory:  # the nodes see it
+        words = ["strace", "-f", "-ff", "-qq", "-s", "4096", "-e", "trace=openat,connect", "-o", f"{directory}/trace"]
         run([*shlex.split(launcher), *words, *program], timeout_s=_TRACE_S)
-        lines = (line for file in Path(folder).iterdir() for line in file.read_text(errors="replace").splitlines())
+        lines = (line for file in Path(directory).iterdir() for line in file.read_text(errors="replace").splitlines())
         return with_opened(bindings, opened_paths(lines), Path(program[0]).name)
 
 

@@ -91,18 +91,18 @@ def _binds(policy: ContainerPolicy) -> Iterator[tuple[str, str]]:
 
 
 def _without_variables(text: str) -> list[str]:
-    return [folder for folder in re.sub(r"\$(\{[^}]*\}|\w+)", "", text).split(":") if folder]
+    return [directory for directory in re.sub(r"\$(\{[^}]*\}|\w+)", "", text).split(":") if directory]
 
 
 def _own_library_path(image: Tree) -> list[str]:
     """LD_LIBRARY_PATH as the image's own scripts set it, where they say it in plain words."""
-    folders: list[str] = []
+    directories: list[str] = []
     for script in _SCRIPTS:
         found = image.find(script)
         text = found.outside.read_text(errors="replace") if found else ""
         for value in re.findall(r"^\s*(?:export\s+)?LD_LIBRARY_PATH=(.*)$", text, re.MULTILINE):
-            folders += [each.strip("\"'") for each in _without_variables(value.strip("\"'"))]
-    return [folder for folder in folders if folder.startswith("/")]
+            directories += [each.strip("\"'") for each in _without_variables(value.strip("\"'"))]
+    return [directory for directory in directories if directory.startswith("/")]
 
 
 def contents(image: Tree) -> Contents:
@@ -125,14 +125,16 @@ def _files(image: Tree) -> Iterator[tuple[str, Path]]:
     """Every file and link of an image, of all layers, once: what an upper layer has hides what a lower one has."""
     seen: set[str] = set()
     for layer in image.layers:
-        for folder, folders, files in os.walk(layer):
-            inside = folder.removeprefix(str(layer))
-            folders[:] = sorted(name for name in folders if f"{inside}/{name}" not in _UNSEEN and name != "__pycache__")
+        for directory, directories, files in os.walk(layer):
+            inside = directory.removeprefix(str(layer))
+            directories[:] = sorted(
+                name for name in directories if f"{inside}/{name}" not in _UNSEEN and name != "__pycache__"
+            )
             for name in sorted(files):
                 path = f"{inside}/{name}"
                 if path not in seen:
                     seen.add(path)
-                    yield path, Path(folder, name)
+                    yield path, Path(directory, name)
 
 
 def _may_be_elf(path: str, place: Path) -> bool:

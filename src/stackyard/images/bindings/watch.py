@@ -64,7 +64,7 @@ def mapped(pid: int, known: Container[str]) -> dict[str, list[int]]:
 
 def main() -> int:
     """Run the command, write what its processes had mapped, and exit as it does."""
-    folder, names, command = Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:]
+    directory, names, command = Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:]
     process = subprocess.Popen(command, close_fds=False)  # PMI_FD is one of them
     files: dict[str, list[int]] = {}
     reads = 0
@@ -75,7 +75,7 @@ def main() -> int:
         time.sleep(FIRST_S if reads < FIRST_READS else LATER_S)
     rank = next((os.environ[name] for name in names if name in os.environ), "0")
     said = {"rank": int(rank), "host": socket.gethostname(), "code": process.returncode, "files": files}
-    place = folder / f"rank-{rank}-{os.getpid()}-{socket.gethostname()}.json"
+    place = directory / f"rank-{rank}-{os.getpid()}-{socket.gethostname()}.json"
     place.with_suffix(".new").write_text(json.dumps(said))
     place.with_suffix(".new").replace(place)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode

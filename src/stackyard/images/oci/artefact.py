@@ -34,7 +34,7 @@ from stackyard.yard import checksum, disk, formats, members
 from stackyard.yard.revision import contents, signatures
 from stackyard.yard.revision import record as records
 from stackyard.yard.revision.contents import Damage, Tree
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 FORMAT = 1
@@ -44,7 +44,7 @@ PART = "io.stackyard.part"
 """The note on a layer: beside (what lies around the prefix), prefix, image or interpreter."""
 ABOUT = "io.stackyard.revision-format"
 BESIDE, INTERPRETER, IMAGE_FILE = "beside", "interpreter", "image"
-FOLDERS = PARTS[1:]
+DIRECTORIES = PARTS[1:]
 FILES = ("files.json", "module.json", "report.json", "report.xml", "build.log")
 LAUNCHER = "launch"
 """That of an image, where the record has its hash: then the record of each yard is the same, and so are signatures."""
@@ -177,7 +177,7 @@ def _is_bytecode(damage: Damage) -> bool:
 def _built(tree: Tree, paths: RevisionPaths) -> Tree:
     """What is in a tree of what was built."""
     noted = formats.load(paths.files, contents.KIND)
-    known = noted.files.keys() | noted.folders
+    known = noted.files.keys() | noted.directories
     return {name: status for name, status in tree.items() if name.rstrip("/") in known}
 
 
@@ -193,7 +193,7 @@ def pack(record: BuildRecord, entry: Mapping[str, Any], target: Reference, compr
     """
     require_sendable(record)
     paths, fit = RevisionPaths.of(record.path), fit_of(record)
-    with writer(target.folder) as into:
+    with writer(target.directory) as into:
         parts = list(_parts(record, paths))
         with ThreadPoolExecutor(cores()) as pool:
             numbers = range(len(parts))
@@ -229,8 +229,8 @@ def _publish(
 
 def _parts(record: BuildRecord, paths: RevisionPaths) -> Iterator[tuple[str, Layer]]:
     """The layers that are archives, each with the name of its part."""
-    folders = [folder for folder in FOLDERS if disk.is_folder(paths.root / folder)]
-    beside = contents.scan(paths.root, folders + (["prefix/"] if record.payload.is_packed else []))
+    directories = [directory for directory in DIRECTORIES if disk.is_directory(paths.root / directory)]
+    beside = contents.scan(paths.root, directories + (["prefix/"] if record.payload.is_packed else []))
     own = (*FILES, LAUNCHER) if record.payload.launcher_sha256 else FILES
     beside |= {name: (paths.root / name).lstat() for name in own if disk.is_there(paths.root / name)}
     yield BESIDE, Layer("beside the prefix", tuple(_entries(paths.root, beside)))
@@ -263,15 +263,15 @@ def _outside(yard: Path, homes: Any) -> Iterator[Entry]:
             yield from (_placed(entry, inside) for entry in _entries(home, tree))
 
 
-def _placed(entry: Entry, folder: str) -> Entry:
-    return Entry(f"{folder}/{entry.name}", entry.source, entry.target, entry.size, entry.mode, entry.folder)
+def _placed(entry: Entry, directory: str) -> Entry:
+    return Entry(f"{directory}/{entry.name}", entry.source, entry.target, entry.size, entry.mode, entry.directory)
 
 
 def _entries(root: Path, tree: Tree) -> Iterator[Entry]:
     for name, status in sorted(tree.items()):
         place = root / name
         if name.endswith("/"):
-            yield Entry(name.rstrip("/"), mode=0o755, folder=True)
+            yield Entry(name.rstrip("/"), mode=0o755, directory=True)
         elif place.is_symlink():
             yield Entry(name, target=str(place.readlink()))
         else:
@@ -330,19 +330,19 @@ def _read_signed(value: Any, record: BuildRecord, origin: str) -> Signed | None:
     return signed
 
 
-def unpack(arrived: Arrived, folder: Path) -> None:
+def unpack(arrived: Arrived, directory: Path) -> None:
     """Unpack the parts of an artefact, each into a directory (`BESIDE`, with the prefix; `INTERPRETER`) or file.
 
     Raises:
         StackyardError: it is damaged or harmful, or the disk is full.
     """
-    trees = {name: Unpacked(folder / name) for name in (BESIDE, INTERPRETER)}
+    trees = {name: Unpacked(directory / name) for name in (BESIDE, INTERPRETER)}
     for tree in trees.values():
         tree.root.mkdir()
     for layer, diff in zip(arrived.image.layers, arrived.image.diff_ids, strict=True):
-        source, part = blob(arrived.reference.folder, layer.digest), layer.annotations.get(PART, "")
+        source, part = blob(arrived.reference.directory, layer.digest), layer.annotations.get(PART, "")
         if part == "image":
-            disk.link_or_copy(source, folder / IMAGE_FILE, link=False)
+            disk.link_or_copy(source, directory / IMAGE_FILE, link=False)
         else:
             trees[INTERPRETER if part == INTERPRETER else BESIDE].apply(
                 Applied(layer.digest, layer.size, layer.kind, diff), source

@@ -82,7 +82,7 @@ class Base:
     def extract(self, path: str, target: Path) -> None:
         """Copy a file of it. `path` is one that `resolve` gave."""
         assert self.reference is not None and self.image is not None
-        place = blob(self.reference.folder, self.image.layers[self.nodes[path].layer].digest)
+        place = blob(self.reference.directory, self.image.layers[self.nodes[path].layer].digest)
         for member, stream in _members(place):
             if stream is not None and _name(member) == path:
                 with target.open("wb") as out:
@@ -108,11 +108,11 @@ def read(wanted: Reference | None, platform: str) -> Base:
     found = image(wanted, architecture=architecture)
     if found.settings.get("architecture") != architecture:
         raise InputError(f"{wanted} is for {found.settings.get('architecture')}, and the stack for {architecture}")
-    if wrong := check.problems(wanted.folder, found):
+    if wrong := check.problems(wanted.directory, found):
         raise StackyardError(f"{wanted} is damaged: {some(wrong, 3)}", hint="pull it again")
     nodes: dict[str, _Node] = {}
     for number, layer in enumerate(found.layers):
-        for member, _ in _members(blob(wanted.folder, layer.digest)):
+        for member, _ in _members(blob(wanted.directory, layer.digest)):
             _apply(nodes, member, number)
     return Base(wanted, found, nodes)
 
@@ -133,11 +133,11 @@ def _name(member: tarfile.TarInfo) -> str:
 def _apply(nodes: dict[str, _Node], member: tarfile.TarInfo, layer: int) -> None:
     """Put one entry of a layer over those below it."""
     name = _name(member)
-    folder, file = posixpath.split(name)
+    directory, file = posixpath.split(name)
     if file == _OPAQUE:
-        _remove(nodes, folder, layer, itself=False)
+        _remove(nodes, directory, layer, itself=False)
     elif file.startswith(_WHITEOUT):
-        _remove(nodes, posixpath.join(folder, file.removeprefix(_WHITEOUT)), layer, itself=True)
+        _remove(nodes, posixpath.join(directory, file.removeprefix(_WHITEOUT)), layer, itself=True)
     elif member.islnk():
         same = nodes.get(posixpath.normpath(posixpath.join("/", member.linkname)).lstrip("/"))
         nodes[name] = _Node(layer, f"/{member.linkname.lstrip('/')}") if same else _Node(layer)
@@ -185,8 +185,8 @@ def _libc(base: Base) -> tuple[str, str]:
     """The newest version that the C library of a base defines, and its path; empty without one."""
     assert base.image is not None
     machine = _MACHINES.get(str(base.image.settings.get("architecture")), "")
-    for folder in _LIBRARIES:
-        place = base.resolve(f"{folder.format(machine)}/libc.so.6")
+    for directory in _LIBRARIES:
+        place = base.resolve(f"{directory.format(machine)}/libc.so.6")
         if place and base.nodes[place].regular:
             with scratch("libc") as work:
                 base.extract(place, work / "libc.so.6")

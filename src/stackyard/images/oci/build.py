@@ -40,7 +40,7 @@ from stackyard.images.squashfs.enter import run_module_within
 from stackyard.make.job import cores
 from stackyard.yard import disk
 from stackyard.yard.kinds.payload import Prefix
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 ROOT = "/opt/stackyard"
@@ -133,7 +133,7 @@ def carry_out(wanted: Wanted) -> Built:
         notices += [sentence for part in parts for sentence in _said(part, base)]
         if lacking := [f"{name} (for {file})" for name, file in bases.lacking(base, programs).items()]:
             notices.append(f"{len(lacking)} libraries that neither the base nor the stack has: {some(lacking, 3)}")
-        with writer(wanted.target.folder) as into:
+        with writer(wanted.target.directory) as into:
             return _write(wanted, into, base, planned, moves, notices)
 
 
@@ -225,7 +225,7 @@ def _said(part: _Part, base: bases.Base) -> Iterator[str]:
 def _write(
     wanted: Wanted, into: Writer, base: bases.Base, planned: list[Layer], moves: Moves, notices: list[str]
 ) -> Built:
-    before = {path.name for path in (into.folder / "blobs" / "sha256").iterdir()}
+    before = {path.name for path in (into.directory / "blobs" / "sha256").iterdir()}
     below = _take_over(into, base)
     made = _pack(into, planned, wanted.compression)
     config = dict(base.settings)
@@ -255,13 +255,13 @@ def _take_over(into: Writer, base: bases.Base) -> tuple[Descriptor, ...]:
     if base.image is None or base.reference is None:
         return ()
     for layer in base.image.layers:
-        copy_blob(base.reference.folder, layer, into)
+        copy_blob(base.reference.directory, layer, into)
     return base.image.layers
 
 
 def copy_blob(source: Path, wanted: Descriptor, into: Writer) -> int:
     """Put a blob of another layout, which was compared with its digest, into this one; the bytes that it lacked."""
-    if size_of(blob(into.folder, wanted.digest)) == wanted.size:
+    if size_of(blob(into.directory, wanted.digest)) == wanted.size:
         return 0
     made = into.work / wanted.digest.removeprefix("sha256:")
     disk.link_or_copy(blob(source, wanted.digest), made, link=False)
@@ -271,7 +271,7 @@ def copy_blob(source: Path, wanted: Descriptor, into: Writer) -> int:
 
 def _pack(into: Writer, planned: list[Layer], compression: Compression) -> list[Made]:
     """Write all layers, on all cores: compressing and hashing leave the interpreter free."""
-    there = _packed_before(into.folder, layers.compressor(compression))
+    there = _packed_before(into.directory, layers.compressor(compression))
 
     def one(numbered: tuple[int, Layer]) -> Made:
         number, layer = numbered
@@ -284,17 +284,17 @@ def _pack(into: Writer, planned: list[Layer], compression: Compression) -> list[
         return list(pool.map(one, enumerate(planned)))
 
 
-def _packed_before(folder: Path, compressor: str) -> dict[str, Descriptor]:
+def _packed_before(directory: Path, compressor: str) -> dict[str, Descriptor]:
     """The layers of the images in a layout that the same compressor made, by their digests before compression."""
     found: dict[str, Descriptor] = {}
-    for entry in index(folder):
+    for entry in index(directory):
         try:
-            each = image(Reference(folder, entry.annotations.get(NAME, "")))
+            each = image(Reference(directory, entry.annotations.get(NAME, "")))
         except StackyardError:  # damaged, or for several architectures
             continue
         if each.annotations.get(settings.COMPRESSOR) == compressor:
             pairs = zip(each.diff_ids, each.layers, strict=True)
-            found |= {diff: one for diff, one in pairs if size_of(blob(folder, one.digest)) == one.size}
+            found |= {diff: one for diff, one in pairs if size_of(blob(directory, one.digest)) == one.size}
     return found
 
 
@@ -305,6 +305,6 @@ def verified(wanted: Reference) -> Image:
         StackyardError: it is damaged.
     """
     found = image(wanted)
-    if wrong := check.problems(wanted.folder, found):
+    if wrong := check.problems(wanted.directory, found):
         raise StackyardError(f"{wanted} is damaged: {some(wrong, 3)}", hint="pull or build it again")
     return found

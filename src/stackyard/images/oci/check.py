@@ -15,16 +15,16 @@ from stackyard.make.job import cores
 _BLOCK = 1 << 20
 
 
-def problems(folder: Path, found: Image) -> list[str]:
+def problems(directory: Path, found: Image) -> list[str]:
     """What is wrong with the blobs of an image, a sentence each; empty: nothing."""
     with ThreadPoolExecutor(cores()) as pool:
         pairs = [*zip(found.layers, found.diff_ids, strict=True), (found.config, ""), (found.manifest, "")]
-        each = pool.map(lambda pair: list(_of_blob(folder, *pair)), pairs)
+        each = pool.map(lambda pair: list(_of_blob(directory, *pair)), pairs)
         return list(dict.fromkeys(sentence for sentences in each for sentence in sentences))
 
 
-def _of_blob(folder: Path, wanted: Descriptor, diff_id: str) -> Iterator[str]:
-    path = blob(folder, wanted.digest)
+def _of_blob(directory: Path, wanted: Descriptor, diff_id: str) -> Iterator[str]:
+    path = blob(directory, wanted.digest)
     size = size_of(path)
     if size < 0:
         yield f"{path.name} is missing"

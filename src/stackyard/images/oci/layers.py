@@ -49,7 +49,7 @@ class Entry:
     target: str = ""
     size: int = 0
     mode: int = 0o644
-    folder: bool = False
+    directory: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,8 @@ def known(layer: Layer, there: Mapping[str, Descriptor]) -> Made | None:
 
 def _tar(layer: Layer, into: _Hashed | _Packed) -> None:
     with tarfile.open(fileobj=cast(IO[bytes], into), mode="w|", format=tarfile.PAX_FORMAT, bufsize=_BLOCK) as tar:
-        for folder in _folders(layer.entries):
-            tar.addfile(_header(Entry(folder, mode=0o755, folder=True)))
+        for directory in _directories(layer.entries):
+            tar.addfile(_header(Entry(directory, mode=0o755, directory=True)))
         for entry in layer.entries:
             _add(tar, entry)
 
@@ -163,7 +163,7 @@ def _notes(layer: Layer) -> dict[str, str]:
     return {TITLE: layer.title, PACKAGES: ", ".join(layer.packages)}
 
 
-def _folders(entries: Iterable[Entry]) -> list[str]:
+def _directories(entries: Iterable[Entry]) -> list[str]:
     """Every directory that has an entry, the topmost left out; an empty one is an entry itself."""
     found: set[str] = set()
     for entry in entries:
@@ -177,7 +177,7 @@ def _folders(entries: Iterable[Entry]) -> list[str]:
 def _header(entry: Entry) -> tarfile.TarInfo:
     made = tarfile.TarInfo(entry.name)
     made.mode = entry.mode
-    if entry.folder:
+    if entry.directory:
         made.type = tarfile.DIRTYPE
     elif entry.target:
         made.type, made.linkname, made.mode = tarfile.SYMTYPE, entry.target, 0o777

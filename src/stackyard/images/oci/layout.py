@@ -39,11 +39,11 @@ SCHEME = "oci:"
 class Reference:
     """An image in a layout: ``oci:DIR:NAME``; without a name the only image there is."""
 
-    folder: Path
+    directory: Path
     name: str = ""
 
     def __str__(self) -> str:
-        return f"{SCHEME}{self.folder}" + (f":{self.name}" if self.name else "")
+        return f"{SCHEME}{self.directory}" + (f":{self.name}" if self.name else "")
 
 
 def is_reference(text: str) -> bool:
@@ -58,12 +58,12 @@ def reference(text: str) -> Reference:
         InputError: it is something else, or the name is not one that a registry takes as a tag.
     """
     path = text.removeprefix(SCHEME)
-    folder, colon, name = path.rpartition(":")
+    directory, colon, name = path.rpartition(":")
     if not colon or "/" in name:
-        folder, name = path, ""
-    if not is_reference(text) or not folder:
+        directory, name = path, ""
+    if not is_reference(text) or not directory:
         raise InputError(f"not an image in a layout: {text}", hint="write oci:DIR, or oci:DIR:NAME")
-    return Reference(Path(folder), tag(name) if name else "")
+    return Reference(Path(directory), tag(name) if name else "")
 
 
 def tag(name: str) -> str:
@@ -130,7 +130,7 @@ def image(wanted: Reference, *, architecture: str = "") -> Image:
         InputError: the directory is not a layout, or has no image of this name.
         StackyardError: what it holds is damaged.
     """
-    found = _named(wanted, index(wanted.folder))
+    found = _named(wanted, index(wanted.directory))
     while found.kind in _INDEXES:
         try:
             found = _for(architecture or _own_architecture(), found, wanted)
@@ -138,10 +138,10 @@ def image(wanted: Reference, *, architecture: str = "") -> Image:
             raise StackyardError(f"cannot read {wanted}: its list of platforms is damaged: {error!r}") from error
     if found.kind not in _MANIFESTS:
         raise StackyardError(f"cannot read {wanted}: {found.kind or 'its entry'} is not an image's manifest")
-    manifest = content(wanted.folder, found)
+    manifest = content(wanted.directory, found)
     try:
         config, layers = _descriptor(manifest["config"]), tuple(map(_descriptor, manifest["layers"]))
-        settings = content(wanted.folder, config)
+        settings = content(wanted.directory, config)
         made = Image(found.annotations.get(NAME, wanted.name), found, config, layers, settings,
                      manifest.get("annotations") or {})  # fmt: skip
         matches = len(made.diff_ids) == len(layers)
@@ -152,7 +152,7 @@ def image(wanted: Reference, *, architecture: str = "") -> Image:
     return made
 
 
-def index(folder: Path) -> tuple[Descriptor, ...]:
+def index(directory: Path) -> tuple[Descriptor, ...]:
     """The entries of a layout's index.
 
     Raises:
@@ -160,15 +160,15 @@ def index(folder: Path) -> tuple[Descriptor, ...]:
         StackyardError: its index is damaged.
     """
     try:
-        with at.open_regular(folder / "index.json") as stream:
+        with at.open_regular(directory / "index.json") as stream:
             value = json.loads(stream.read(MOST_JSON))
         return tuple(map(_descriptor, value["manifests"]))
     except OSError as error:
         hint = "make one: `stackyard image build REV --format oci -o DIR`, or `stackyard image pull SOURCE -o DIR`"
-        raise InputError(f"{folder} is not an OCI image layout: cannot read index.json: {cause(error)}",
+        raise InputError(f"{directory} is not an OCI image layout: cannot read index.json: {cause(error)}",
                          hint=hint) from error  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise StackyardError(f"cannot read {folder}/index.json: {error}", hint="pull or build it again") from error
+        raise StackyardError(f"cannot read {directory}/index.json: {error}", hint="pull or build it again") from error
 
 
 def _descriptor(value: Mapping[str, Any]) -> Descriptor:
@@ -184,9 +184,9 @@ def _named(wanted: Reference, entries: Sequence[Descriptor]) -> Descriptor:
         return fits[0]
     names = [each.annotations.get(NAME, "(no name)") for each in entries]
     if fits:
-        raise InputError(f"{wanted.folder} has {len(fits)} images: {some(names, 5)}", hint="name one: oci:DIR:NAME")
+        raise InputError(f"{wanted.directory} has {len(fits)} images: {some(names, 5)}", hint="name one: oci:DIR:NAME")
     what = f"an image named {wanted.name}" if wanted.name else "an image"
-    raise InputError(f"{wanted.folder} does not have {what}", hint=f"it has: {some(names, 5)}" if names else None)
+    raise InputError(f"{wanted.directory} does not have {what}", hint=f"it has: {some(names, 5)}" if names else None)
 
 
 def _own_architecture() -> str:
@@ -197,7 +197,7 @@ def _own_architecture() -> str:
 
 def _for(architecture: str, found: Descriptor, wanted: Reference) -> Descriptor:
     """The image for an architecture, of an index that stands for several."""
-    rows = content(wanted.folder, found).get("manifests", ())
+    rows = content(wanted.directory, found).get("manifests", ())
     for row in rows:
         platform = row.get("platform") or {}
         if platform.get("os", "linux") == "linux" and platform.get("architecture", "") == architecture:
@@ -207,24 +207,24 @@ def _for(architecture: str, found: Descriptor, wanted: Reference) -> Descriptor:
     raise InputError(f"{wanted} is not for {architecture}: it is for {', '.join(has)}")
 
 
-def blob(folder: Path, digest: str) -> Path:
+def blob(directory: Path, digest: str) -> Path:
     """Where a blob lies. `digest` was checked when it was read."""
-    return folder / "blobs" / "sha256" / digest.removeprefix("sha256:")
+    return directory / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
 
-def content(folder: Path, wanted: Descriptor) -> Any:
+def content(directory: Path, wanted: Descriptor) -> Any:
     """The JSON value of a blob, which is compared with its digest.
 
     Raises:
         StackyardError: it is missing, damaged, or too large to be one.
     """
     try:
-        return json.loads(read(folder, wanted.digest))
+        return json.loads(read(directory, wanted.digest))
     except (ValueError, RecursionError) as error:
-        raise StackyardError(f"cannot read {blob(folder, wanted.digest)}: {error}") from error
+        raise StackyardError(f"cannot read {blob(directory, wanted.digest)}: {error}") from error
 
 
-def read(folder: Path, digest: str) -> bytes:
+def read(directory: Path, digest: str) -> bytes:
     """A manifest or a configuration as it is, compared with its digest.
 
     Raises:
@@ -232,7 +232,7 @@ def read(folder: Path, digest: str) -> bytes:
     """
     import hashlib
 
-    path = blob(folder, digest)
+    path = blob(directory, digest)
     try:
         with at.open_regular(path) as stream:
             data = stream.read(MOST_JSON + 1)

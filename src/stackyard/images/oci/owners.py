@@ -34,8 +34,8 @@ def owners(tree: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def _conda(tree: Path) -> Iterator[tuple[str, str]]:
-    folder = tree / "conda-meta"
-    for note in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+    directory = tree / "conda-meta"
+    for note in sorted(directory.glob("*.json")) if directory.is_dir() else ():
         try:
             value = json.loads(note.read_bytes())
             name, files = str(value["name"]), value["files"]
@@ -47,11 +47,11 @@ def _conda(tree: Path) -> Iterator[tuple[str, str]]:
 
 def _distributions(tree: Path, names: set[str]) -> Iterator[tuple[str, str]]:
     for record in sorted(name for name in names if name.endswith(f"{_INFO}/RECORD")):
-        folder, _, info = record.removesuffix("/RECORD").rpartition("/")
+        directory, _, info = record.removesuffix("/RECORD").rpartition("/")
         package = canonical(info.removesuffix(_INFO).rsplit("-", 1)[0])
         yield package, record
         with (tree / record).open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
             for row in csv.reader(stream):
                 if row:
-                    yield package, os.path.normpath(f"{folder}/{row[0]}")
-        yield from ((package, name) for name in names if name.startswith(f"{folder}/{info}/"))
+                    yield package, os.path.normpath(f"{directory}/{row[0]}")
+        yield from ((package, name) for name in names if name.startswith(f"{directory}/{info}/"))

@@ -158,8 +158,8 @@ class Relocation:
         return found
 
     def _conda_files(self) -> list[str]:
-        folder = self._tree / "conda-meta"
-        return sorted(f"conda-meta/{path.name}" for path in folder.glob("*.json")) if folder.is_dir() else []
+        directory = self._tree / "conda-meta"
+        return sorted(f"conda-meta/{path.name}" for path in directory.glob("*.json")) if directory.is_dir() else []
 
     def _move(self, name: str, seen: _Seen, has_room: bool) -> None:
         if not seen.binary:
@@ -259,7 +259,7 @@ class Relocation:
         if stat.S_ISLNK(status.st_mode):
             return Entry(inside, target=self._moves.path(str((self._tree / name).readlink())))
         if stat.S_ISDIR(status.st_mode):
-            return Entry(inside, mode=0o755, folder=True)
+            return Entry(inside, mode=0o755, directory=True)
         made = self._changed.get(name)
         if made is None:
             return Entry(inside, str(self._tree / name), size=status.st_size, mode=mode_of(status))

@@ -12,7 +12,7 @@ from stackyard.images.bases.blobs import EPOCH
 from stackyard.images.oci import layers
 from stackyard.images.oci.paths import Moves
 from stackyard.yard.kinds.payload import IMAGES
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

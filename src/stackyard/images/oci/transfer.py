@@ -83,7 +83,7 @@ def push(source: Reference, target: str, registry: Registry = Registry()) -> Sen
             f"oci:.:{found.name}",
             target,
         ]
-        _copy(words, f"push to {target}", host, registry, source.folder)
+        _copy(words, f"push to {target}", host, registry, source.directory)
         digest = noted.read_text(encoding="ascii").strip()
     if digest != found.manifest.digest:
         raise StackyardError(f"{target} has another digest than was sent: {digest}", hint="push it again")
@@ -103,7 +103,7 @@ def notes_of(source: str, registry: Registry = Registry()) -> Mapping[str, str]:
     return {str(key): str(value) for key, value in notes.items()} if isinstance(notes, dict) else {}
 
 
-def pull(source: str, folder: Path, name: str = "", registry: Registry = Registry()) -> Sent:
+def pull(source: str, directory: Path, name: str = "", registry: Registry = Registry()) -> Sent:
     """Fetch an image into a layout; it gets its name there once all its blobs have their digests.
 
     Args:
@@ -116,32 +116,32 @@ def pull(source: str, folder: Path, name: str = "", registry: Registry = Registr
     if is_reference(source):
         wanted = reference(source)
         found = verified(wanted)
-        return _copied(wanted, found, Reference(folder, tag(name) if name else _named(wanted, found).name))
+        return _copied(wanted, found, Reference(directory, tag(name) if name else _named(wanted, found).name))
     parts = _parsed(source)
     name = tag(name or parts["tag"] or parts["digest"][:12] or "latest")
     _probe(source, parts["registry"], registry, may_lack=False)
-    with writer(folder) as into:
+    with writer(directory) as into:
         received = Reference(into.work / "received", name)
-        words = [*registry.words("src-"), source, f"oci:{received.folder.name}:{name}"]
+        words = [*registry.words("src-"), source, f"oci:{received.directory.name}:{name}"]
         _copy(words, f"pull {source}", parts["registry"], registry, into.work)
         found = verified(received)
         for each in found.blobs:
-            into.add_file(blob(received.folder, each.digest), each.digest)
+            into.add_file(blob(received.directory, each.digest), each.digest)
         into.publish(name, found.manifest)
-    return Sent(str(Reference(folder, name)), found.manifest.digest, found)
+    return Sent(str(Reference(directory, name)), found.manifest.digest, found)
 
 
 def _named(wanted: Reference, found: Image) -> Reference:
     name = wanted.name or found.name
     if not name:
         raise InputError(f"the image of {wanted} has no name", hint="name it: oci:DIR:NAME")
-    return Reference(wanted.folder, name)
+    return Reference(wanted.directory, name)
 
 
 def _copied(source: Reference, found: Image, target: Reference) -> Sent:
-    with writer(target.folder) as into:
+    with writer(target.directory) as into:
         for each in found.blobs:
-            copy_blob(source.folder, each, into)
+            copy_blob(source.directory, each, into)
         into.publish(target.name, found.manifest)
     return Sent(str(target), found.manifest.digest, found)
 
@@ -165,9 +165,9 @@ def _probe(name: str, host: str, registry: Registry, *, may_lack: bool) -> str:
     return done.stdout
 
 
-def _copy(words: Sequence[str], what: str, host: str, registry: Registry, folder: Path) -> None:
+def _copy(words: Sequence[str], what: str, host: str, registry: Registry, directory: Path) -> None:
     """Run in the directory of the layout, whose path may have a colon: in skopeo's names that begins another part."""
-    done = _skopeo(["copy", "--quiet", *words], what, host, registry.limit_s, folder)
+    done = _skopeo(["copy", "--quiet", *words], what, host, registry.limit_s, directory)
     if done.returncode:
         raise failure(what, host, done)
 
@@ -178,7 +178,7 @@ def _policies() -> list[Path]:
     return [*([own / ".config/containers/policy.json"] if own else []), Path("/etc/containers/policy.json")]
 
 
-def _skopeo(words: Sequence[str], what: str, host: str, limit_s: float, folder: Path | None = None) -> Result:
+def _skopeo(words: Sequence[str], what: str, host: str, limit_s: float, directory: Path | None = None) -> Result:
     program = which("skopeo")
     if program is None:
         raise MissingError(
@@ -186,7 +186,7 @@ def _skopeo(words: Sequence[str], what: str, host: str, limit_s: float, folder: 
         )
     accepts = [] if any(policy.exists() for policy in _policies()) else ["--insecure-policy"]
     try:
-        return run([program, *accepts, *words], cwd=folder, check=False, timeout_s=limit_s)
+        return run([program, *accepts, *words], cwd=directory, check=False, timeout_s=limit_s)
     except CommandError as error:  # the time is up
         message = f"cannot {what}: {host} timed out after {limit_s:g} s"
         raise StackyardError(message, hint="see whether it works otherwise; --time-limit S waits longer") from error

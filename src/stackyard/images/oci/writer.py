@@ -35,12 +35,12 @@ _POLL_S = 0.05
 class Writer:
     """A layout that is being written, and the directory in which its blobs are made."""
 
-    folder: Path
+    directory: Path
     work: Path
 
     def add_file(self, made: Path, digest: str) -> None:
         """Give a finished file of `work` its place, unless a blob of this digest and size is there."""
-        target = blob(self.folder, digest)
+        target = blob(self.directory, digest)
         if size_of(target) == made.stat().st_size:
             made.unlink()
             return
@@ -66,13 +66,13 @@ class Writer:
         """Give the image its name in the index; an image that had the name is no longer listed."""
         named = replace(manifest, annotations={**manifest.annotations, NAME: name})
         fault_point("index")
-        with _locked(self.folder):
-            kept = [each for each in index(self.folder) if each.annotations.get(NAME) != name]
-            _write_index(self.folder, [*kept, named])
+        with _locked(self.directory):
+            kept = [each for each in index(self.directory) if each.annotations.get(NAME) != name]
+            _write_index(self.directory, [*kept, named])
 
 
 @contextmanager
-def writer(folder: Path) -> Iterator[Writer]:
+def writer(directory: Path) -> Iterator[Writer]:
     """Write into a layout, which is made where it does not exist.
 
     Raises:
@@ -81,68 +81,70 @@ def writer(folder: Path) -> Iterator[Writer]:
     """
     work = None
     try:
-        _prepare(folder)
-        _remove_left(folder)
-        work = Path(tempfile.mkdtemp(prefix=_WRITING, dir=folder))
+        _prepare(directory)
+        _remove_left(directory)
+        work = Path(tempfile.mkdtemp(prefix=_WRITING, dir=directory))
         handle = _hold(work)
         try:
-            yield Writer(folder, work)
+            yield Writer(directory, work)
         finally:
             os.close(handle)
     except OSError as error:
         hint = "free some space there, or name another directory" if space.is_full(error) else None
-        raise StackyardError(f"cannot write {folder}: {(error.strerror or str(error)).lower()}", hint=hint) from error
+        raise StackyardError(
+            f"cannot write {directory}: {(error.strerror or str(error)).lower()}", hint=hint
+        ) from error
     finally:
         if work is not None:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def _prepare(folder: Path) -> None:
+def _prepare(directory: Path) -> None:
     """Make an empty layout; the file ``oci-layout`` is written last and marks it."""
-    mark = folder / "oci-layout"
+    mark = directory / "oci-layout"
     if mark.exists():
         return
-    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    there = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
     strange = sorted(name for name in there - {"blobs", "index.json", _LOCK} if not name.startswith((_WRITING, ".")))
     if strange:
-        raise InputError(f"{folder} is not an OCI image layout, and not empty: it has {strange[0]}",
+        raise InputError(f"{directory} is not an OCI image layout, and not empty: it has {strange[0]}",
                          hint="name a directory that does not exist yet, or a layout")  # fmt: skip
-    (folder / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
-        if not (folder / "index.json").exists():
-            _write_index(folder, [])
+    (directory / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
+    with _locked(directory):
+        if not (directory / "index.json").exists():
+            _write_index(directory, [])
         write_text(mark, '{"imageLayoutVersion": "1.0.0"}\n', mode=0o644)
 
 
-def _write_index(folder: Path, entries: list[Descriptor]) -> None:
+def _write_index(directory: Path, entries: list[Descriptor]) -> None:
     value = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [each.to_json() for each in entries]}
-    write_text(folder / "index.json", json.dumps(value, indent=2, sort_keys=True) + "\n", mode=0o644)
+    write_text(directory / "index.json", json.dumps(value, indent=2, sort_keys=True) + "\n", mode=0o644)
 
 
 # --------------------------------------------------------------------------- locks
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)  # as the umask of those who share it says
+def _locked(directory: Path) -> Iterator[None]:
+    handle = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)  # as the umask of those who share it says
     try:
-        _wait(handle, folder)
+        _wait(handle, directory)
         yield
     finally:
         os.close(handle)
 
 
-def _wait(handle: int, folder: Path) -> None:
+def _wait(handle: int, directory: Path) -> None:
     until = time.monotonic() + LOCK_LIMIT_S
     while not _taken(handle):
         if time.monotonic() > until:
-            raise StackyardError(f"timed out after {LOCK_LIMIT_S:g} s waiting for {folder / _LOCK}: "
+            raise StackyardError(f"timed out after {LOCK_LIMIT_S:g} s waiting for {directory / _LOCK}: "
                                  "another process writes this layout", hint="try again once it has ended")  # fmt: skip
         time.sleep(_POLL_S)
 
 
-def _hold(folder: Path) -> int:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _hold(directory: Path) -> int:
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     _taken(handle)
     return handle
 
@@ -158,9 +160,9 @@ def _taken(handle: int) -> bool:
     return True
 
 
-def _remove_left(folder: Path) -> None:
+def _remove_left(directory: Path) -> None:
     """Remove what killed processes left."""
-    for left in folder.glob(f"{_WRITING}*"):
+    for left in directory.glob(f"{_WRITING}*"):
         with suppress(OSError):
             handle = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:

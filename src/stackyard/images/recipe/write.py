@@ -23,7 +23,7 @@ from stackyard.images.oci.settings import COMPRESSOR, environment, labels
 from stackyard.images.recipe import install
 from stackyard.lock.lockfile.export import pylock
 from stackyard.lock.lockfile.model import LockedVariant
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 BUILDER = "docker://docker.io/library/python:3.12-slim"

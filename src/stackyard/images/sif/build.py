@@ -19,7 +19,7 @@ from stackyard.images.sif import inside, overlay
 from stackyard.images.squashfs import file as squashfs
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.yard.kinds.payload import IMAGES
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write.atomic import fault_point
 from stackyard.yard.write.permissions import program_mode

@@ -17,8 +17,8 @@ from pathlib import Path
 from stackyard.core import change as ops
 from stackyard.core import posix
 
-FOLDER = ".singularity.d"
-_LIBRARIES = f"/{FOLDER}/libs"
+DIRECTORY = ".singularity.d"
+_LIBRARIES = f"/{DIRECTORY}/libs"
 _BASE = f"""# puts what the runtime binds there (CONTAINLIBS, --nv, --rocm) on the library path
 if [ -n "${{LD_LIBRARY_PATH-}}" ]; then
     case ":$LD_LIBRARY_PATH:" in *:{_LIBRARIES}:*) ;; *) LD_LIBRARY_PATH="$LD_LIBRARY_PATH:{_LIBRARIES}" ;; esac
@@ -49,23 +49,25 @@ exec "$@"
 """
 
 
-def write(folder: Path, env: Sequence[str], change: ops.EnvironmentChange, labels: Mapping[str, str]) -> None:
+def write(directory: Path, env: Sequence[str], change: ops.EnvironmentChange, labels: Mapping[str, str]) -> None:
     """Write ``/.singularity.d`` of a container.
 
     Args:
-        folder: the container's ``/``.
+        directory: the container's ``/``.
         env: what the base's makers set, ``NAME=value`` each.
         change: what loading the revision does.
     """
-    scripts = folder / FOLDER / "env"
+    scripts = directory / DIRECTORY / "env"
     scripts.mkdir(parents=True)
     if env:  # else the base's own script stays visible below, where it has one
         (scripts / "10-docker2singularity.sh").write_text(_of_base(env), encoding="utf-8")
     (scripts / "95-stackyard.sh").write_text(_of_revision(change), encoding="utf-8")
     (scripts / "99-base.sh").write_text(_BASE, encoding="utf-8")
-    (folder / FOLDER / "labels.json").write_text(json.dumps(dict(labels), sort_keys=True) + "\n", encoding="utf-8")
-    (folder / FOLDER / "runscript").write_text(_RUN, encoding="utf-8")
-    (folder / FOLDER / "runscript").chmod(0o755)
+    (directory / DIRECTORY / "labels.json").write_text(
+        json.dumps(dict(labels), sort_keys=True) + "\n", encoding="utf-8"
+    )
+    (directory / DIRECTORY / "runscript").write_text(_RUN, encoding="utf-8")
+    (directory / DIRECTORY / "runscript").chmod(0o755)
 
 
 def _of_revision(change: ops.EnvironmentChange) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.host.run.command import CommandError, run, which
 from stackyard.images.squashfs import file as squashfs
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 WRAP_S = 3600.0

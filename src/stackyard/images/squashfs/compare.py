@@ -12,7 +12,7 @@ from stackyard.make.seal import PARTS
 from stackyard.yard import formats
 from stackyard.yard.kinds.payload import STUB
 from stackyard.yard.revision import contents
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 
 
 def differences(root: Path) -> list[str]:

@@ -160,9 +160,9 @@ def _refuse(tree: Path) -> None:
 
 def special(tree: Path) -> Iterable[tuple[str, str]]:
     """What an image cannot hold: set-user-ID and set-group-ID programs, devices, sockets, pipes; by relative path."""
-    for folder, _, names in os.walk(tree):
+    for directory, _, names in os.walk(tree):
         for name in names:
-            path = os.path.join(folder, name)  # noqa: PTH118 - a tree has 100,000 files
+            path = os.path.join(directory, name)  # noqa: PTH118 - a tree has 100,000 files
             mode = os.lstat(path).st_mode
             if stat.S_ISREG(mode) and mode & (stat.S_ISUID | stat.S_ISGID):
                 yield os.path.relpath(path, tree), "set-user-ID or set-group-ID"
@@ -184,7 +184,7 @@ def failure(error: CommandError, file: Path, tree: Path | None = None) -> Stacky
     is_quota = "quota exceeded" in error.result.output.lower()
     why = "disk quota exceeded" if is_quota else "no space left on device"
     if tree is not None:
-        entries = (os.lstat(os.path.join(folder, name)) for folder, _, names in os.walk(tree) for name in names)  # noqa: PTH118
+        entries = (os.lstat(os.path.join(directory, name)) for directory, _, names in os.walk(tree) for name in names)  # noqa: PTH118
         why += f": {sum({each.st_ino: each.st_size for each in entries}.values()) >> 20:,} MiB to pack"
         why += ", of which an image keeps a third to a half"
     if not is_quota:

@@ -18,7 +18,7 @@ from stackyard.host.run.command import CommandError, run, which
 from stackyard.host.run.readonly import unescaped
 from stackyard.images.squashfs import bykernel
 from stackyard.images.squashfs.file import superblock
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 RUNTIMES = ("apptainer", "singularity")

@@ -15,7 +15,7 @@ from stackyard.core.names import canonical
 from stackyard.host.files.scratch import scratch
 from stackyard.host.run.command import CommandError, run
 from stackyard.host.run.view import view_of
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 TRACE_S = 120.0

@@ -32,13 +32,13 @@ def make(tree: Path, stubs: Path, prefix: Path, change: EnvironmentChange) -> li
     """
     stubs.mkdir(parents=True)
     (stubs / STUB).write_text(text_of(prefix), encoding="utf-8")
-    for folder in Prefix(tree).program_folders:
-        inside = folder.relative_to(tree)
+    for directory in Prefix(tree).program_directories:
+        inside = directory.relative_to(tree)
         (stubs / inside).mkdir(parents=True)
         up = "/".join([".."] * (len(inside.parts) + 1))
-        for name in commands(folder):
-            if onhost.is_one(folder / name):
-                shutil.copy(folder / name, stubs / inside / name)
+        for name in commands(directory):
+            if onhost.is_one(directory / name):
+                shutil.copy(directory / name, stubs / inside / name)
             else:
                 (stubs / inside / name).symlink_to(f"{up}/launch")
     return [sentence for variable, value in _values(change) for sentence in _kept(variable, value, tree, stubs, prefix)]
@@ -49,10 +49,10 @@ def text_of(prefix: Path) -> str:
     return _TEXT.format(prefix=prefix)
 
 
-def commands(folder: Path) -> list[str]:
+def commands(directory: Path) -> list[str]:
     """The programs of a directory: what may be executed, followed through links within."""
     found = []
-    for entry in sorted(os.scandir(folder), key=lambda each: each.name) if folder.is_dir() else ():
+    for entry in sorted(os.scandir(directory), key=lambda each: each.name) if directory.is_dir() else ():
         try:
             mode = entry.stat().st_mode
         except OSError:  # a link that leads nowhere

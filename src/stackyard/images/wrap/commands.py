@@ -46,19 +46,19 @@ def chosen(inventory: Inventory, wanted: Sequence[str], path: Sequence[str]) -> 
 
 def _matches(inventory: Inventory, word: str, path: Sequence[str]) -> Iterator[str]:
     pattern = "*" if word == ALL else word
-    folders, name = list(path), pattern
+    directories, name = list(path), pattern
     if pattern.startswith("/"):
-        folders, name = [posixpath.dirname(pattern)], posixpath.basename(pattern)
+        directories, name = [posixpath.dirname(pattern)], posixpath.basename(pattern)
     seen: set[str] = set()
-    for folder in folders:
+    for directory in directories:
         if not set(name) & set("*?["):
-            names = [name] if inventory.is_program(posixpath.join(folder, name)) else []
+            names = [name] if inventory.is_program(posixpath.join(directory, name)) else []
         else:
-            names = [each for each in inventory.programs(folder) if fnmatchcase(each, name)]
+            names = [each for each in inventory.programs(directory) if fnmatchcase(each, name)]
         for each in names:
             if each not in seen:
                 seen.add(each)
-                yield posixpath.join(folder, each)
+                yield posixpath.join(directory, each)
 
 
 def _hint(inventory: Inventory, word: str, path: Sequence[str]) -> str:
@@ -69,5 +69,5 @@ def _hint(inventory: Inventory, word: str, path: Sequence[str]) -> str:
     )
     if elsewhere:
         return f"it is not on the image's PATH; write its path: {some(elsewhere, 3)}"
-    known = {each for folder in path for each in inventory.programs(folder)}
+    known = {each for directory in path for each in inventory.programs(directory)}
     return did_you_mean(name, sorted(known), f"the image's PATH is {':'.join(path) or 'empty'}", count=3)

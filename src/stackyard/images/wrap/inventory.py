@@ -62,13 +62,13 @@ class Inventory:
         return found is not None and found.is_program
 
     @property
-    def folders_with_files(self) -> list[str]:
+    def directories_with_files(self) -> list[str]:
         """The directories below the root that are not empty: what the host has of these names is not shown."""
         return sorted({path.split("/")[1] for path in self.entries if path.count("/") > 1})
 
-    def programs(self, folder: str) -> list[str]:
+    def programs(self, directory: str) -> list[str]:
         """The names of the programs in a directory, sorted."""
-        real = self.real(folder)
+        real = self.real(directory)
         names = self._names.get(real, ()) if real else ()
         return sorted(name for name in names if self.is_program(posixpath.join(real, name)))
 

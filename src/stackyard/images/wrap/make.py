@@ -25,7 +25,7 @@ from stackyard.yard import disk
 from stackyard.yard.kinds.payload import STUB, Container, Form
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write.atomic import write_text
 from stackyard.yard.write.permissions import file_mode
@@ -42,7 +42,7 @@ SCRIPTS = f"{_SINGULARITY}/env"
 _OURS = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "TERM", "PWD", "OLDPWD", "SHLVL", "_", "PATH", "HOSTNAME",
                    "PS1"})  # fmt: skip
 """Variables that are the user's, or of the shell, whatever an image says."""
-_NVIDIA_FOLDERS = ("/usr/lib64", "/usr/lib64/nvidia", "/usr/lib/*-linux-gnu", "/usr/local/nvidia/lib64")
+_NVIDIA_DIRECTORIES = ("/usr/lib64", "/usr/lib64/nvidia", "/usr/lib/*-linux-gnu", "/usr/local/nvidia/lib64")
 _NVIDIA = ("libcuda.so*", "libnvidia-*.so*", "libnvcuvid.so*", "libnvoptix.so*", "libcudadebugger.so*")
 """The libraries that belong to the driver. Source: Apptainer's nvliblist.conf."""
 _STUB_TEXT = """The commands in bin/ run in a container of ../image.sqsh. To look at its files: stackyard shell MODULE
@@ -55,12 +55,12 @@ _HIDDEN = {"host": ("/home", "/run", "/mnt", "/media", "/srv", *_EMPTY), "isolat
 """Directories of the image that are not in the container, by its mode (images/squashfs/launcher/newroot.c)."""
 
 
-def wrap(record: BuildRecord, wanted: Wrap, yard: Yard, site: Site, folder: Path) -> BuildRecord:
+def wrap(record: BuildRecord, wanted: Wrap, yard: Yard, site: Site, directory: Path) -> BuildRecord:
     """Put an image into a revision that is built and not yet marked; the record of it.
 
     Args:
         wanted: with the digest of the image.
-        folder: the directory that relative paths of the stack's file begin in.
+        directory: the directory that relative paths of the stack's file begin in.
 
     Raises:
         MissingError: no compiler for the launcher, mksquashfs is missing, or the container cannot be made here.
@@ -69,18 +69,18 @@ def wrap(record: BuildRecord, wanted: Wrap, yard: Yard, site: Site, folder: Path
     """
     paths = RevisionPaths.of(record.path)
     try:
-        return _wrapped(record, paths, wanted, yard, site, folder)
+        return _wrapped(record, paths, wanted, yard, site, directory)
     finally:
         disk.remove_tree(paths.work, paths.yard)
 
 
 def _wrapped(
-    record: BuildRecord, paths: RevisionPaths, wanted: Wrap, yard: Yard, site: Site, folder: Path
+    record: BuildRecord, paths: RevisionPaths, wanted: Wrap, yard: Yard, site: Site, directory: Path
 ) -> BuildRecord:
     payload = Container(paths.prefix)
     made_by = launcher.make(paths.launcher, container=True)
     paths.work.mkdir(mode=0o700, parents=True, exist_ok=True)
-    taken = take(wanted, yard, site, folder, paths.image, paths.work)
+    taken = take(wanted, yard, site, directory, paths.image, paths.work)
     paths.image.chmod(file_mode() & 0o444)
     listed = inventory.read(paths.image)
     _let_write(paths)
@@ -180,14 +180,14 @@ def _settings(wanted: Wrap, taken: Taken, environ: Mapping[str, str], listed: In
     if before := own.get(_LIBRARY_PATH):
         own[_LIBRARY_PATH] = ":".join(filter(None, (before, values.get(_LIBRARY_PATH))))
     values = {"PYTHONNOUSERSITE": "1", **values, **own}
-    lines = [f"mode {wanted.mode}", f"probe {listed.real(program)}", f"holds {':'.join(listed.folders_with_files)}"]
+    lines = [f"mode {wanted.mode}", f"probe {listed.real(program)}", f"holds {':'.join(listed.directories_with_files)}"]
     if environ.get("PATH"):
         lines.append(f"path {environ['PATH']}")
     if taken.defaults.directory.startswith("/"):
         lines.append(f"directory {taken.defaults.directory}")
     lines += [f"env {name}={value}" for name, value in sorted(values.items())]
     lines += [f"bind {each.source}\t{each.target}\t{'ro' if each.read_only else 'rw'}" for each in wanted.bind]
-    nvidia = [f"{folder}/{name}" for folder in _NVIDIA_FOLDERS for name in _NVIDIA] if wanted.nv else []
+    nvidia = [f"{directory}/{name}" for directory in _NVIDIA_DIRECTORIES for name in _NVIDIA] if wanted.nv else []
     lines += [f"library {each}" for each in (*wanted.libraries, *nvidia)]
     if len(lines) > _MOST_SETTINGS or sum(map(len, lines)) + len(lines) >= _MOST_BYTES:
         raise InputError("cannot wrap the image: too many variables or bindings")
@@ -199,12 +199,12 @@ def _settings(wanted: Wrap, taken: Taken, environ: Mapping[str, str], listed: In
 
 def _write_stubs(payload: Container, programs: Mapping[str, str], settings: str) -> None:
     """The stubs, what the container has in their place, and how it is made."""
-    for place in (payload.program_folders[0], payload.inside):
+    for place in (payload.program_directories[0], payload.inside):
         disk.remove_tree(place)
-    for folder, leads in ((payload.program_folders[0], None), (payload.inside / "bin", programs)):
-        folder.mkdir(parents=True)
+    for directory, leads in ((payload.program_directories[0], None), (payload.inside / "bin", programs)):
+        directory.mkdir(parents=True)
         for name in programs:
-            (folder / name).symlink_to(leads[name] if leads else "../../launch")
+            (directory / name).symlink_to(leads[name] if leads else "../../launch")
     write_text(payload.root / STUB, _STUB_TEXT)
     write_text(payload.settings, settings)
 
@@ -214,5 +214,5 @@ def _noted(paths: RevisionPaths) -> str:
     tree = contents.scan(paths.root, PARTS)
     text = contents.note(paths.root, tree).to_text()
     write_text(paths.files, text)
-    contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), folders=True)
+    contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), directories=True)
     return sha256_text(text)

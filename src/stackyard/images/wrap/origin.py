@@ -43,11 +43,11 @@ class Taken:
     labels: Mapping[str, str]
 
 
-def digest_of(wrap: Wrap, yard: Yard, site: Site, folder: Path) -> str:
+def digest_of(wrap: Wrap, yard: Yard, site: Site, directory: Path) -> str:
     """The digest by which an image is known: the one that the file pins, else that of what is there now.
 
     Args:
-        folder: the directory that relative paths begin in.
+        directory: the directory that relative paths begin in.
 
     Raises:
         InputError: no such image, or one that only an import can tell.
@@ -55,7 +55,7 @@ def digest_of(wrap: Wrap, yard: Yard, site: Site, folder: Path) -> str:
     """
     if wrap.digest:
         return wrap.digest
-    source = _source(wrap.image, folder)
+    source = _source(wrap.image, directory)
     if source is None:
         return store.find(yard, site, wrap.image).base.manifest
     if source.kind == "oci":
@@ -71,17 +71,17 @@ def digest_of(wrap: Wrap, yard: Yard, site: Site, folder: Path) -> str:
     )
 
 
-def _source(text: str, folder: Path) -> Source | None:
+def _source(text: str, directory: Path) -> Source | None:
     """The source that a text names; None for the name of a base."""
     if ":" in text:
-        return source_of(text, folder)
+        return source_of(text, directory)
     if "/" in text or text.endswith(".sif"):
-        place = (folder / text).absolute()
+        place = (directory / text).absolute()
         return Source("folder" if place.is_dir() else "sif", str(place))
     return None
 
 
-def take(wrap: Wrap, yard: Yard, site: Site, folder: Path, target: Path, work: Path) -> Taken:
+def take(wrap: Wrap, yard: Yard, site: Site, directory: Path, target: Path, work: Path) -> Taken:
     """Copy an image to `target`, as one SquashFS file.
 
     Args:
@@ -91,7 +91,7 @@ def take(wrap: Wrap, yard: Yard, site: Site, folder: Path, target: Path, work: P
         InputError: it is for another platform, or not the one that is pinned.
         StackyardError: it is damaged or harmful, or the disk is full.
     """
-    source = _source(wrap.image, folder)
+    source = _source(wrap.image, directory)
     if source is not None and source.kind == "sif":
         return _of_sif(Path(source.place), wrap.digest, target, work)
     if source is None:
@@ -169,34 +169,34 @@ def _lay(over: Path, below: Path) -> None:
     joined, kept = [(over, below)], []
     for upper, lower in joined:
         kept.append((lower, upper.lstat()))
-        for folder in (upper, lower):
-            folder.chmod(0o700)
+        for directory in (upper, lower):
+            directory.chmod(0o700)
         for each in upper.iterdir():
             place = lower / each.name
-            if _is_folder(each) and _is_folder(place):
+            if _is_directory(each) and _is_directory(place):
                 joined.append((each, place))
             else:
                 _replace(each, place)
-    for folder, status in reversed(kept):
-        folder.chmod(stat.S_IMODE(status.st_mode))
-        os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns))
+    for directory, status in reversed(kept):
+        directory.chmod(stat.S_IMODE(status.st_mode))
+        os.utime(directory, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _replace(each: Path, place: Path) -> None:
     """Move a file, link or directory to a place, and remove what is there."""
-    if _is_folder(place):
+    if _is_directory(place):
         disk.delete_tree(place)
     else:
         place.unlink(missing_ok=True)
-    mode, is_folder = stat.S_IMODE(each.lstat().st_mode), _is_folder(each)
-    if is_folder:
+    mode, is_directory = stat.S_IMODE(each.lstat().st_mode), _is_directory(each)
+    if is_directory:
         each.chmod(mode | stat.S_IWUSR)  # without it a directory cannot be moved
     each.rename(place)
-    if is_folder:
+    if is_directory:
         place.chmod(mode)
 
 
-def _is_folder(path: Path) -> bool:
+def _is_directory(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 

@@ -136,9 +136,9 @@ def _read_archive(reading: _Reading, body: str, fragment: str, base_dir: Path) -
         )
     reading.name, reading.version, reading.build = pieces[0].lower(), f"=={pieces[1]}", pieces[2]
     reading.url = url
-    folder, _, last = url.rsplit("/", 1)[0].rpartition("/")
+    directory, _, last = url.rsplit("/", 1)[0].rpartition("/")
     if last in SUBDIRS:
-        reading.channel, reading.subdir = folder, last
+        reading.channel, reading.subdir = directory, last
     found = _HASH.fullmatch(fragment)
     if found:
         reading.others |= {kind: value.lower() for kind, value in found.groupdict().items() if value}
@@ -250,9 +250,9 @@ def _apply_brackets(reading: _Reading, brackets: dict[str, str]) -> None:
 
 def split_channel(channel: str) -> tuple[str, str]:
     """Channel and subdir of ``conda-forge/linux-64`` or of a URL; ``*`` as a channel means any, hence empty."""
-    folder, _, last = channel.rstrip("/").rpartition("/")
-    if last in SUBDIRS and folder:
-        return ("" if folder == "*" else folder), last
+    directory, _, last = channel.rstrip("/").rpartition("/")
+    if last in SUBDIRS and directory:
+        return ("" if directory == "*" else directory), last
     return ("" if channel == "*" else channel), ""
 
 

@@ -1,7 +1,7 @@
 """Which site and which yard are used: those that are named, those of the environment, or the system's.
 
-The yard is the one named, else ``$STACKYARD_HOME``, else what the site names for users, else the XDG data folder. The
-site is the one named, else ``$STACKYARD_SITE``, else ``/etc/stackyard/site.yaml``, else the built-in defaults. Read
+The yard is the one named, else ``$STACKYARD_HOME``, else what the site names for users, else the XDG data directory.
+The site is the one named, else ``$STACKYARD_SITE``, else ``/etc/stackyard/site.yaml``, else the built-in defaults. Read
 commands use two paths of a site; a small cache keeps these by the hash of the site file, so that they do not parse it.
 """
 
@@ -44,13 +44,13 @@ def _require_no_variable(root: Path) -> None:
 
 def _require_file(file: Path) -> None:
     try:
-        is_folder = stat.S_ISDIR(file.stat().st_mode)
+        is_directory = stat.S_ISDIR(file.stat().st_mode)
     except FileNotFoundError as error:
         raise InputError(f"no such site file: {file}", hint="check --site and $STACKYARD_SITE") from error
     except OSError as error:
         why = f"cannot read the site file {file}: {cause(error)}"
         raise InputError(why, hint="check --site and $STACKYARD_SITE, or ask its owner") from error
-    if is_folder:
+    if is_directory:
         hint = f"name the file: {file}/site.yaml"
         raise InputError(f"cannot use the site file {file}: it is a directory", hint=hint)
 
@@ -81,7 +81,7 @@ class Settings:
         if file is None:
             return Site()
         key = hashlib.sha256(f"{__version__}\0{file}\0".encode() + at.read_regular(file)).hexdigest()
-        cache = cache_folder() / f"site-{key}.compiled.json"
+        cache = cache_directory() / f"site-{key}.compiled.json"
         with suppress(OSError, ValueError):
             return Site.model_validate_json(cache.read_bytes()).model_copy(update={"file": str(file)})
         from stackyard.inputs.sites.site import load_site
@@ -159,7 +159,7 @@ class Settings:
         if file is None:
             return "", ""
         digest = hashlib.sha256(at.read_regular(file)).hexdigest()
-        cache = cache_folder() / f"site-{digest}.json"
+        cache = cache_directory() / f"site-{digest}.json"
         try:
             brief = json.loads(cache.read_bytes())
             return str(brief["yard"]), str(brief["user_yard"])
@@ -191,7 +191,7 @@ def _require_directory(root: Path) -> None:
             return
 
 
-def config_folder() -> Path:
+def config_directory() -> Path:
     """Where this account keeps what holds for it alone, on every machine with its home directory.
 
     A path that cannot exist for an account without a home.
@@ -200,7 +200,7 @@ def config_folder() -> Path:
     return found / "stackyard" if found else home.NOWHERE
 
 
-def cache_folder() -> Path:
+def cache_directory() -> Path:
     """Where this account keeps what can be computed again and belongs to no yard.
 
     A path that cannot exist for an account without a home.
@@ -215,7 +215,7 @@ def scratch_yard() -> Path:
     Raises:
         MissingError: the account has no home.
     """
-    found = cache_folder()
+    found = cache_directory()
     if found == home.NOWHERE:
         hint = "set HOME or XDG_CACHE_HOME to a directory of yours; or use a yard that you can write to, with --yard"
         raise home.no_home("cannot solve without a directory for caches", hint)

@@ -59,45 +59,45 @@ def load_site(file: Path) -> Site:
     return site.model_copy(update=changes)
 
 
-def _pip(site: Site, folder: Path) -> Any:
+def _pip(site: Site, directory: Path) -> Any:
     """The pip policy with paths relative to the site.yaml made absolute."""
-    links = tuple(link if "://" in link else str(folder / with_home(link)) for link in site.pip.find_links)
+    links = tuple(link if "://" in link else str(directory / with_home(link)) for link in site.pip.find_links)
     return site.pip.model_copy(update={"find_links": links})
 
 
-def _launch(site: Site, folder: Path) -> Any:
+def _launch(site: Site, directory: Path) -> Any:
     """The launch policy with the path of its bindings made absolute."""
     container = site.launch.container
-    file = _absolute(container.bindings, folder) if container.bindings else ""
+    file = _absolute(container.bindings, directory) if container.bindings else ""
     return site.launch.model_copy(update={"container": container.model_copy(update={"bindings": file})})
 
 
-def _checks(site: Site, folder: Path) -> Any:
+def _checks(site: Site, directory: Path) -> Any:
     """The checks of every stack with the paths of their files made absolute."""
     return tuple(
-        each.model_copy(update={"file": _absolute(each.file, folder)}) if each.file else each for each in site.checks
+        each.model_copy(update={"file": _absolute(each.file, directory)}) if each.file else each for each in site.checks
     )
 
 
-def _absolute(text: str, folder: Path) -> str:
+def _absolute(text: str, directory: Path) -> str:
     """A path relative to the site.yaml made absolute."""
-    return str((folder / with_home(text)).absolute())
+    return str((directory / with_home(text)).absolute())
 
 
-def _signatures(site: Site, folder: Path) -> Any:
+def _signatures(site: Site, directory: Path) -> Any:
     """The policy of signatures with paths relative to the site.yaml made absolute."""
     policy = site.signatures
     texts = {key: getattr(policy, key) for key in ("key", "allowed_signers", "revoked")}
-    return policy.model_copy(update={key: _absolute(text, folder) for key, text in texts.items() if text})
+    return policy.model_copy(update={key: _absolute(text, directory) for key, text in texts.items() if text})
 
 
 def _check(site: Site, document: Document, problems: list[InputError]) -> None:
     """Problems that the models alone cannot detect, each with its place."""
     _try(problems, document.where("modules", "naming"), lambda: check_template(site.modules.naming))
-    folder = Path(document.file).parent
+    directory = Path(document.file).parent
     for index, pin in enumerate(site.pins):
         place = document.where("pins", index)
-        _try(problems, place, partial(parse_matchspec, pin, place, base_dir=folder))
+        _try(problems, place, partial(parse_matchspec, pin, place, base_dir=directory))
     for key in ("yard", "user_yard"):
         value = getattr(site, key)
         if value and not value.startswith(("/", "$", "~")):

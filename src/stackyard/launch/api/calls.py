@@ -94,14 +94,14 @@ def submit(*program: Word, site: Path | None = None, yard: Path | None = None, *
 
 
 @hints_shown()
-def runs(folder: Path | None = None, *, everywhere: bool = False, site: Path | None = None) -> list[Run]:
+def runs(directory: Path | None = None, *, everywhere: bool = False, site: Path | None = None) -> list[Run]:
     """The recorded runs of a directory, oldest first.
 
     Args:
-        folder: the directory that has the run directories; None: ``runs`` of the current one, or what the site names.
+        directory: the one that has the run directories; None: ``runs`` of the current one, or what the site names.
         everywhere: all of yours that still exist.
     """
-    place = workspace_of(site, None).runs if folder is None else FilePath(folder).absolute()
+    place = workspace_of(site, None).runs if directory is None else FilePath(directory).absolute()
     return [Run(paths.root) for paths in known_runs(place, everywhere=everywhere)]
 
 

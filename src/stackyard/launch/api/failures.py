@@ -52,7 +52,7 @@ class RunFailed(StackyardError):
         what = "failed" if why else status.state
         super().__init__(
             f"run {run.name} {what}" + (f": {said}" if said else "") + (f"; {self.cause}" if self.cause else ""),
-            hint=known.get("remedy") or REMEDIES.get(status.state, f"the logs are in {run.folder}"),
+            hint=known.get("remedy") or REMEDIES.get(status.state, f"the logs are in {run.directory}"),
             detail="\n".join(first.get("tail") or ()) or None,
         )
         self.run, self.state, self.code = run, status.state, status.code

@@ -22,13 +22,13 @@ class Run:
     """A run: what was requested, how it stands, what its ranks printed.
 
     Attributes:
-        folder: the run directory.
+        directory: the run directory.
     """
 
-    def __init__(self, folder: Path | str) -> None:
+    def __init__(self, directory: Path | str) -> None:
         """The run that is recorded in a directory. Raises InputError where it has no record, or a damaged one."""
-        self.folder = Path(folder).absolute()
-        self._paths = RunPaths(self.folder)
+        self.directory = Path(directory).absolute()
+        self._paths = RunPaths(self.directory)
         self._record: RunRecord = read_run(self._paths)
 
     @property
@@ -89,7 +89,7 @@ class Run:
     @property
     def tasks(self) -> tuple[Run, ...]:
         """The tasks of an array that have started; empty for any other run."""
-        found = sorted(self.folder.glob("array/*/record.json"), key=lambda path: int(path.parent.name))
+        found = sorted(self.directory.glob("array/*/record.json"), key=lambda path: int(path.parent.name))
         return tuple(Run(path.parent) for path in found)
 
     def task_states(self) -> dict[str, str]:
@@ -143,10 +143,10 @@ class Run:
         cancel(self._paths)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Run) and other.folder == self.folder
+        return isinstance(other, Run) and other.directory == self.directory
 
     def __hash__(self) -> int:
-        return hash(self.folder)
+        return hash(self.directory)
 
     def __repr__(self) -> str:
         words = " ".join(Path(word).name if word.startswith("/") else word for word in self.program)

@@ -13,12 +13,12 @@ from stackyard.launch.api.handles import Run
 from stackyard.launch.records.record import RunStatus
 
 
-def outcomes_in(folder: Path, attempt: int) -> list[dict[str, Any]]:
+def outcomes_in(directory: Path, attempt: int) -> list[dict[str, Any]]:
     """What the ranks of an attempt have kept, by rank; `stackyard.launch.node.call` writes it.
 
     Those of an earlier attempt may have been more, on more nodes.
     """
-    found = [pickle.loads(path.read_bytes()) for path in sorted(folder.glob("*.pkl"))]
+    found = [pickle.loads(path.read_bytes()) for path in sorted(directory.glob("*.pkl"))]
     return [each for each in found if each["attempt"] == attempt]
 
 

@@ -61,9 +61,11 @@ class RunReport:
     attempts: dict[int, dict[str, Any]]
 
 
-def list_runs(folder: Path, *, everywhere: bool = False) -> list[dict[str, Any]]:
+def list_runs(directory: Path, *, everywhere: bool = False) -> list[dict[str, Any]]:
     """The runs below a directory, oldest first, as plain values; with `everywhere` all of yours that still exist."""
-    return [row(paths, read_run(paths), current_status(paths)) for paths in known_runs(folder, everywhere=everywhere)]
+    return [
+        row(paths, read_run(paths), current_status(paths)) for paths in known_runs(directory, everywhere=everywhere)
+    ]
 
 
 def report(paths: RunPaths) -> RunReport:

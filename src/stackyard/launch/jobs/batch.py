@@ -72,8 +72,8 @@ def submit(run: Run) -> str:
     atomic.write_text(run.paths.script, run.script, mode=0o700)
     write_private(run.paths, run.plan.private if run.plan else {})
     stdin = run.script if scheduler.submit_stdin else None
-    folder = run.job.context.stack.folder
-    held = uses.hold(folder, run.job.workspace.yard, "job") if folder else None
+    directory = run.job.context.stack.folder
+    held = uses.hold(directory, run.job.workspace.yard, "job") if directory else None
     try:
         argv = scheduler.submit_argv(str(run.paths.script))
         environ = of_submission(scheduler, os.environ)

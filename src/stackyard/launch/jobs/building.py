@@ -79,12 +79,12 @@ class Ended:
 
 
 @contextmanager
-def recorded_command(folder: Path) -> Iterator[Ended]:
+def recorded_command(directory: Path) -> Iterator[Ended]:
     """Record the start and the end of the command of a batch job, for those who follow its run.
 
     An exception ends it with its own ``exit_code``, else with 1; what is set in the yielded value counts otherwise.
     """
-    paths, host = RunPaths(folder), hostname()
+    paths, host = RunPaths(directory), hostname()
     status = replace(
         read_status(paths), state="running", started=time.time(), pid=os.getpid(), host=host, hosts=(host,),
         phase=f"running on {host}",

@@ -132,17 +132,17 @@ def check_python(job: Job, python: str) -> None:
 
 def call_program(paths: RunPaths, call: Call, python: str) -> tuple[str, ...]:
     """What each rank runs."""
-    return (python, str(folder_of(paths) / f"call-{call.name}.py"))
+    return (python, str(directory_of(paths) / f"call-{call.name}.py"))
 
 
-def folder_of(paths: RunPaths) -> Path:
+def directory_of(paths: RunPaths) -> Path:
     """The directory of the function, its arguments and its results."""
     return paths.root / "call"
 
 
 def results_of(paths: RunPaths, index: str) -> Path:
     """The directory of the results of a run, or of a task of an array."""
-    return folder_of(paths) / (f"results-{index}" if index else "results")
+    return directory_of(paths) / (f"results-{index}" if index else "results")
 
 
 def record_call(job: Job, call: Call, how: Literal["launch", "submit"], *, python: str) -> Run:
@@ -166,14 +166,14 @@ def _for(job: Job, paths: RunPaths, call: Call, python: str) -> Job:
 
 def _write(paths: RunPaths, call: Call, *, is_array: bool) -> None:
     """The files of the function; only their owner may read them."""
-    folder = folder_of(paths)
-    folder.mkdir(mode=0o700)
-    shutil.copyfile(rank_call.__file__, folder / f"call-{call.name}.py")
+    directory = directory_of(paths)
+    directory.mkdir(mode=0o700)
+    shutil.copyfile(rank_call.__file__, directory / f"call-{call.name}.py")
     about = json.dumps({"python": list(sys.version_info[:2]), "path": list(call.path)})
-    _keep(folder / "call.json", about.encode())
-    _keep(folder / "function.pkl", call.function)
+    _keep(directory / "call.json", about.encode())
+    _keep(directory / "function.pkl", call.function)
     for number, content in enumerate(call.arguments, 1):
-        _keep(folder / (f"arguments-{number}.pkl" if is_array else "arguments.pkl"), content)
+        _keep(directory / (f"arguments-{number}.pkl" if is_array else "arguments.pkl"), content)
 
 
 def _keep(path: Path, content: bytes) -> None:

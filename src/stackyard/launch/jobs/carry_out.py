@@ -80,15 +80,15 @@ def _using(job: Job) -> Iterator[None]:
     Raises:
         MissingError: its files were removed.
     """
-    folder, allocation = job.context.stack.folder, job.context.allocation
-    if not folder:
+    directory, allocation = job.context.stack.folder, job.context.allocation
+    if not directory:
         yield
         return
     known = {"scheduler": job.context.scheduler, "job": allocation.job} if allocation and allocation.job else {}
-    held = uses.hold(folder, job.workspace.yard, "launch", **known)
+    held = uses.hold(directory, job.workspace.yard, "launch", **known)
     try:
-        uses.require_files(folder)
-        usage.count(folder, "launch")
+        uses.require_files(directory)
+        usage.count(directory, "launch")
         yield
     finally:
         uses.release(held)

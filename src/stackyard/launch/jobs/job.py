@@ -24,7 +24,7 @@ from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import read_private
 from stackyard.launch.request.intent import Intent, recorded_intent
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,12 @@ def batch_job(workspace: Workspace, intent: Intent, again: Repeat | None = None)
     return _job(workspace, intent, context, again)
 
 
-def recorded_job(workspace: Workspace, folder: Path) -> tuple[Job, RunPaths]:
+def recorded_job(workspace: Workspace, directory: Path) -> tuple[Job, RunPaths]:
     """The job of a recorded run on the nodes that it was allocated, and its directory: in an array that of this task.
 
     Files of an earlier attempt are set aside.
     """
-    paths = RunPaths(folder.absolute())
+    paths = RunPaths(directory.absolute())
     kept = record.read_run(paths)
     intent = recorded_intent(kept.intent, paths.record)
     stack = stack_in_use(workspace.yard, workspace.site, kept.stack.get("module", ""), kept.stack.get("folder", ""))
@@ -125,11 +125,11 @@ def recorded_job(workspace: Workspace, folder: Path) -> tuple[Job, RunPaths]:
     return job, paths
 
 
-def stack_in_use(yard: Yard, site: Site, name: str, folder: str = "") -> StackInUse:
+def stack_in_use(yard: Yard, site: Site, name: str, directory: str = "") -> StackInUse:
     """The revision that a job runs with; empty where none is named.
 
     Args:
-        folder: the directory of the revision, for a run that is carried out or repeated exactly.
+        directory: the directory of the revision, for a run that is carried out or repeated exactly.
 
     Raises:
         InputError: no such revision.
@@ -142,7 +142,7 @@ def stack_in_use(yard: Yard, site: Site, name: str, folder: str = "") -> StackIn
     from stackyard.yard.revision import signatures
     from stackyard.yard.revision.record import read_record
 
-    built = read_record(RevisionPaths.of(folder).record) if folder else catalogue.record_of(yard, name)
+    built = read_record(RevisionPaths.of(directory).record) if directory else catalogue.record_of(yard, name)
     signatures.require(built, "launch", yard)
     built.origin.require_present()
     image = str(RevisionPaths.of(built.path).image) if built.payload.image else ""

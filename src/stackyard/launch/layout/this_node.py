@@ -75,8 +75,8 @@ def _cores(root: Path, allowed: Collection[int]) -> list[_Core]:
     """All cores of the machine in the order of their first threads; each allowed CPU alone without /sys."""
     numa = {cpu: node for node, cpus in _numa_nodes(root).items() for cpu in cpus}
     found: dict[tuple[int, ...], _Core] = {}
-    for folder in (root / "sys/devices/system/cpu").glob("cpu[0-9]*"):
-        topology = folder / "topology"
+    for directory in (root / "sys/devices/system/cpu").glob("cpu[0-9]*"):
+        topology = directory / "topology"
         siblings = _numbers(_read(topology / "core_cpus_list") or _read(topology / "thread_siblings_list"))
         if siblings:
             package = _integer(_read(topology / "physical_package_id"))
@@ -88,8 +88,10 @@ def _cores(root: Path, allowed: Collection[int]) -> list[_Core]:
 
 
 def _numa_nodes(root: Path) -> dict[int, tuple[int, ...]]:
-    folders = (root / "sys/devices/system/node").glob("node[0-9]*")
-    return {int(folder.name.removeprefix("node")): _numbers(_read(folder / "cpulist")) for folder in folders}
+    directories = (root / "sys/devices/system/node").glob("node[0-9]*")
+    return {
+        int(directory.name.removeprefix("node")): _numbers(_read(directory / "cpulist")) for directory in directories
+    }
 
 
 def _numbering(cores: list[_Core], allowed: Collection[int]) -> _Numbering:
@@ -159,10 +161,10 @@ def _nvidia(root: Path) -> list[str]:
     an idle GPU takes seconds.
     """
     found = []
-    for folder in (root / "proc/driver/nvidia/gpus").glob("*:*"):
-        minor = re.search(r"^Device Minor:\s*(\d+)", _read(folder / "information"), re.MULTILINE)
+    for directory in (root / "proc/driver/nvidia/gpus").glob("*:*"):
+        minor = re.search(r"^Device Minor:\s*(\d+)", _read(directory / "information"), re.MULTILINE)
         if minor is None or (root / f"dev/nvidia{minor[1]}").exists():
-            found.append(folder.name.lower())
+            found.append(directory.name.lower())
     return sorted(found)
 
 
@@ -170,8 +172,8 @@ def _amd(root: Path) -> list[str]:
     """PCI addresses in the order of the compute driver's nodes, which is ROCr's; CPUs are nodes without SIMD units."""
     nodes = (root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*")
     found = []
-    for folder in sorted(nodes, key=lambda path: int(path.name)):
-        values = dict(line.split(maxsplit=1) for line in _read(folder / "properties").splitlines() if " " in line)
+    for directory in sorted(nodes, key=lambda path: int(path.name)):
+        values = dict(line.split(maxsplit=1) for line in _read(directory / "properties").splitlines() if " " in line)
         if _integer(values.get("simd_count", "0")) > 0:
             location, domain = _integer(values.get("location_id", "0")), _integer(values.get("domain", "0"))
             bus, device, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7

@@ -48,8 +48,8 @@ VARIABLE = re.compile("MASTER_ADDR|MASTER_PORT|STACKYARD_(?:ADDR|PORT)_[A-Z0-9_]
 class Agent:
     """The event loop of a node and its state."""
 
-    def __init__(self, file: "dict[str, Any]", folder: "str") -> "None":
-        self.file, self.folder = file, folder
+    def __init__(self, file: "dict[str, Any]", log_directory: "str") -> "None":
+        self.file, self.log_directory = file, log_directory
         self.host = socket.gethostname()
         self.directory = NodeDirectory(os.environ["STACKYARD_DIR"])
         self.deadline = time.monotonic() + self.file["start_s"]
@@ -64,7 +64,7 @@ class Agent:
         self.held = []  # type: list[tuple[int, list[socket.socket]]]
         self.sidecar = None  # type: Any
         self.gone_since = {}  # type: dict[int, float]
-        self.logs = Logs(os.path.join(folder, f"agent-{self.host}.log"), self.file["sizes_s"])
+        self.logs = Logs(os.path.join(log_directory, f"agent-{self.host}.log"), self.file["sizes_s"])
         self.ends = Ends(self.logs, self._report_end)
         self.went = self.hub_holds = False
         self.kill_at = self.leave_at = self.next_watch = self.next_refresh = 0.0
@@ -124,7 +124,7 @@ class Agent:
     def _started(self, local: "int", task: "int", pid: "int", more: "list[str]") -> "None":
         stream = self.file["stream"]
         self.ranks[local] = Rank(task, local, pid)
-        path = log_path(self.file, self.folder, self.directory.path, self.node, task)
+        path = log_path(self.file, self.log_directory, self.directory.path, self.node, task)
         self.logs.watch(task, path, stream == "all" or (stream == "first" and task in self.file["shown"]))
         cpus, seen = [*more, "-", "-"][:2]
         place = {"task": task, "local": local, "pid": pid, "cpus": cpus.strip("-"), "gpus": seen}
@@ -321,7 +321,7 @@ class Agent:
         if self.node != 0 or not self.file["sidecar"]:
             return
         environ = dict(os.environ, **{name: str(value) for name, value in variables.items()})
-        path = os.path.join(self.folder, "sidecar.log")
+        path = os.path.join(self.log_directory, "sidecar.log")
         self.sidecar = beside(self.file["sidecar"], environ, path)
         self.logs.watch(SIDECAR, path, False)
 

@@ -67,11 +67,11 @@ class NodeDirectory:
 
     def remove(self) -> "None":
         """Remove the directory with everything in it."""
-        for folder in (os.path.join(self.path, "libs"), self.path):  # libs: of a container's runtime
+        for directory in (os.path.join(self.path, "libs"), self.path):  # libs: of a container's runtime
             with contextlib.suppress(OSError):
-                for name in listed(folder):
-                    os.unlink(os.path.join(folder, name))
-                os.rmdir(folder)
+                for name in listed(directory):
+                    os.unlink(os.path.join(directory, name))
+                os.rmdir(directory)
 
 
 def _quoted(value: "str") -> "str":

@@ -221,11 +221,11 @@ class Logs:
             os.write(self._wake, b".")
 
 
-def log_path(file: "dict[str, Any]", folder: "str", private: "str", node: "int", task: "int") -> "str":
+def log_path(file: "dict[str, Any]", directory: "str", private: "str", node: "int", task: "int") -> "str":
     """Where the shim of a task of a node puts its output: in the logs of the step or the node's own directory."""
     if file["logs"] == "node" and task:
-        return os.path.join(folder, f"node-{node:05d}.log")
-    return os.path.join(private if file["logs"] == "first" and task else folder, f"rank-{task:05d}.log")
+        return os.path.join(directory, f"node-{node:05d}.log")
+    return os.path.join(private if file["logs"] == "first" and task else directory, f"rank-{task:05d}.log")
 
 
 def _last(lines: "list[str]") -> "list[str]":

@@ -84,10 +84,10 @@ def gpus() -> "list[dict[str, str]]":
     return found
 
 
-def listed(folder: "str") -> "list[str]":
+def listed(directory: "str") -> "list[str]":
     """The sorted names in a directory; empty where it cannot be read."""
     try:
-        return sorted(os.listdir(folder))
+        return sorted(os.listdir(directory))
     except OSError:
         return []
 

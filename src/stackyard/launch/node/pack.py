@@ -3,7 +3,7 @@
     {"total": bytes, "files": n}                     first: what the nodes need room for
     {"name": "data/a", "kind": "file", "size": n, "mode": 420, "mtime_ns": t}    followed by n bytes, and by
     {"sha256": "..."}
-    {"name": "data", "kind": "folder", "mode": 493, "mtime_ns": t}               before what is in it
+    {"name": "data", "kind": "directory", "mode": 493, "mtime_ns": t}               before what is in it
     {"name": "data/b", "kind": "link", "target": "a"}
     {"end": "..."}                                   HMAC-SHA-256 of all lines so far by the secret of the step
 

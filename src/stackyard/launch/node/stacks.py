@@ -23,8 +23,8 @@ PY_SPY = "py-spy not found: add py-spy to the stack, or put it on PATH of the no
 class Stacks:
     """Collects the stack traces of the ranks' processes without blocking the loop, a few at a time."""
 
-    def __init__(self, folder: "str", py_spy: "str") -> "None":
-        self.folder, self.py_spy = folder, py_spy
+    def __init__(self, directory: "str", py_spy: "str") -> "None":
+        self.directory, self.py_spy = directory, py_spy
         self.waiting = []  # type: list[tuple[Rank, int]]
         self.running = []  # type: list[tuple[Rank, int, Any, str, float]]
         self.parts = {}  # type: dict[int, list[str]]
@@ -62,7 +62,7 @@ class Stacks:
     def _spy(self, rank: "Rank", pid: "int") -> "tuple[Rank, int, Any, str, float]":
         import subprocess
 
-        path = os.path.join(self.folder, f"stacks.{pid}")
+        path = os.path.join(self.directory, f"stacks.{pid}")
         with open(path, "wb") as out:
             process = subprocess.Popen(
                 [self.py_spy, "dump", "--pid", str(pid)], stdin=subprocess.DEVNULL, stdout=out, stderr=out

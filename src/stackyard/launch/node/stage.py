@@ -136,10 +136,10 @@ class Stage:
         """The stream: from another node, from what is here already, or from the shared file system."""
         if parents:
             return _received(self._connect(parents), lambda: self._over)
-        folder = os.fsencode(self._directory.files)
+        directory = os.fsencode(self._directory.files)
         items = [(os.fsencode(name), os.fsencode(path)) for name, path in self._told["items"]]
         if self._directory.complete:
-            items = [(name, os.path.join(folder, name)) for name in self._names]
+            items = [(name, os.path.join(directory, name)) for name in self._names]
         packer = Packer(items, self._secret)
         packer.survey(self._tick)
         self._tell("staging", {"total": packer.total, "files": packer.files})

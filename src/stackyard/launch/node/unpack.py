@@ -27,12 +27,12 @@ BLOCK = 4096
 
 
 class Unpacker:
-    """Writes below `folder`, which it creates. `done` once the end of the stream has proved itself."""
+    """Writes below `directory`, which it creates. `done` once the end of the stream has proved itself."""
 
-    def __init__(self, folder: "str", names: "list[bytes]", secret: "str") -> "None":
-        self._root, self._names, self._mac = os.fsencode(folder), set(names), mac_of(secret)
+    def __init__(self, directory: "str", names: "list[bytes]", secret: "str") -> "None":
+        self._root, self._names, self._mac = os.fsencode(directory), set(names), mac_of(secret)
         self._line = bytearray()
-        self._folders = []  # type: list[tuple[bytes, int, int]]
+        self._directories = []  # type: list[tuple[bytes, int, int]]
         self._known = set()  # type: set[bytes]
         self._file, self._record = -1, {}  # type: int, dict[str, Any]
         self._left, self._digest = 0, hashlib.sha256()
@@ -110,7 +110,7 @@ class Unpacker:
         if kind == "folder":
             os.mkdir(path, 0o700)
             self._known.add(name)
-            self._folders.append((path, _mode(record) | 0o700, _number(record["mtime_ns"])))
+            self._directories.append((path, _mode(record) | 0o700, _number(record["mtime_ns"])))
         elif kind == "link":
             target = record["target"].encode("latin-1")
             if not is_inside(name, target):
@@ -143,7 +143,7 @@ class Unpacker:
     def _end(self, proof: "str") -> "None":
         if not isinstance(proof, str) or not hmac.compare_digest(proof.encode(), self._mac.hexdigest().encode()):
             raise _invalid("its end does not prove that it comes from this launch")
-        for path, mode, when in reversed(self._folders):
+        for path, mode, when in reversed(self._directories):
             os.chmod(path, mode)
             os.utime(path, ns=(when, when))
         self.done = True

@@ -142,10 +142,10 @@ class Group:
     def _find(self, root: "str", path: "str", limit: "str", counter: "str") -> "None":
         """The lowest limit of the group and those above it."""
         while True:
-            folder = os.path.join(root, path.strip("/"))
-            text = slurp(os.path.join(folder, limit)).strip()
+            directory = os.path.join(root, path.strip("/"))
+            text = slurp(os.path.join(directory, limit)).strip()
             if text.isdigit() and int(text) < min(self.limit or NO_LIMIT, NO_LIMIT):
-                self.limit, self._counter = int(text), os.path.join(folder, counter)
+                self.limit, self._counter = int(text), os.path.join(directory, counter)
             if not path.strip("/"):
                 return
             path = os.path.dirname(path)

@@ -72,7 +72,7 @@ def wrap(
     policy = bindings.applied(site.launch.container, runtime.libraries)
     cwd = intent.cwd or str(Path.cwd())
     staged = (f"${{{VARIABLE}}}",) if intent.stage else ()
-    fixed = [cwd, *_script_folder(intent, cwd), *_helpers(intent, program), *((stack_root,) if stack_root else ())]
+    fixed = [cwd, *_script_directory(intent, cwd), *_helpers(intent, program), *((stack_root,) if stack_root else ())]
     wire = runtime.wires(program is not None and program.mpi)
     binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *wire, *staged)
     path = tuple(reversed([o.directory for o in change if isinstance(o, Prepend) and o.variable == "PATH"]))
@@ -112,7 +112,7 @@ def _bindings(site: Site) -> HostBindings:
     return load_bindings(Path(file)) if file else HostBindings()
 
 
-def _script_folder(intent: Intent, cwd: str) -> tuple[str, ...]:
+def _script_directory(intent: Intent, cwd: str) -> tuple[str, ...]:
     """The directory of the Python script, if outside the working directory; it imports from there."""
     script = script_of(intent.program)
     path = Path(os.path.normpath(Path(cwd, script)))

@@ -189,7 +189,7 @@ class _Preflight:
     # ------------------------------------------------------------------------------------------------ starting
 
     def _step(self) -> StepPaths:
-        """The next folder that holds no earlier start: a job that was requeued has some."""
+        """The next directory that holds no earlier start: a job that was requeued has some."""
         while self.paths.preflight_step(self.next_step).root.exists():
             self.next_step += 1
         step = self.paths.preflight_step(self.next_step)

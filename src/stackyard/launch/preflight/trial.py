@@ -87,8 +87,8 @@ class Trial:
         return next((stage for stage in self.stages if not stage.good), None)
 
 
-def install(folder: Path) -> Path:
-    """Write the ranks' program below `folder`, where all nodes can read it; its start file.
+def install(directory: Path) -> Path:
+    """Write the ranks' program below `directory`, where all nodes can read it; its start file.
 
     The package `stackyard_preflight` holds copies at the same places as in `stackyard.launch`, so that relative imports
     work in both.
@@ -96,8 +96,8 @@ def install(folder: Path) -> Path:
     launch = Path(__file__).parents[1]
     copied = [*(launch / "node" / name for name in SHARED), *sorted((launch / "preflight" / "node").glob("*.py"))]
     for file in copied:
-        write_text(folder / "stackyard_preflight" / file.relative_to(launch), file.read_text(encoding="utf-8"))
-    start = folder / "start.py"
+        write_text(directory / "stackyard_preflight" / file.relative_to(launch), file.read_text(encoding="utf-8"))
+    start = directory / "start.py"
     write_text(start, START)
     return start
 

@@ -16,11 +16,11 @@ from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunRecord, RunStatus, index_file, read_run, read_status
 
 
-def known_runs(folder: Path, *, everywhere: bool = False) -> list[RunPaths]:
+def known_runs(directory: Path, *, everywhere: bool = False) -> list[RunPaths]:
     """The runs below a directory that you can read, oldest first; with `everywhere` those of your index that exist."""
     if everywhere:
         return _existing(_indexed())
-    records = [path for path in folder.glob("*/record.json") if os.access(path, os.R_OK)]
+    records = [path for path in directory.glob("*/record.json") if os.access(path, os.R_OK)]
     return sorted((RunPaths(path.parent.absolute()) for path in records), key=naming.order)
 
 
@@ -38,9 +38,9 @@ def _indexed(name: str = "") -> list[Path]:
     return [root for root in found if not name or root.name == name]
 
 
-def find_run(name: str, folder: Path) -> RunPaths:
+def find_run(name: str, directory: Path) -> RunPaths:
     """The run called `name`: a directory, a name, the end of a name, or ``last``; a name followed by ``.3`` is task 3
-    of an array. A whole name means the same run from every directory; the end of one, first of all a run of `folder`.
+    of an array. A whole name means the same run everywhere; the end of one, first of all a run of `directory`.
 
     Raises:
         InputError: no run has this name, or more than one.
@@ -49,13 +49,13 @@ def find_run(name: str, folder: Path) -> RunPaths:
         return RunPaths(Path(name).absolute())
     whole, dot, index = name.rpartition(".")
     if dot and index.isdigit():
-        return _find_task(whole, index, folder)
+        return _find_task(whole, index, directory)
     if name == "last":
-        return _last(folder)
-    here = known_runs(folder)
+        return _last(directory)
+    here = known_runs(directory)
     fitting = _distinct([*(run for run in here if run.name == name), *_existing(_indexed(name))])
     for everywhere in (False, True):
-        runs = known_runs(folder, everywhere=everywhere) if not fitting else []
+        runs = known_runs(directory, everywhere=everywhere) if not fitting else []
         fitting = fitting or _distinct(run for run in runs if naming.fits(run, name))
     if not fitting:
         hint = "`stackyard runs` lists the runs of this directory, --all every run"
@@ -82,8 +82,8 @@ def _distinct(runs: Iterable[RunPaths]) -> list[RunPaths]:
     return list({run.root.resolve(): run for run in runs}.values())
 
 
-def _find_task(whole: str, index: str, folder: Path) -> RunPaths:
-    run = find_run(whole, folder)
+def _find_task(whole: str, index: str, directory: Path) -> RunPaths:
+    run = find_run(whole, directory)
     task = arrays.task_paths(run, index)
     if not task.record.exists():
         hint = f"`stackyard runs show {handle(run)}` lists tasks"
@@ -91,10 +91,10 @@ def _find_task(whole: str, index: str, folder: Path) -> RunPaths:
     return task
 
 
-def _last(folder: Path) -> RunPaths:
-    runs = known_runs(folder)
+def _last(directory: Path) -> RunPaths:
+    runs = known_runs(directory)
     if not runs:
-        raise InputError(f"no runs in {folder}", hint="`stackyard runs --all` lists those of other directories")
+        raise InputError(f"no runs in {directory}", hint="`stackyard runs --all` lists those of other directories")
     return runs[-1]
 
 

@@ -41,7 +41,7 @@ def new_run(parent: Path) -> RunPaths:
 def next_run(parent: Path) -> RunPaths:
     """The directory that `new_run` would create now; creates nothing."""
     day = time.strftime("%Y-%m-%d")
-    taken = [_parts(path.name)[1] for where in (parent, names_folder()) for path in _of_day(where, day)]
+    taken = [_parts(path.name)[1] for where in (parent, names_directory()) for path in _of_day(where, day)]
     return RunPaths((parent / f"{day}-{max(taken, default=0) + 1:03d}").absolute())
 
 
@@ -57,15 +57,15 @@ def fits(paths: RunPaths, end: str) -> bool:
     return paths.name.endswith(f"-{end}")
 
 
-def state_folder() -> Path:
+def state_directory() -> Path:
     """Where your runs of all directories are known; a path that cannot exist for an account without a home."""
     found = home.xdg("XDG_STATE_HOME", ".local/state")
     return found / "stackyard" if found else home.NOWHERE
 
 
-def names_folder() -> Path:
+def names_directory() -> Path:
     """One empty file for each name that was given lately."""
-    return state_folder() / "names"
+    return state_directory() / "names"
 
 
 def _parts(name: str) -> tuple[str, int]:
@@ -73,9 +73,9 @@ def _parts(name: str) -> tuple[str, int]:
     return (match[1], int(match[2])) if match else (name, 0)
 
 
-def _of_day(folder: Path, day: str) -> list[Path]:
+def _of_day(directory: Path, day: str) -> list[Path]:
     with suppress(OSError):
-        return [path for path in folder.iterdir() if _parts(path.name)[0] == day]
+        return [path for path in directory.iterdir() if _parts(path.name)[0] == day]
     return []
 
 
@@ -89,22 +89,22 @@ def _made(root: Path) -> bool:
 
 def _claim(name: str) -> bool:
     """Whether the name is yours now. Without a writable home the run goes on, and another may get the same name."""
-    folder = names_folder()
+    directory = names_directory()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).touch(exist_ok=False)
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / name).touch(exist_ok=False)
     except FileExistsError:
         return False
     except OSError:
         return True
-    _forget_old(folder)
+    _forget_old(directory)
     return True
 
 
-def _forget_old(folder: Path) -> None:
+def _forget_old(directory: Path) -> None:
     """Remove the claims of past days, whose names are not given again."""
     today, oldest = time.strftime("%Y-%m-%d"), time.time() - _KEPT_S
     with suppress(OSError):
-        for path in folder.iterdir():
+        for path in directory.iterdir():
             if _parts(path.name)[0] < today and path.stat().st_mtime < oldest:
                 path.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ from stackyard.core.late import dataclass
 
 @dataclass(frozen=True)
 class StepPaths:
-    """One start of a launcher. The folder is on a file system that all nodes share."""
+    """One start of a launcher. The directory is on a file system that all nodes share."""
 
     root: Path
 
@@ -89,7 +89,7 @@ class StepPaths:
 
 @dataclass(frozen=True)
 class RunPaths:
-    """The folder of one run."""
+    """The directory of one run."""
 
     root: Path
 
@@ -180,6 +180,6 @@ class RunPaths:
         return self.root / "batch.log"
 
     def _renamed(self, name: str, before: str) -> Path:
-        """`name`; where the run was recorded before that name was chosen, the file or folder called `before`."""
+        """`name`; where the run was recorded before that name was chosen, the file or directory called `before`."""
         now, old = self.root / name, self.root / before
         return old if old.exists() and not now.exists() else now

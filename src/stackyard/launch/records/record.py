@@ -20,7 +20,7 @@ from typing import Any
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.host.run.identity import Identity, this_process
-from stackyard.launch.records.naming import state_folder
+from stackyard.launch.records.naming import state_directory
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import forget_private
 from stackyard.yard import formats, members
@@ -144,7 +144,7 @@ def write_record(paths: RunPaths, record: RunRecord) -> None:
 
 def index_file() -> Path:
     """The index of all your runs: one JSON object per line."""
-    return state_folder() / "runs.jsonl"
+    return state_directory() / "runs.jsonl"
 
 
 def read_run(paths: RunPaths) -> RunRecord:

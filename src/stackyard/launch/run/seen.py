@@ -251,10 +251,10 @@ def _address_limit() -> bool:
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
-def _is_full(folder: Path) -> bool:
+def _is_full(directory: Path) -> bool:
     """Whether the file system of the run directory has no space for a user."""
     with suppress(OSError):
-        return os.statvfs(folder).f_bavail == 0
+        return os.statvfs(directory).f_bavail == 0
     return False
 
 

@@ -43,11 +43,11 @@ def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str = "") 
     """
     parts = (
         _HEAD.format(run=shlex.quote(file.run), step=shlex.quote(str(step.root)), tasks=file.tasks,
-                     start_s=max(1, round(file.start_s)), folder=f"stackyard-$UID-{file.id}-$sy_host"),
+                     start_s=max(1, round(file.start_s)), directory=f"stackyard-$UID-{file.id}-$sy_host"),
         *_environments(file, plan),
         _SIDECAR.format(words=_sidecar(plan)) if plan.program.sidecar else "",
         _identity(file, plan),
-        _folder(step, python, programs.needed(file, plan)),
+        _directory(step, python, programs.needed(file, plan)),
         _LOG[file.logs].format(logs=shlex.quote(str(step.logs))),
         _OPEN,
         staging.FUNCTIONS if file.stage else "",
@@ -85,7 +85,7 @@ sy_tasks_planned={tasks}
 sy_start_s={start_s}
 sy_pipe= sy_tick= sy_started=
 read -r sy_host < /proc/sys/kernel/hostname
-sy_base=${{STACKYARD_TMP:-/tmp}}/{folder} sy_dir=
+sy_base=${{STACKYARD_TMP:-/tmp}}/{directory} sy_dir=
 
 sy_unfit() {{
   sy_said="stackyard: task ${{sy_task:-?}} on $sy_host: $*"
@@ -277,15 +277,15 @@ sy_node=$sy_at
 """
 
 
-def _folder(step: StepPaths, python: str, needed: str) -> str:
+def _directory(step: StepPaths, python: str, needed: str) -> str:
     choice = f"sy_python={shlex.quote(python)}" if python else _PYTHON.format(own=shlex.quote(sys.executable))
-    return _FOLDER.format(
+    return _DIRECTORY.format(
         look=shell.LOOK if "sy_look" in needed else "", needed=needed, choice=choice, logs=shlex.quote(str(step.logs)),
         agent=shlex.quote(str(step.agent)), fallback=shlex.quote(python or sys.executable),
     )  # fmt: skip
 
 
-_FOLDER = """if (( sy_local == 0 )); then
+_DIRECTORY = """if (( sy_local == 0 )); then
   sy_lacks=
   sy_lack() {{ [[ -n $sy_lacks ]] || sy_lacks=$*; }}
 {look}{needed}  sy_make

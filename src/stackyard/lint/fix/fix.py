@@ -60,7 +60,7 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
     making.notes += before.notes
     making.note_lines(before.quiet, "only prints, looks or waits")
     making.values["prologue"] = tuple(before.lines) or None
-    making.values["cwd"] = before.folder or None
+    making.values["cwd"] = before.directory or None
     left_out(case, making, started, main, place)
     if runs_at_home(case, place):
         line = started.line if started else 1
@@ -242,7 +242,7 @@ def _last_command(case: Case) -> tuple[Resolved, tuple[str, ...]] | None:
 
 
 def _is_named(word: str) -> bool:
-    """Whether a command's name is in the script, as that of ``$BIN/solve``, whose folder is not."""
+    """Whether a command's name is in the script, as that of ``$BIN/solve``, whose directory is not."""
     return is_known(word) or bool(re.fullmatch(rf".*{CLOSE}[^{OPEN}{CLOSE}]*/[\w.+-]+", word, re.S))
 
 

@@ -27,9 +27,9 @@ _DEFAULT = re.compile(r"[A-Za-z_]\w*:?=")
 """``${A:=1}``, which sets the variable, whatever the command does."""
 _LOGIN = r"PATH|HOME|TMPDIR|SHELL|USER|LANG|LC_\w+|\w+_PATH|\w+PATH"
 """Variables that the environment has before a script begins."""
-_FOLDERS = re.compile(r"\$\{?(?:PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD)(?::?-[^}]*)?\}?/?")
+_DIRECTORIES = re.compile(r"\$\{?(?:PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD)(?::?-[^}]*)?\}?/?")
 """The directory of submission itself, which is where a job file's program starts."""
-_FOLDER_LINE = re.compile(rf'cd "?(?:{_FOLDERS.pattern})"?$')
+_DIRECTORY_LINE = re.compile(rf'cd "?(?:{_DIRECTORIES.pattern})"?$')
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Before:
     """
 
     lines: list[str] = field(default_factory=list)
-    folder: str = ""
+    directory: str = ""
     at_home: bool = False
     """Whether a batch script begins in your home directory, and not where it was submitted."""
     notes: list[str] = field(default_factory=list)
@@ -73,14 +73,14 @@ def _evaluates(resolved: Resolved, first: Resolved) -> bool:
     return resolved.line == first.line and resolved.argv[:1] == ("eval",)
 
 
-def lines_before(script: Script, place: int, first: Resolved | None, program: str = "", folder: str = "") -> Before:
+def lines_before(script: Script, place: int, first: Resolved | None, program: str = "", directory: str = "") -> Before:
     """The first `place` commands of a script that prepare the run: modules, environments, variables, files.
 
-    `first` is the command that they stand before, `program` its words: what these name is kept; `folder` is where the
-    head lets them start. Their order and text stay. Variables that Stackyard sets, and commands in a condition, a
+    `first` is the command that they stand before, `program` its words: what these name is kept; `directory` is where
+    the head lets them start. Their order and text stay. Variables that Stackyard sets, and commands in a condition, a
     subshell or a loop, are noted.
     """
-    before = Before(folder=folder, at_home=script.scheduler == "pbs")
+    before = Before(directory=directory, at_home=script.scheduler == "pbs")
     before.around = first.command.blocks if first else ()
     started = {id(each.command) for each in script.launches}
     for pipe in pipelines(script.commands[:place]):
@@ -94,10 +94,10 @@ def lines_before(script: Script, place: int, first: Resolved | None, program: st
             _carry(script, before, pipe[0])
     before.notes += before.astray
     _prune(before, program)
-    if before.at_home and _FOLDER_LINE.match((before.lines or [""])[-1]):
+    if before.at_home and _DIRECTORY_LINE.match((before.lines or [""])[-1]):
         before.lines.pop()  # the job's script goes there before the program anyway
-    if folder and before.folder != folder:
-        before.lines.insert(0, f"cd {shlex.quote(folder)}")
+    if directory and before.directory != directory:
+        before.lines.insert(0, f"cd {shlex.quote(directory)}")
     _leave_out_secrets(before)
     return before
 
@@ -207,13 +207,13 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
         _assignments(before, resolved, nested or command.conditional or before.in_subshell(resolved))
     elif name == "popd" and before.pushed and not nested:
         before.lines.append("popd")
-        before.folder = before.pushed.pop()
+        before.directory = before.pushed.pop()
     elif is_quiet(resolved.argv) and not command.background and not acts(resolved):
         before.quiet.append(str(resolved.line))
     elif before.in_subshell(resolved):
         before.notes.append(f"line {resolved.line}: in a subshell: {cut(shown(text), 80)}")
     elif name in ("cd", "pushd"):
-        _folder(before, resolved, nested or _is_guarded(script, resolved))
+        _directory(before, resolved, nested or _is_guarded(script, resolved))
     elif nested or command.background or command.piped or command.conditional:
         why = "in the background" if command.background else "piped" if command.piped else "conditional"
         before.notes.append(f"line {resolved.line}: {why}: {cut(shown(text), 80)}")
@@ -296,13 +296,13 @@ def _exports(before: Before, resolved: Resolved) -> None:
         before.lines.append(_joined(" ".join(kept)))
 
 
-def _folder(before: Before, resolved: Resolved, nested: bool) -> None:
+def _directory(before: Before, resolved: Resolved, nested: bool) -> None:
     """``cd``: the working directory of the program and of later lines."""
     name, path = resolved.argv[0], resolved.argv[1] if len(resolved.argv) > 1 else ""
     line = _joined(" ".join(word.raw for word in resolved.command.words))
     if name == "pushd":
-        before.pushed.append(before.folder)
-    if path in (".", "./") or _FOLDERS.fullmatch(shown(path)):
+        before.pushed.append(before.directory)
+    if path in (".", "./") or _DIRECTORIES.fullmatch(shown(path)):
         carried = len(before.lines)
         _to_submission(before, line, nested, stays=path in (".", "./"))
         if nested and carried < len(before.lines):
@@ -312,8 +312,8 @@ def _folder(before: Before, resolved: Resolved, nested: bool) -> None:
         before.lines.append(line)
     if name == "pushd" and not path:
         return
-    known = bool(path) and is_known(path) and path != "-" and (path.startswith("/") or bool(before.folder))
-    before.folder = posixpath.normpath(posixpath.join(before.folder, path)) if known else ""
+    known = bool(path) and is_known(path) and path != "-" and (path.startswith("/") or bool(before.directory))
+    before.directory = posixpath.normpath(posixpath.join(before.directory, path)) if known else ""
     if not known:
         before.astray.append(f"line {resolved.line}: {f'cd {shown(path)}'.strip()}: set cwd, or submit from there")
     elif path.startswith("/") and not nested:
@@ -335,7 +335,7 @@ def _to_submission(before: Before, line: str, nested: bool, *, stays: bool) -> N
         before.lines.append(line)
     if stays:
         return
-    before.folder = ""
+    before.directory = ""
     if not nested:
         before.astray.clear()
 

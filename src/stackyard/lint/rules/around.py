@@ -138,10 +138,10 @@ def mkdir_too_late(case: Case) -> Iterator[Hit]:
     }  # fmt: skip
     for each in read_by_scheduler(case):
         for option in each.options:
-            folder = option.value.rpartition("/")[0].removeprefix("./")
-            if option.name in ("output", "error", "o", "e", "oo", "eo") and folder and folder in made:
-                yield Hit(each.line, f"{folder} is made by the script, after its output file is opened",
-                          f"mkdir -p {folder} before the job is submitted")  # fmt: skip
+            directory = option.value.rpartition("/")[0].removeprefix("./")
+            if option.name in ("output", "error", "o", "e", "oo", "eo") and directory and directory in made:
+                yield Hit(each.line, f"{directory} is made by the script, after its output file is opened",
+                          f"mkdir -p {directory} before the job is submitted")  # fmt: skip
 
 
 @rule(

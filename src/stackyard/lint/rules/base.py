@@ -50,11 +50,11 @@ class Step:
 
 @dataclass
 class Case:
-    """One script with all available evidence. `folders` may contain the program's source."""
+    """One script with all available evidence. `directories` may contain the program's source."""
 
     script: Script
     site: Site | None = None
-    folders: tuple[Path, ...] = ()
+    directories: tuple[Path, ...] = ()
     _sources: dict[int, Source | None] = field(default_factory=dict)
     _groups: dict[int, Group | None] = field(default_factory=dict)
     _workers: dict[int, list[Resolved]] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Case:
     def _inside(self, launch: Launch) -> list[Launch]:
         """The launches of the shell script that every task of a launch runs."""
         tasks = launch.kind in RANKS or launch.ranks_of
-        if not self.folders or not tasks or any(launch in each.via for each in self.script.launches):
+        if not self.directories or not tasks or any(launch in each.via for each in self.script.launches):
             return []
         text = self._worker_text(launch)
         commands = parse_shell(text)
@@ -133,14 +133,14 @@ class Case:
     def source(self, launch: Launch) -> Source | None:
         """The facts about the Python program of a launch; None if its file is not found."""
         if id(launch) not in self._sources:
-            self._sources[id(launch)] = source_of(self.python(launch) or (), self.folders)
+            self._sources[id(launch)] = source_of(self.python(launch) or (), self.directories)
         return self._sources[id(launch)]
 
     def group(self, launch: Launch) -> Group | None:
         """How the Python program of a launch joins its process group; None if it joins none, or is not found."""
         if id(launch) not in self._groups:
             program = self.python(launch) or ()
-            found = find_program(program, self.folders)
+            found = find_program(program, self.directories)
             self._groups[id(launch)] = group_of(program, *found) if found else None
         return self._groups[id(launch)]
 
@@ -165,7 +165,7 @@ class Case:
 
     def text_of(self, name: str) -> str | None:
         """The text of a file that the script names; None if it is not found."""
-        found = find_file(name, self.folders)
+        found = find_file(name, self.directories)
         return found[0].read_text(errors="replace") if found else None
 
     def is_helper(self, launch: Launch) -> bool:

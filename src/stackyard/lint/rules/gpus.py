@@ -115,14 +115,14 @@ def _are_all(case: Case) -> bool:
 
 def _needs_none(case: Case, program: tuple[str, ...]) -> bool:
     """Whether the source of a program is found and uses no GPU."""
-    file = find_program(program, case.folders)
+    file = find_program(program, case.directories)
     source = file[0].read_text(errors="replace") if file else "import torch"
     return not _GPU_LIBRARY.search(source) and not _MANY_GPUS.search(source)
 
 
 def _hit(case: Case, line: int, program: tuple[str, ...], text: str) -> Hit | None:
     """The finding for a program that uses one GPU; `text` has a place for its name."""
-    file, remedy = find_program(program, case.folders), "one rank per GPU, or fewer GPUs"
+    file, remedy = find_program(program, case.directories), "one rank per GPU, or fewer GPUs"
     options = " ".join(program[1:])
     if file is None:
         named = program[0].endswith(".py") and not _many(options) and not _may_hold_options(program)

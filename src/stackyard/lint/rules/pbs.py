@@ -33,7 +33,7 @@ def pbs_name_length(case: Case) -> Iterator[Hit]:
     example="mpiexec -n 8 ./a.out",
     instead="cd $PBS_O_WORKDIR\nmpiexec -n 8 ./a.out",
 )
-def pbs_working_folder(case: Case) -> Iterator[Hit]:
+def pbs_working_directory(case: Case) -> Iterator[Hit]:
     """Relative paths in a PBS script without a cd; a note, since some sites start jobs in the directory of qsub."""
     if "PBS_O_WORKDIR" in case.script.code:
         return

@@ -193,7 +193,7 @@ def only_first_node(case: Case) -> Iterator[Hit]:
         program = python_program(inside.get(id(resolved), resolved.argv))
         if not program or not program[0].endswith(".py"):
             continue
-        source = source_of(program, case.folders)
+        source = source_of(program, case.directories)
         if source and source.imports & _DRIVERS:
             continue
         sure = bool(source and (source.group_line or source.imports & {"horovod", "mpi4py"}))

@@ -17,7 +17,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.findings import some
 from stackyard.core.late import dataclass
 from stackyard.core.names import PYPI_NAMES, canonical, is_distribution
-from stackyard.lock.conda.filelist import MOST_BYTES, PATHS, metadata_folders, paths_of
+from stackyard.lock.conda.filelist import MOST_BYTES, PATHS, metadata_directories, paths_of
 from stackyard.lock.lockfile.model import CondaPackage, PipPackage
 from stackyard.yard import checksum, disk
 from stackyard.yard.cache.caches import searched, unpacked_from
@@ -102,24 +102,29 @@ def _may_hold_some(package: CondaPackage) -> bool:
 # --------------------------------------------------------------------------- what an archive lists
 
 
-def _with_purls(package: CondaPackage, folders: Iterable[str], places: Collection[str]) -> CondaPackage:
-    pairs = {pair for folder in folders if _is_importable(folder, package, places) for pair in _pair(folder, package)}
+def _with_purls(package: CondaPackage, directories: Iterable[str], places: Collection[str]) -> CondaPackage:
+    pairs = {
+        pair
+        for directory in directories
+        if _is_importable(directory, package, places)
+        for pair in _pair(directory, package)
+    }
     return replace(
         package, purls=tuple(f"pkg:pypi/{name}@{quote(version, safe='')}" for name, version in sorted(pairs))
     )
 
 
-def _is_importable(folder: str, package: CondaPackage, places: Collection[str]) -> bool:
+def _is_importable(directory: str, package: CondaPackage, places: Collection[str]) -> bool:
     """Whether Python finds the metadata where it gets into a prefix, and not within another package."""
-    place = folder.rpartition("/")[0]
+    place = directory.rpartition("/")[0]
     if package.noarch == "python":
         return place == "site-packages"
     return place in places if places else _OF_ANY.fullmatch(place) is not None
 
 
-def _pair(folder: str, package: CondaPackage) -> Iterator[tuple[str, str]]:
+def _pair(directory: str, package: CondaPackage) -> Iterator[tuple[str, str]]:
     """Name and version in a directory's name; without a version in it that of the conda package."""
-    stem, _, kind = folder.rpartition("/")[2].rpartition(".")
+    stem, _, kind = directory.rpartition("/")[2].rpartition(".")
     if kind == "egg-info":
         stem = re.sub(r"-py\d(?:\.\d+)?(?:-.*)?$", "", stem)
     name, dash, version = stem.rpartition("-")
@@ -145,14 +150,14 @@ def _kept(package: CondaPackage, yard: Yard) -> tuple[str, ...] | None:
         if unpacked_from(place, package.stem) == package.sha256:
             with suppress(OSError, ValueError):
                 raw, _ = disk.of_anybody(place.package(package.stem) / PATHS, MOST_BYTES)
-                found = metadata_folders(paths_of(PATHS, raw))
+                found = metadata_directories(paths_of(PATHS, raw))
                 _keep(package, found, yard)
                 return found
     return None
 
 
-def _keep(package: CondaPackage, folders: Iterable[str], yard: Yard) -> None:
-    text = checksum.add("".join(f"{folder}\n" for folder in folders))
+def _keep(package: CondaPackage, directories: Iterable[str], yard: Yard) -> None:
+    text = checksum.add("".join(f"{directory}\n" for directory in directories))
     with suppress(OSError):  # it is read again
         atomic.write_text(yard.distributions_note(package.sha256), text, synced=False)
 

@@ -77,7 +77,7 @@ def kind_of(prefix: Path) -> Kind | None:
     """What made a prefix; None: it is not one."""
     if disk.is_there(prefix / "pyvenv.cfg"):
         return "venv"
-    return "conda" if disk.is_folder(prefix / "conda-meta") else None
+    return "conda" if disk.is_directory(prefix / "conda-meta") else None
 
 
 def installed(prefix: Path) -> Installed:
@@ -235,8 +235,8 @@ def _checked(python: LockedInterpreter, prefix: Path) -> LockedInterpreter:
 
 def _infos(prefix: Path, python: LockedInterpreter, conda: tuple[CondaPackage, ...], owned: set[str]) -> Iterator[Path]:
     """The directories of metadata of what pip installed: not those that a conda package brought."""
-    folder = site_packages(prefix, python.version, conda)
-    for info in disk.entries(folder) if disk.is_folder(folder) else ():
+    directory = site_packages(prefix, python.version, conda)
+    for info in disk.entries(directory) if disk.is_directory(directory) else ():
         file = _metadata_file(info)
         if file is not None and not info.name.startswith("~") and file.relative_to(prefix).as_posix() not in owned:
             yield info

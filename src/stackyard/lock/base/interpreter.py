@@ -77,7 +77,7 @@ def ask(base: BaseRevision) -> Answer:
     """
     words = [str(base.payload.python), "-I", "-c", _QUESTION]
     for each in base.lineage():
-        words += [str(each.payload.program_folders[0]), str(each.payload.python)]
+        words += [str(each.payload.program_directories[0]), str(each.payload.python)]
     argv, environ = base.payload.command(words, clean_environment())
     done = run(argv, env=environ, timeout_s=ANSWER_S, leaves_others=True)
     mark, *parts, end = done.stdout.split("\x1e") if "\x1e" in done.stdout else ("", "")

@@ -20,7 +20,7 @@ from stackyard.core.quoting import quoted
 from stackyard.host.files.hashing import local_path
 from stackyard.host.net import http
 from stackyard.host.tools.rattler import client
-from stackyard.lock.conda.filelist import LISTS, MOST_BYTES, metadata_folders, paths_of
+from stackyard.lock.conda.filelist import LISTS, MOST_BYTES, metadata_directories, paths_of
 from stackyard.lock.lockfile.model import CondaPackage
 
 if sys.version_info >= (3, 12):
@@ -58,7 +58,7 @@ async def _metadata(packages: Sequence[CondaPackage]) -> dict[str, tuple[str, ..
             if server in silent:
                 return silent[server]
             try:
-                return metadata_folders(await file_list(package.url, connection))
+                return metadata_directories(await file_list(package.url, connection))
             except TimeoutError:
                 silent[server] = f"{server or 'its file system'} timed out after {LIMIT_S:g} s"
                 return silent[server]

@@ -208,7 +208,7 @@ def pixi(locked_variant: LockedVariant) -> str:
     """A pixi.lock, written by rattler; the hashes of pip packages, which its interface does not take, are put in."""
     from rattler import LockChannel, LockFile, LockPlatform
 
-    with scratch("export") as folder, _accepted(f"{locked_variant.stack} {locked_variant.version}"):
+    with scratch("export") as directory, _accepted(f"{locked_variant.stack} {locked_variant.version}"):
         platform = LockPlatform(locked_variant.platform, None, list(locked_variant.virtual))
         lock = LockFile([platform])
         lock.set_channels("default", [LockChannel(f"{url}/") for url in locked_variant.channels])
@@ -216,7 +216,7 @@ def pixi(locked_variant: LockedVariant) -> str:
             lock.add_conda_package("default", platform, record(conda))
         for pip in locked_variant.pip:
             lock.add_pypi_package("default", platform, pip.name, pip.version or "0", _pixi_location(pip))
-        path = folder / "pixi.lock"
+        path = directory / "pixi.lock"
         lock.to_path(path)
         text = path.read_text(encoding="utf-8")
     needed = f"=={_minor(locked_variant)}.*" if _python(locked_variant) else ""

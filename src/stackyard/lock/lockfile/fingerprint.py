@@ -45,13 +45,13 @@ def fingerprint(variant: Variant, site: Site, platform: str) -> Fingerprint:
     Raises:
         InputError: a channel is denied or contains an unset variable, or a patch or project does not exist.
     """
-    folder = spec_folder(variant)
+    directory = spec_directory(variant)
     conda = [shown(r.url or r.spec) for r in conda_requirements(variant, platform)]
     pip = [f"pip: {_pip_line(r)}" for r in pip_requirements(variant, platform)]
     lines = [*_conda_policy(variant, site, platform), *_pip_policy(variant, site, platform)]
     return Fingerprint(
-        tuple(_portable(line, folder) for line in (*conda, *pip)),
-        tuple(_portable(line, folder) for line in lines),
+        tuple(_portable(line, directory) for line in (*conda, *pip)),
+        tuple(_portable(line, directory) for line in lines),
     )
 
 
@@ -83,7 +83,7 @@ def option_places(variant: Variant) -> dict[str, Where]:
     return {value: place for value, place in places if place.file}
 
 
-def spec_folder(variant: Variant) -> Path | None:
+def spec_directory(variant: Variant) -> Path | None:
     """The directory of the file that a variant comes from, absolute; None for one without a file."""
     file = where_of(variant).file
     return Path(file).absolute().parent if file else None
@@ -177,11 +177,11 @@ def _contents(requirement: PipRequirement) -> Iterator[str]:
         yield f"file {path} sha256:{sha256_file(path)}"
 
 
-def _portable(line: str, folder: Path | None) -> str:
+def _portable(line: str, directory: Path | None) -> str:
     """The line with paths in the spec's directory relative to it, so that every clone has the same hash."""
-    if folder is None or str(folder) == "/":
+    if directory is None or str(directory) == "/":
         return line
-    return line.replace(f"{folder}/", "./")
+    return line.replace(f"{directory}/", "./")
 
 
 def changes(old: Iterable[str], new: Iterable[str]) -> list[str]:

@@ -75,11 +75,11 @@ def _relative(lock: Lock) -> Lock:
     return replace(lock, variants=tuple(_moved(v, start, _HERE) for v in lock.variants))
 
 
-def relocated(lock: Lock, folder: Path) -> Lock:
+def relocated(lock: Lock, directory: Path) -> Lock:
     """A lock that was read from another directory than its file's, with the local projects and files in that of its
-    file (`folder`)."""
-    old, new = f"{Path(lock.folder).as_uri()}/", f"{folder.absolute().as_uri()}/"
-    return replace(lock, variants=tuple(_moved(v, old, new) for v in lock.variants), folder=str(folder.absolute()))
+    file (`directory`)."""
+    old, new = f"{Path(lock.folder).as_uri()}/", f"{directory.absolute().as_uri()}/"
+    return replace(lock, variants=tuple(_moved(v, old, new) for v in lock.variants), folder=str(directory.absolute()))
 
 
 def _moved(variant: LockedVariant, old: str, new: str) -> LockedVariant:
@@ -262,10 +262,10 @@ class _Reader:
         conda = dict(self._packages("conda", file.conda, CondaPackage))
         pip = dict(self._packages("pip", file.pip, PipPackage))
         variants = tuple(self._variant(block, n, file.stack, conda, pip) for n, block in enumerate(file.variant))
-        folder = Path(self._origin).absolute().parent
+        directory = Path(self._origin).absolute().parent
         if any(p.url.startswith(_HERE) for p in pip.values()):
-            variants = tuple(_moved(v, _HERE, f"{folder.as_uri()}/") for v in variants)
-        return Lock(file.stack, variants, str(folder))
+            variants = tuple(_moved(v, _HERE, f"{directory.as_uri()}/") for v in variants)
+        return Lock(file.stack, variants, str(directory))
 
     def _packages(
         self, kind: str, blocks: Iterable[dict[str, Any]], cls: type[Package]

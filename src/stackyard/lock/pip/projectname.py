@@ -19,11 +19,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _IN_SETUP = re.compile(r"""\bname\s*=\s*["']([A-Za-z0-9][\w.-]*)["']""")
 
 
-def project_name(folder: Path) -> str:
+def project_name(directory: Path) -> str:
     """The name in pyproject.toml, setup.cfg or setup.py; empty where none says it as a literal."""
     for read in (_of_pyproject, _of_cfg, _of_setup):
         try:
-            if _NAME.fullmatch(name := read(folder)):
+            if _NAME.fullmatch(name := read(directory)):
                 return name
         except (OSError, ValueError, TypeError, AttributeError, configparser.Error, RecursionError):
             continue
@@ -34,16 +34,16 @@ def _text(path: Path) -> str:
     return disk.of_anybody(path, _MOST_BYTES)[0].decode("utf-8", "replace")
 
 
-def _of_pyproject(folder: Path) -> str:
-    return str(tomllib.loads(_text(folder / "pyproject.toml")).get("project", {}).get("name", ""))
+def _of_pyproject(directory: Path) -> str:
+    return str(tomllib.loads(_text(directory / "pyproject.toml")).get("project", {}).get("name", ""))
 
 
-def _of_cfg(folder: Path) -> str:
+def _of_cfg(directory: Path) -> str:
     parser = configparser.RawConfigParser()
-    parser.read_string(_text(folder / "setup.cfg"))
+    parser.read_string(_text(directory / "setup.cfg"))
     return parser.get("metadata", "name", fallback="")
 
 
-def _of_setup(folder: Path) -> str:
-    found = set(_IN_SETUP.findall(_text(folder / "setup.py")))
+def _of_setup(directory: Path) -> str:
+    found = set(_IN_SETUP.findall(_text(directory / "setup.py")))
     return found.pop() if len(found) == 1 else ""

@@ -62,15 +62,15 @@ def given(packages: Iterable[CondaPackage]) -> tuple[tuple[Given, ...], tuple[st
     return tuple(found[name] for name in sorted(found)), tuple(notices)
 
 
-def write_constraints(items: Iterable[Given], folder: Path) -> list[str]:
+def write_constraints(items: Iterable[Given], directory: Path) -> list[str]:
     """Write the metadata wheels into a directory and return the constraint lines that name them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return [f"{item.name} @ {_write_wheel(item, folder).as_uri()}" for item in items]
+    directory.mkdir(parents=True, exist_ok=True)
+    return [f"{item.name} @ {_write_wheel(item, directory).as_uri()}" for item in items]
 
 
-def _write_wheel(item: Given, folder: Path) -> Path:
+def _write_wheel(item: Given, directory: Path) -> Path:
     stem = f"{item.name.replace('-', '_')}-{item.version}"
-    path = folder / f"{stem}-py3-none-any.whl"
+    path = directory / f"{stem}-py3-none-any.whl"
     files: Mapping[str, str] = {
         f"{stem}.dist-info/METADATA": "\n".join(
             ["Metadata-Version: 2.1", f"Name: {item.name}", f"Version: {item.version}", *item.extras, ""]

@@ -63,8 +63,8 @@ def package(entry: Mapping[str, Any], target: Target) -> PipPackage:
     if "vcs" in entry:
         return _vcs(name, entry)
     if "directory" in entry:
-        folder = Path(entry["directory"]["path"])
-        url, digest = folder.as_uri(), sha256_tree(folder)
+        directory = Path(entry["directory"]["path"])
+        url, digest = directory.as_uri(), sha256_tree(directory)
         return PipPackage(name, str(entry.get("version", "")), "path", url, digest, subdirectory=_subdirectory(entry))
     if "archive" in entry:
         return _archive(name, entry, target)

@@ -109,12 +109,12 @@ def solve_pip(request: PipRequest) -> PipSolution:
     wanted = [name for name, b in request.build.packages.items() if b.no_binary]
     request = replace(request, settings=compiling(request.settings, tuple(wanted)))
     watch = Watch(_places(request))
-    with scratch("given") as folder:
+    with scratch("given") as directory:
         own = constraint_lines(request.constraints, request.settings)
-        constraints = (*own, *_pinned(request).values(), *write_constraints(request.given, folder))
+        constraints = (*own, *_pinned(request).values(), *write_constraints(request.given, directory))
         question = _question(request, constraints)
         answer, notices = _resolve(question, request, watch)
-        entries = [e for e in answer.packages if not _is_given(e, str(folder))]
+        entries = [e for e in answer.packages if not _is_given(e, str(directory))]
     target = Target(wheel_tags(request.platform, request.glibc, request.python), request.settings, hashes,
                     request.subject, frozenset(p.sha256 for p in request.preferred if p.sha256))  # fmt: skip
     packages = [_finish(package(entry, target), answer, request, question) for entry in entries]
@@ -318,18 +318,18 @@ def _mentions(reason: str, name: str) -> bool:
 # --------------------------------------------------------------------------- after uv
 
 
-def _is_given(entry: Mapping[str, object], folder: str) -> bool:
+def _is_given(entry: Mapping[str, object], directory: str) -> bool:
     archive = entry.get("archive")
-    return isinstance(archive, Mapping) and str(archive.get("path", "")).startswith(folder)
+    return isinstance(archive, Mapping) and str(archive.get("path", "")).startswith(directory)
 
 
 def _finish(made: PipPackage, answer: Answer, request: PipRequest, question: Question) -> PipPackage:
     """The package with what only the whole answer knows: index, requirements, extras, build inputs, version."""
     named = [r for r in request.requirements if canonical(r.name) == made.name]
     version = made.version or answer.versions.get(made.name, "")
-    folder = local_path(made.url) if made.kind == "path" else None
-    if not version and folder:
-        version = local_version(made.name, folder, question)
+    directory = local_path(made.url) if made.kind == "path" else None
+    if not version and directory:
+        version = local_version(made.name, directory, question)
     inputs = {} if made.kind == "wheel" else build_inputs(request.build, made.name, named[0] if named else None)
     return replace(
         made,

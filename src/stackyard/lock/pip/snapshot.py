@@ -17,7 +17,7 @@ _SKIPPED = {".git", ".hg", ".svn", "__pycache__", ".venv", "venv", ".tox", ".nox
             ".ruff_cache", "build", "dist", "node_modules"}  # fmt: skip
 
 
-def tree_files(folder: Path) -> list[Path]:
+def tree_files(directory: Path) -> list[Path]:
     """The files of a project that belong to its snapshot, relative and sorted.
 
     In a git working tree these are the files that git tracks or does not ignore, those of submodules included;
@@ -27,39 +27,39 @@ def tree_files(folder: Path) -> list[Path]:
     Raises:
         InputError: a submodule is not checked out.
     """
-    if which("git") and _in_git(folder):
-        names = set(_tracked(folder))
+    if which("git") and _in_git(directory):
+        names = set(_tracked(directory))
         yards = {parent for name in names for parent in name.parents[:-1]}
-        yards = {parent for parent in yards if is_yard(folder / parent)}
-        there = (name for name in names if (folder / name).is_file() or (folder / name).is_symlink())
-        return sorted(n for n in there if yards.isdisjoint(n.parents) and not _is_lock(folder / n))
-    return sorted(name for name in _walk(folder) if not _is_lock(folder / name))
+        yards = {parent for parent in yards if is_yard(directory / parent)}
+        there = (name for name in names if (directory / name).is_file() or (directory / name).is_symlink())
+        return sorted(n for n in there if yards.isdisjoint(n.parents) and not _is_lock(directory / n))
+    return sorted(name for name in _walk(directory) if not _is_lock(directory / name))
 
 
-def _tracked(folder: Path) -> Iterator[Path]:
+def _tracked(directory: Path) -> Iterator[Path]:
     """The files of a git working tree, relative, and those of the repositories inside it, as submodules are."""
-    argv = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard", "."]
+    argv = ["git", "-C", str(directory), "ls-files", "-z", "--cached", "--others", "--exclude-standard", "."]
     for text in run(argv, timeout_s=60).stdout.split("\0"):
         name = Path(text)
-        if not text or (folder / name).is_symlink() or not (folder / name).is_dir():
+        if not text or (directory / name).is_symlink() or not (directory / name).is_dir():
             yield from [name] if text else []
-        elif (folder / name / ".git").exists():
-            yield from (name / inner for inner in _tracked(folder / name))
+        elif (directory / name / ".git").exists():
+            yield from (name / inner for inner in _tracked(directory / name))
         else:
-            hint = f"git -C {folder} submodule update --init --recursive"
-            raise InputError(f"the submodule {name} of {folder} is not checked out", hint=hint)
+            hint = f"git -C {directory} submodule update --init --recursive"
+            raise InputError(f"the submodule {name} of {directory} is not checked out", hint=hint)
 
 
-def sha256_tree(folder: Path) -> str:
+def sha256_tree(directory: Path) -> str:
     """sha256 of a project's snapshot: names, executable bits and contents of `tree_files`, symlinks by their target."""
-    return sha256_files(folder, tree_files(folder))
+    return sha256_files(directory, tree_files(directory))
 
 
-def sha256_files(folder: Path, names: Iterable[Path]) -> str:
+def sha256_files(directory: Path, names: Iterable[Path]) -> str:
     """The same of these files, for a copy of a snapshot."""
     digest = hashlib.sha256()
     for name in names:
-        path = folder / name
+        path = directory / name
         if path.is_symlink():
             kind, content = "link", hashlib.sha256(str(path.readlink()).encode()).hexdigest()
         else:
@@ -68,18 +68,18 @@ def sha256_files(folder: Path, names: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def _in_git(folder: Path) -> bool:
-    return any((parent / ".git").exists() for parent in (folder.resolve(), *folder.resolve().parents))
+def _in_git(directory: Path) -> bool:
+    return any((parent / ".git").exists() for parent in (directory.resolve(), *directory.resolve().parents))
 
 
-def _walk(folder: Path) -> Iterable[Path]:
-    for root, folders, files in os.walk(folder):
-        folders[:] = [
-            n for n in folders if n not in _SKIPPED and not n.endswith(".egg-info") and not is_yard(Path(root, n))
+def _walk(directory: Path) -> Iterable[Path]:
+    for root, directories, files in os.walk(directory):
+        directories[:] = [
+            n for n in directories if n not in _SKIPPED and not n.endswith(".egg-info") and not is_yard(Path(root, n))
         ]
         for name in files:
             if not name.endswith(".pyc"):
-                yield (Path(root) / name).relative_to(folder)
+                yield (Path(root) / name).relative_to(directory)
 
 
 def _is_lock(path: Path) -> bool:

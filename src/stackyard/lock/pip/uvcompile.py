@@ -95,35 +95,35 @@ def compile_requirements(question: Question, watch: Callable[[], object] = lambd
         Unsolvable: no solution exists.
         StackyardError: uv failed in another way (a build of metadata, a network error), with its output.
     """
-    with scratch("uv") as folder:
-        sources = _write_sources(question, folder)
-        output = folder / "pylock.stackyard.toml"
+    with scratch("uv") as directory:
+        sources = _write_sources(question, directory)
+        output = directory / "pylock.stackyard.toml"
         if question.preferred:
             output.write_text(_former(question.preferred), encoding="utf-8")
         flags = _flags(question)
         if question.built_with:
-            flags += ["--config-file", _settings(question.built_with, folder)]
+            flags += ["--config-file", _settings(question.built_with, directory)]
         words = ["pip", "compile", *sources, *flags, "--format", "pylock.toml", "-o", output, "--no-header"]
         log = {"RUST_LOG": "uv_resolver::resolver=debug,uv_distribution=debug"}
-        result = uv.run(words, question.settings, extra=log, cwd=folder, timeout_s=TIMEOUT_S, watch=watch)
+        result = uv.run(words, question.settings, extra=log, cwd=directory, timeout_s=TIMEOUT_S, watch=watch)
         if result.returncode != 0:
             raise _failure(result)
         text = secrets.written(output.read_text(encoding="utf-8"))
         packages = tuple(tomllib.loads(text).get("packages", ()))
         requires, versions = _edges(result.stderr)
-        indexes = {} if _one_index(question) else _annotated(question, packages, sources, flags, folder)
+        indexes = {} if _one_index(question) else _annotated(question, packages, sources, flags, directory)
     return Answer(packages, requires, versions, indexes, question.prerelease)
 
 
-def _write_sources(question: Question, folder: Path) -> list[Path]:
+def _write_sources(question: Question, directory: Path) -> list[Path]:
     for name, lines in (("requirements.in", question.lines), ("constraints.txt", question.constraints)):
         text = "".join(f"{gateway.in_text(line)}\n" for line in lines)
-        (folder / name).write_text(text, encoding="utf-8")
-    sources = [folder / "requirements.in"]
+        (directory / name).write_text(text, encoding="utf-8")
+    sources = [directory / "requirements.in"]
     if question.tied:
         tied = [(gateway.in_text(line), uv.place_for_uv(url, question.settings)) for line, url in question.tied]
-        (folder / "pyproject.toml").write_text(_project(tied), encoding="utf-8")
-        sources.append(folder / "pyproject.toml")
+        (directory / "pyproject.toml").write_text(_project(tied), encoding="utf-8")
+        sources.append(directory / "pyproject.toml")
     return sources
 
 
@@ -202,13 +202,13 @@ def _annotated(
     packages: Iterable[Mapping[str, Any]],
     sources: Sequence[Path],
     flags: Sequence[str | Path],
-    folder: Path,
+    directory: Path,
 ) -> dict[str, str]:
     """The index of each package: resolved again, from the cache, for the output format that names indexes."""
-    former = folder / "annotated.txt"
+    former = directory / "annotated.txt"
     former.write_text("".join(f"{p['name']}=={p['version']}\n" for p in packages if "version" in p), encoding="utf-8")
     words = ["pip", "compile", *sources, *flags, "--no-header", "--offline", "-o", former]
-    result = uv.run(words, question.settings, cwd=folder, timeout_s=TIMEOUT_S)
+    result = uv.run(words, question.settings, cwd=directory, timeout_s=TIMEOUT_S)
     found: dict[str, str] = {}
     name = ""
     for line in result.stdout.splitlines() if result.returncode == 0 else ():
@@ -267,21 +267,21 @@ def local_version(name: str, project: Path, question: Question) -> str:
     Raises:
         StackyardError: its metadata cannot be built, with the output.
     """
-    with scratch("uv") as folder:
+    with scratch("uv") as directory:
         words: list[str | Path] = [
-            "pip", "install", "--dry-run", "--no-deps", "--python", sys.executable, "--target", folder / "t",
+            "pip", "install", "--dry-run", "--no-deps", "--python", sys.executable, "--target", directory / "t",
             "--cache-dir", question.cache, "--no-progress", "--color", "never", *_sources(question),
             f"{name} @ {project.as_uri()}",
         ]  # fmt: skip
-        words += ["--config-file", _settings(question.built_with, folder)] if question.built_with else []
-        result = uv.run(words, question.settings, cwd=folder, timeout_s=TIMEOUT_S, check=True)
+        words += ["--config-file", _settings(question.built_with, directory)] if question.built_with else []
+        result = uv.run(words, question.settings, cwd=directory, timeout_s=TIMEOUT_S, check=True)
     found = re.search(r"^\s*\+ [A-Za-z0-9._-]+==(\S+)", result.stderr + result.stdout, re.MULTILINE)
     return found.group(1) if found else ""
 
 
-def _settings(built_with: Mapping[str, tuple[str, ...]], folder: Path) -> Path:
+def _settings(built_with: Mapping[str, tuple[str, ...]], directory: Path) -> Path:
     """uv's settings with more build requirements for some packages."""
-    path = folder / "uv.toml"
+    path = directory / "uv.toml"
     lines = [f"{_quoted(name)} = [{', '.join(map(_quoted, texts))}]" for name, texts in built_with.items()]
     path.write_text("\n".join(["[extra-build-dependencies]", *lines, ""]), encoding="utf-8")
     return path

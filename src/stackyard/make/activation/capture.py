@@ -53,10 +53,10 @@ def capture(
     scripts = activation_scripts(prefix)
     if not scripts and not given:
         return Activation(uncaptured=tuple(_foreign(prefix)))
-    with scratch("activation") as folder:
+    with scratch("activation") as directory:
 
         def run(probe: ProbeEnvironment, name: str) -> list[Shell]:
-            return observe(prefix, scripts, given, probe, folder / name, timeout_s, view)
+            return observe(prefix, scripts, given, probe, directory / name, timeout_s, view)
 
         def with_values(*names: str) -> ProbeEnvironment:
             present = {name: before(name) for name in names if name not in first[0].variables}
@@ -222,11 +222,11 @@ def _definer(name: str, states: Sequence[Shell]) -> str:
 
 def _foreign(prefix: Path) -> list[str]:
     """Scripts that exist for fish, csh or xonsh only; they are not part of the captured change."""
-    folder = prefix / "etc" / "conda" / "activate.d"
+    directory = prefix / "etc" / "conda" / "activate.d"
     shells = {".fish": "fish", ".csh": "csh", ".xsh": "xonsh"}
     return [
         f"{script.name}: for {shells[script.suffix]} only, without a .sh of the same name; not captured"
-        for script in sorted(folder.glob("*"))
+        for script in sorted(directory.glob("*"))
         if script.suffix in shells and not script.with_suffix(".sh").exists()
     ]
 

@@ -54,7 +54,7 @@ def observe(
     scripts: Sequence[Path],
     variables: Mapping[str, str],
     probe: ProbeEnvironment,
-    folder: Path,
+    directory: Path,
     timeout_s: float,
     view: View = PLAIN,
 ) -> list[Shell]:
@@ -67,22 +67,22 @@ def observe(
     bash = command.which("bash")
     if bash is None:
         raise MissingError("bash not found on PATH", hint="install bash; activation scripts are bash scripts")
-    home = folder / probe.home
-    work = folder / f"in-{probe.user}"
-    for each in (home, work, folder / "states"):
+    home = directory / probe.home
+    work = directory / f"in-{probe.user}"
+    for each in (home, work, directory / "states"):
         each.mkdir(parents=True)
-    shim = folder.parent / "shim" / "date"  # at one path for all runs, so that PATH differs only by what scripts do
+    shim = directory.parent / "shim" / "date"  # at one path for all runs, so that PATH differs only by what scripts do
     shim.parent.mkdir(exist_ok=True)
     shim.write_text(_DATE.format(date=shlex.quote(probe.date)))
     shim.chmod(0o755)
-    environ = _environment(prefix, probe, home, folder, shim.parent)
-    program = folder / "run.sh"
-    program.write_text(_program(scripts, variables, folder / "states"))
+    environ = _environment(prefix, probe, home, directory, shim.parent)
+    program = directory / "run.sh"
+    program.write_text(_program(scripts, variables, directory / "states"))
     result = command.run(
         [bash, "--norc", "--noprofile", program], env=environ, cwd=work, timeout_s=timeout_s, check=False, view=view
     )
     names = ["start", "variables", *(script.name for script in scripts)]
-    stems = [folder / "states" / str(number) for number in range(len(names))]
+    stems = [directory / "states" / str(number) for number in range(len(names))]
     states = [_after(name, stem) for name, stem in zip(names, stems, strict=True) if shell_state.is_written(stem)]
     if len(states) < len(names):
         raise StackyardError(
@@ -93,8 +93,8 @@ def observe(
     return states
 
 
-def _environment(prefix: Path, probe: ProbeEnvironment, home: Path, folder: Path, shim: Path) -> dict[str, str]:
-    temporary = folder / "tmp"
+def _environment(prefix: Path, probe: ProbeEnvironment, home: Path, directory: Path, shim: Path) -> dict[str, str]:
+    temporary = directory / "tmp"
     temporary.mkdir()
     return {
         "PATH": f"{shim}:{Prefix(prefix).search_path(probe.path)}",

@@ -103,5 +103,5 @@ def _extended(name: str, sides: tuple[str, str], separator: str, old: str | None
 
 def _on_path(name: str, front: str, back: str) -> tuple[Operation, ...]:
     """The operations for directories before and behind those of a path list."""
-    first = [Prepend(name, folder) for folder in reversed(front.split(":")) if folder]
-    return (*first, *(Append(name, folder) for folder in back.split(":") if folder))
+    first = [Prepend(name, directory) for directory in reversed(front.split(":")) if directory]
+    return (*first, *(Append(name, directory) for directory in back.split(":") if directory))

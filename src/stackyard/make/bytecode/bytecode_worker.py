@@ -36,8 +36,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     order = json.load(sys.stdin)
     tasks = order["tasks"]
-    for folder in {task[0].rpartition("/")[0] for task in tasks}:
-        os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - pathlib costs more than it helps in a start-up path
+    for directory in {task[0].rpartition("/")[0] for task in tasks}:
+        os.makedirs(directory, exist_ok=True)  # noqa: PTH103 - pathlib costs more than it helps in a start-up path
     results: List[Optional[str]]  # noqa: UP006, UP045
     if order["workers"] == 1:
         results = [compile_one(task) for task in tasks]

@@ -29,7 +29,7 @@ from stackyard.make.layer import ground
 from stackyard.make.wheels.install import Wheel
 from stackyard.yard import checksum, disk, formats
 from stackyard.yard.cache.caches import BYTECODE, content_hash, may_look_into, searched
-from stackyard.yard.write.atomic import fault_point, rename_folder, temporary, write_json
+from stackyard.yard.write.atomic import fault_point, rename_directory, temporary, write_json
 
 _WORKER = Path(__file__).with_name("bytecode_worker.py")
 _BATCH = 2000  # files per run of the worker: what a kill can cost, and how often progress is reported
@@ -72,8 +72,8 @@ def add(job: Job, wheels: Sequence[Wheel], touched: Iterable[str] = ()) -> list[
 
 def pyc(name: str, tag: str) -> str:
     """The bytecode file of a source file: ``a/b.py`` has ``a/__pycache__/b.cpython-311.pyc``."""
-    folder, _, file = name.rpartition("/")
-    return f"{folder}/__pycache__/{file[:-3]}.{tag}.pyc".lstrip("/")
+    directory, _, file = name.rpartition("/")
+    return f"{directory}/__pycache__/{file[:-3]}.{tag}.pyc".lstrip("/")
 
 
 def _identity(job: Job) -> tuple[str, str]:
@@ -170,10 +170,10 @@ def _run_worker(job: Job, tag: str, batch: Sequence[_Place], own: set[str]) -> l
     """Compile a batch beside its final places; return each with the files that failed."""
     tasks = []
     for place in batch:
-        folder = temporary(place.store)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        tasks += [(str(folder / pyc(n, tag)), str(job.prefix / n), n) for n in place.unit.shared if n not in own]
+        directory = temporary(place.store)
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        tasks += [(str(directory / pyc(n, tag)), str(job.prefix / n), n) for n in place.unit.shared if n not in own]
     failed = set(compile_files(job, tasks))
     return [(place, failed.intersection(place.unit.shared)) for place in batch]
 
@@ -201,7 +201,7 @@ def _finish(job: Job, place: _Place, tag: str, failed: set[str], own: set[str]) 
     write_json(made / "files.json", listing, checked=True)
     fault_point("cache")
     try:
-        rename_folder(made, place.store)
+        rename_directory(made, place.store)
     except OSError:
         shutil.rmtree(made)
         present = _listing(place.store)
@@ -215,8 +215,8 @@ def _finish(job: Job, place: _Place, tag: str, failed: set[str], own: set[str]) 
 def _in_place(job: Job, tag: str, names: Sequence[str]) -> list[str]:
     """Compile files whose bytecode is valid for this prefix only."""
     there = [name for name in names if (job.prefix / name).is_file()]
-    for folder in {pyc(name, tag).rpartition("/")[0] for name in there}:
-        _require_inside(job.prefix, folder)
+    for directory in {pyc(name, tag).rpartition("/")[0] for name in there}:
+        _require_inside(job.prefix, directory)
     for name in there:
         (job.prefix / pyc(name, tag)).unlink(missing_ok=True)
     return compile_files(job, [(str(job.prefix / pyc(n, tag)), str(job.prefix / n), n) for n in there])
@@ -228,23 +228,23 @@ def _in_place(job: Job, tag: str, names: Sequence[str]) -> list[str]:
 def _link(job: Job, tag: str, place: _Place, own: set[str]) -> None:
     """Link one package's bytecode into the prefix."""
     prefix, store = os.fspath(job.prefix), os.fspath(place.store)
-    folders: set[str] = set()
+    directories: set[str] = set()
     for name in place.unit.shared:
         if name in own:
             continue
         file = pyc(name, tag)
-        folder = file.rpartition("/")[0]
-        if folder not in folders:
-            _require_inside(job.prefix, folder)
-            Path(prefix, folder).mkdir(parents=True, exist_ok=True)
-            folders.add(folder)
+        directory = file.rpartition("/")[0]
+        if directory not in directories:
+            _require_inside(job.prefix, directory)
+            Path(prefix, directory).mkdir(parents=True, exist_ok=True)
+            directories.add(directory)
         _replace(f"{store}/{file}", f"{prefix}/{file}", link=not job.private_files)
     fault_point("link")
 
 
-def _require_inside(prefix: Path, folder: str) -> None:
+def _require_inside(prefix: Path, directory: str) -> None:
     """Raise StackyardError where a package has a link in the place of a directory for bytecode."""
-    place = prefix / folder
+    place = prefix / directory
     if not place.resolve().is_relative_to(prefix.resolve()):
         raise StackyardError(
             f"{place} is a symbolic link that leads out of the prefix: {place.resolve()}",

@@ -58,8 +58,11 @@ class Installed:
 
     @cached_property
     def _distributions(self) -> dict[str, Path]:
-        folders = self._site_packages.glob("*.dist-info")
-        return {canonical(folder.name.removesuffix(".dist-info").rsplit("-", 1)[0]): folder for folder in folders}
+        directories = self._site_packages.glob("*.dist-info")
+        return {
+            canonical(directory.name.removesuffix(".dist-info").rsplit("-", 1)[0]): directory
+            for directory in directories
+        }
 
 
 def _unit(sha256: str, names: Iterable[str], changed: set[str]) -> Unit:
@@ -75,7 +78,7 @@ def is_python(name: str) -> bool:
 
 def source_of(name: str) -> str:
     """The source of a bytecode file in a ``__pycache__``; empty for any other file."""
-    folder, found, file = name.partition("/__pycache__/")
+    directory, found, file = name.partition("/__pycache__/")
     if not found or not file.endswith(".pyc"):
         return ""
-    return f"{folder}/{re.sub(r'(.opt-[^.]*)?.pyc$', '', file).rsplit('.', 1)[0]}.py"
+    return f"{directory}/{re.sub(r'(.opt-[^.]*)?.pyc$', '', file).rsplit('.', 1)[0]}.py"

@@ -69,11 +69,11 @@ def _once(claims: Sequence[Claim]) -> list[Claim]:
 def require_plain(claims: Collection[tuple[str, Claim]]) -> None:
     """Raise StackyardError where a file of one package has the place of a directory of another: no order helps."""
     files = {path for path, _ in claims}
-    folders = {path.rpartition("/")[0] for path in files}
-    for folder in list(folders):
-        while folder := folder.rpartition("/")[0]:
-            folders.add(folder)
-    for place in sorted(files & folders):
+    directories = {path.rpartition("/")[0] for path in files}
+    for directory in list(directories):
+        while directory := directory.rpartition("/")[0]:
+            directories.add(directory)
+    for place in sorted(files & directories):
         there = [claim.owner for path, claim in claims if path == place]
         below = [claim.owner for path, claim in claims if path.startswith(f"{place}/")]
         others = [(one, two) for one in there for two in below if one is not two]
@@ -100,7 +100,7 @@ class Listings:
         self.prefix = prefix
         self._read = read
         self._real = os.path.realpath(prefix)
-        self._folders: dict[str, str] = {}
+        self._directories: dict[str, str] = {}
         self.unordered: set[Owner] = set()
 
     def all(self, owners: Iterable[Owner]) -> Iterator[tuple[str, Claim]]:
@@ -144,22 +144,22 @@ class Listings:
                 place = os.path.normpath(f"{top}/{row}" if row[:1] != "/" else row)
                 if not place.startswith(f"{self.prefix}/"):
                     continue
-                folder, _, file = place.rpartition("/")
-                yield f"{self._inner(folder, owner)}/{file}".removeprefix("./"), Claim(owner, row, digest)
+                directory, _, file = place.rpartition("/")
+                yield f"{self._inner(directory, owner)}/{file}".removeprefix("./"), Claim(owner, row, digest)
             else:
                 yield inside + row, Claim(owner, row, digest)
 
-    def _inner(self, folder: str, owner: Owner) -> str:
+    def _inner(self, directory: str, owner: Owner) -> str:
         """A directory relative to the prefix, by its real path: ``lib64`` may be a link to ``lib``."""
-        if folder not in self._folders:
-            real = os.path.realpath(folder)
+        if directory not in self._directories:
+            real = os.path.realpath(directory)
             if real != self._real and not real.startswith(f"{self._real}/"):
                 raise StackyardError(
-                    f"{owner.name} installs into {folder}, which a symbolic link leads out of the prefix: {real}",
+                    f"{owner.name} installs into {directory}, which a symbolic link leads out of the prefix: {real}",
                     hint="leave out the package that brings the link",
                 )
-            self._folders[folder] = os.path.relpath(real, self._real)
-        return self._folders[folder]
+            self._directories[directory] = os.path.relpath(real, self._real)
+        return self._directories[directory]
 
 
 def rows(data: bytes, listing: Path) -> Iterator[tuple[str, str]]:

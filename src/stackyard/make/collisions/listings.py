@@ -33,9 +33,9 @@ def conda_without(value: dict[str, Any], gone: Collection[str]) -> dict[str, Any
     return _renamed(value, lambda name: "" if name in gone else name)
 
 
-def conda_from(value: dict[str, Any], folder: str) -> dict[str, Any]:
+def conda_from(value: dict[str, Any], directory: str) -> dict[str, Any]:
     """A record of conda in which the paths in a directory (``__clobbers__/x/``) are those in the prefix."""
-    return _renamed(value, lambda name: name.removeprefix(folder))
+    return _renamed(value, lambda name: name.removeprefix(directory))
 
 
 def _renamed(value: dict[str, Any], name: Callable[[str], str]) -> dict[str, Any]:

@@ -114,8 +114,8 @@ class Settling:
 
         The packages that were installed alone are removed: a file of the prefix has no other link but in the caches.
         """
-        for folder in (self._staging.folder, self._job.work / CLOBBERS):
-            disk.remove_tree(folder)
+        for directory in (self._staging.directory, self._job.work / CLOBBERS):
+            disk.remove_tree(directory)
         for owner in self._listings.unordered:
             self._gone.setdefault(owner, set())
         for owner, names in self._gone.items():

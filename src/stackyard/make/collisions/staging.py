@@ -25,12 +25,12 @@ class Staging:
     """The packages of one prefix that were installed alone, each when it is asked for.
 
     Attributes:
-        folder: where they are.
+        directory: where they are.
     """
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self.folder = job.work / "alone"
+        self.directory = job.work / "alone"
         self._wheels: dict[str, Wheel] = {}
         self._tops: dict[tuple[str, str], Path] = {}
 
@@ -45,7 +45,7 @@ class Staging:
             StackyardError: it cannot be installed alone, or installs no such file.
         """
         place = Path(os.path.normpath(self._top(claim.owner) / claim.row))
-        inside = place.is_relative_to(self.folder)
+        inside = place.is_relative_to(self.directory)
         if not inside or not os.path.lexists(place) or (place.is_dir() and not place.is_symlink()):
             raise StackyardError(
                 f"{claim.owner.name} lists {claim.row!r}, and does not install it",
@@ -67,7 +67,7 @@ class Staging:
         """The directory that the lines of a package's list are relative to."""
         key = (owner.kind, owner.name)
         if key not in self._tops:
-            root = self.folder / f"{owner.kind}-{len(self._tops)}"
+            root = self.directory / f"{owner.kind}-{len(self._tops)}"
             root.mkdir(parents=True)
             self._tops[key] = self._conda(owner, root) if owner.kind == "conda" else self._wheel(owner, root)
         return self._tops[key]

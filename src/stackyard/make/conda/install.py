@@ -102,7 +102,7 @@ async def _install(job: Job) -> None:
         ) from error
 
 
-def install_alone(job: Job, package: CondaPackage, folder: Path) -> None:
+def install_alone(job: Job, package: CondaPackage, directory: Path) -> None:
     """Put one package of the prefix into a directory of its own, with the files that it has in the prefix.
 
     Raises:
@@ -113,10 +113,10 @@ def install_alone(job: Job, package: CondaPackage, folder: Path) -> None:
 
     async def linked() -> None:
         own = next((each for each in job.locked.conda if each.name == "python"), None) or _python_of_base(job)
-        with _as_installed(None if package.name == "python" else own, folder) as python:
+        with _as_installed(None if package.name == "python" else own, directory) as python:
             await install(
                 [repodata_record(package), *python],
-                folder,
+                directory,
                 package_cache=PackageCache(job.yard.conda),
                 platform=Subdir(job.locked.platform),
                 execute_link_scripts=False,

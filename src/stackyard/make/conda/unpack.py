@@ -146,16 +146,16 @@ def _require_another_try(package: CondaPackage, error: Exception, more: bool) ->
         ) from error
 
 
-def require_as_locked(folder: Path, package: CondaPackage) -> None:
+def require_as_locked(directory: Path, package: CondaPackage) -> None:
     """Raise StackyardError unless an unpacked package is the locked one, and all of its paths stay in a prefix."""
-    index, url = _index(folder, package), secrets.shown(package.url)
+    index, url = _index(directory, package), secrets.shown(package.url)
     for key, locked in (("name", package.name), ("version", package.version), ("build", package.build)):
         if str(index.get(key)) != locked:
             raise StackyardError(
                 f"{url} is not what is locked: its {key} is {index.get(key)}, the lock says {locked}",
                 hint=RELOCK,
             )
-    for path in filter(None, _paths(folder)):
+    for path in filter(None, _paths(directory)):
         try:
             at.parts(path)
         except ValueError as error:
@@ -165,9 +165,9 @@ def require_as_locked(folder: Path, package: CondaPackage) -> None:
             ) from error
 
 
-def _index(folder: Path, package: CondaPackage) -> dict[str, Any]:
+def _index(directory: Path, package: CondaPackage) -> dict[str, Any]:
     try:
-        found = formats.content((folder / "info" / "index.json").read_text(encoding="utf-8"))
+        found = formats.content((directory / "info" / "index.json").read_text(encoding="utf-8"))
         return dict(found)
     except (OSError, ValueError, TypeError) as error:
         raise StackyardError(
@@ -176,13 +176,13 @@ def _index(folder: Path, package: CondaPackage) -> dict[str, Any]:
         ) from error
 
 
-def _paths(folder: Path) -> Iterator[str]:
+def _paths(directory: Path) -> Iterator[str]:
     """The paths that a package installs: from paths.json, or from the list of older packages."""
     try:
-        listed = formats.content((folder / "info" / "paths.json").read_text(encoding="utf-8"))
+        listed = formats.content((directory / "info" / "paths.json").read_text(encoding="utf-8"))
         yield from (str(entry["_path"]) for entry in listed["paths"])
     except FileNotFoundError:
-        yield from (folder / "info" / "files").read_text(encoding="utf-8").splitlines()
+        yield from (directory / "info" / "files").read_text(encoding="utf-8").splitlines()
     except (ValueError, TypeError, KeyError) as error:
-        message = f"cannot read info/paths.json of {folder.name}: {error}"
+        message = f"cannot read info/paths.json of {directory.name}: {error}"
         raise StackyardError(message, hint="leave this package out") from error

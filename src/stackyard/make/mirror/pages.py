@@ -22,7 +22,7 @@ _PAGE = (
 )
 
 
-def write_index(folder: Path, files: Mapping[str, str]) -> None:
+def write_index(directory: Path, files: Mapping[str, str]) -> None:
     """Write the pages for the wheels and source archives of a mirror.
 
     Args:
@@ -34,11 +34,11 @@ def write_index(folder: Path, files: Mapping[str, str]) -> None:
         if name:
             projects.setdefault(name, []).append((path, sha256))
     for name, found in projects.items():
-        lines = [_link(f"../../../{path}", sha256, folder / path) for path, sha256 in found]
-        _write(folder / _SIMPLE / name / "index.html", name, lines)
-    _write(folder / _SIMPLE / "index.html", "index", [f'<a href="{name}/">{name}</a>' for name in sorted(projects)])
-    links = [_link(f"../{path}", sha256, folder / path) for found in projects.values() for path, sha256 in found]
-    _write(folder / LINKS, "links", sorted(links))
+        lines = [_link(f"../../../{path}", sha256, directory / path) for path, sha256 in found]
+        _write(directory / _SIMPLE / name / "index.html", name, lines)
+    _write(directory / _SIMPLE / "index.html", "index", [f'<a href="{name}/">{name}</a>' for name in sorted(projects)])
+    links = [_link(f"../{path}", sha256, directory / path) for found in projects.values() for path, sha256 in found]
+    _write(directory / LINKS, "links", sorted(links))
 
 
 def project(file: str) -> str | None:

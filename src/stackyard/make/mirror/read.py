@@ -98,18 +98,18 @@ def opened(place: str, settings: PipSettings) -> Mirror:
         base = f"{secrets.address(place.rstrip('/'), base=True)}/"
         text = http.read(base + INDEX, timeout_s=_TIMEOUT_S, trust=uv.trust(base, settings))
         return Mirror(base, base, held(text, base + INDEX))
-    folder = Path(place.removeprefix("file://"))
-    if not folder.is_absolute():
+    directory = Path(place.removeprefix("file://"))
+    if not directory.is_absolute():
         raise InputError(f"the path of a mirror is not absolute: {place}", hint="write it from / on")
     try:
-        text = (folder / INDEX).read_bytes()
+        text = (directory / INDEX).read_bytes()
     except FileNotFoundError as error:
         raise InputError(
-            f"no mirror in {folder}: {INDEX} not found", hint=f"make one: stackyard mirror FILE... --to {folder}"
+            f"no mirror in {directory}: {INDEX} not found", hint=f"make one: stackyard mirror FILE... --to {directory}"
         ) from error
     except OSError as error:
-        raise StackyardError(f"cannot read {folder / INDEX}: {cause(error)}") from error
-    return Mirror(place, f"{folder.as_uri()}/", held(text, str(folder / INDEX)))
+        raise StackyardError(f"cannot read {directory / INDEX}: {cause(error)}") from error
+    return Mirror(place, f"{directory.as_uri()}/", held(text, str(directory / INDEX)))
 
 
 def held(text: bytes, origin: str) -> Held:

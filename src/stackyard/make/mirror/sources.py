@@ -32,14 +32,14 @@ class Sources:
         variant: how they are compiled.
         settings: where pip packages come from.
         cache: uv's cache.
-        folder: the mirror, which has their archives.
+        directory: the mirror, which has their archives.
     """
 
     locked: LockedVariant
     variant: Variant
     settings: PipSettings
     cache: Path
-    folder: Path
+    directory: Path
 
     def needed(self, held: Held, progress: Progress) -> tuple[PipPackage, ...]:
         """The packages that compiling them needs, and compiling those.
@@ -72,7 +72,7 @@ class Sources:
     def _root(self, package: PipPackage, held: Held, into: Path) -> Path:
         into.mkdir()
         if package.kind == "vcs":
-            return checked_out(self.folder / held.commits[package.commit], package.commit, into)
+            return checked_out(self.directory / held.commits[package.commit], package.commit, into)
         if package.kind == "path":
             path = local_path(package.url)
             if path is None or not path.exists():
@@ -80,7 +80,7 @@ class Sources:
             if path.is_dir():
                 return path
         else:
-            path = self.folder / held.files[package.sha256]
+            path = self.directory / held.files[package.sha256]
         return source.unpacked(path, into)
 
     def _resolved(self, package: PipPackage, lines: tuple[str, ...]) -> tuple[PipPackage, ...]:

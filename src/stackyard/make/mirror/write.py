@@ -118,14 +118,14 @@ class Made:
     bytes: int
 
 
-def missing(folder: Path, contents: Contents) -> tuple[list[Wanted], list[Repository]]:
+def missing(directory: Path, contents: Contents) -> tuple[list[Wanted], list[Repository]]:
     """What a mirror lacks of what it is to hold, in order of path."""
-    there = present(folder)
-    files = [each for each in _placed(contents, there) if not _is_there(folder, there, each)]
+    there = present(directory)
+    files = [each for each in _placed(contents, there) if not _is_there(directory, there, each)]
     repositories = [
         each
         for each in contents.repositories.values()
-        if not (folder / there.commits.get(each.commit, ".none")).is_file()
+        if not (directory / there.commits.get(each.commit, ".none")).is_file()
     ]
     return sorted(files, key=lambda each: each.path), repositories
 
@@ -137,20 +137,20 @@ def _placed(contents: Contents, there: Held) -> Iterator[Wanted]:
     for wanted in contents.files.values():
         path = there.files.get(wanted.sha256, wanted.path)
         if taken.setdefault(path, wanted.sha256) != wanted.sha256:
-            folder, _, name = path.rpartition("/")
-            path = f"{folder}/{wanted.sha256[:12]}/{name}"
+            directory, _, name = path.rpartition("/")
+            path = f"{directory}/{wanted.sha256[:12]}/{name}"
         yield replace(wanted, path=path)
 
 
-def present(folder: Path) -> Held:
+def present(directory: Path) -> Held:
     """What a mirror lists; nothing where there is none."""
-    text = disk.content(folder / INDEX)
-    return Held({}, {}) if text is None else held(text, str(folder / INDEX))
+    text = disk.content(directory / INDEX)
+    return Held({}, {}) if text is None else held(text, str(directory / INDEX))
 
 
-def _is_there(folder: Path, there: Held, wanted: Wanted) -> bool:
+def _is_there(directory: Path, there: Held, wanted: Wanted) -> bool:
     """Whether a file lies there with its size. Builds compare its bytes."""
-    path = folder / there.files.get(wanted.sha256, ".none")
+    path = directory / there.files.get(wanted.sha256, ".none")
     try:
         size = path.stat().st_size
     except OSError:
@@ -158,48 +158,50 @@ def _is_there(folder: Path, there: Held, wanted: Wanted) -> bool:
     return not wanted.size or size == wanted.size
 
 
-def extend(folder: Path, contents: Contents, progress: Progress) -> Made:
+def extend(directory: Path, contents: Contents, progress: Progress) -> Made:
     """Fetch what a mirror lacks, and list it.
 
     Raises:
         InputError: the directory has other things in it.
         StackyardError: a file cannot be fetched or is not the locked one; what was fetched before stays.
     """
-    _require_mirror(folder)
-    one_at_a_time = lease.lease(folder / _LEASES / "mirror", f"the mirror {folder}", wait_s=3600)
+    _require_mirror(directory)
+    one_at_a_time = lease.lease(directory / _LEASES / "mirror", f"the mirror {directory}", wait_s=3600)
     with applied(Policy(0o022)), one_at_a_time as holding:  # all may read it
-        files, repositories = missing(folder, contents)
-        kept = present(folder)
+        files, repositories = missing(directory, contents)
+        kept = present(directory)
         paths = dict(kept.files)
         commits = dict(kept.commits)
         done = _Counter(progress, len(files) + len(repositories))
         try:
             with ThreadPoolExecutor(_AT_ONCE) as pool:
-                list(pool.map(lambda each: _fetch(folder, each, done, paths), files))
+                list(pool.map(lambda each: _fetch(directory, each, done, paths), files))
             for repository in repositories:
-                bundle(repository.url, repository.commit, folder / repository.path, repository.settings)
+                bundle(repository.url, repository.commit, directory / repository.path, repository.settings)
                 commits[repository.commit] = repository.path
                 done.one(repository.path)
         finally:
             holding.check()
             fault_point("mirror")
-            _list(folder, Held(paths, commits))
+            _list(directory, Held(paths, commits))
     return Made((*(f.path for f in files), *(r.path for r in repositories)), done.bytes)
 
 
-def _require_mirror(folder: Path) -> None:
+def _require_mirror(directory: Path) -> None:
     """Create the directory; refuse one in which other things lie."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         others = [
             name
-            for name in sorted(p.name for p in folder.iterdir())
+            for name in sorted(p.name for p in directory.iterdir())
             if name not in (_CONDA, "pip", _GIT, INDEX, "lost+found") and not name.startswith(".")
         ]
     except OSError as error:
-        raise InputError(f"cannot make a mirror in {folder}: {cause(error)}", hint="name another directory") from error
+        raise InputError(
+            f"cannot make a mirror in {directory}: {cause(error)}", hint="name another directory"
+        ) from error
     if others:
-        raise InputError(f"{folder} has other files: {others[0]}", hint="name a new directory, or a mirror")
+        raise InputError(f"{directory} has other files: {others[0]}", hint="name a new directory, or a mirror")
 
 
 class _Counter:
@@ -216,9 +218,9 @@ class _Counter:
             self._progress.advance("mirror", self._done, self._total)
 
 
-def _fetch(folder: Path, wanted: Wanted, done: _Counter, paths: dict[str, str]) -> None:
+def _fetch(directory: Path, wanted: Wanted, done: _Counter, paths: dict[str, str]) -> None:
     """Fetch one file to its place, whole or not at all, and note its path: also where another one fails later."""
-    target = folder / wanted.path
+    target = directory / wanted.path
     target.parent.mkdir(parents=True, exist_ok=True)
     if not (target.is_file() and sha256_file(target) == wanted.sha256):  # left by an interrupted command
         try:
@@ -233,18 +235,18 @@ def _fetch(folder: Path, wanted: Wanted, done: _Counter, paths: dict[str, str]) 
     done.one(wanted.path, target.stat().st_size)
 
 
-def _list(folder: Path, holding: Held) -> None:
+def _list(directory: Path, holding: Held) -> None:
     """Write the pages and `mirror.json`, last; remove what a killed process left of that."""
-    for left in folder.glob(f".{INDEX}.*.tmp"):
+    for left in directory.glob(f".{INDEX}.*.tmp"):
         left.unlink(missing_ok=True)
-    pages.index_channels(_channels(folder, holding.files.values()))
-    pages.write_index(folder, holding.files)
+    pages.index_channels(_channels(directory, holding.files.values()))
+    pages.write_index(directory, holding.files)
     value = {"format": KIND.version, "files": dict(sorted(holding.files.items())),
              "commits": dict(sorted(holding.commits.items()))}  # fmt: skip
-    atomic.write_text(folder / INDEX, json.dumps(value, indent=1) + "\n", mode=0o644)
+    atomic.write_text(directory / INDEX, json.dumps(value, indent=1) + "\n", mode=0o644)
 
 
-def _channels(folder: Path, paths: Iterable[str]) -> Iterator[Path]:
+def _channels(directory: Path, paths: Iterable[str]) -> Iterator[Path]:
     """The conda channels of a mirror: two directories above each archive."""
     found = {path.rsplit("/", 2)[0] for path in paths if path.startswith(f"{_CONDA}/")}
-    return (folder / path for path in sorted(found))
+    return (directory / path for path in sorted(found))

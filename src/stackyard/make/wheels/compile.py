@@ -115,13 +115,13 @@ def find(job: Job, package: PipPackage, toolchain: Toolchain) -> Compiled | None
         return None
     key = wheelkey.digest(_inputs(job, package, toolchain))
     for yard in searched(job.yard):
-        for folder in (yard.wheel(key), yard.wheel(key, _bound(job))):
-            meta = _meta(folder)
+        for directory in (yard.wheel(key), yard.wheel(key, _bound(job))):
+            meta = _meta(directory)
             if meta and _suits(job, package, meta):
-                wheel = _wheel(folder / meta["wheel"], package, meta["sha256"])
+                wheel = _wheel(directory / meta["wheel"], package, meta["sha256"])
                 return Compiled(package, wheel, key, tuple(meta.get("notes", ())))
-            if meta is None and may_look_into(folder):
-                job.progress.notice(f"damaged in the cache, so compiled again: {package.name} in {folder}")
+            if meta is None and may_look_into(directory):
+                job.progress.notice(f"damaged in the cache, so compiled again: {package.name} in {directory}")
     return None
 
 
@@ -132,10 +132,10 @@ def kept(yard: Yard, package: PipPackage, start: str, prefix: str) -> pip.Wheel 
         start: the start of its key, as the revision's record has it.
         prefix: the prefix of that revision.
     """
-    for folder in (f for each in searched(yard) for f in sorted(each.wheels.glob(f"{start[:2]}/{start}*"))):
-        meta = _meta(folder)
+    for directory in (f for each in searched(yard) for f in sorted(each.wheels.glob(f"{start[:2]}/{start}*"))):
+        meta = _meta(directory)
         if meta and meta["prefix"] in ("", prefix):
-            return _wheel(folder / meta["wheel"], package, meta["sha256"])
+            return _wheel(directory / meta["wheel"], package, meta["sha256"])
     return None
 
 
@@ -158,11 +158,11 @@ def _bound(job: Job) -> str:
     return sha256_text(os.fspath(job.prefix))[:12]
 
 
-def _meta(folder: Path) -> dict[str, Any] | None:
+def _meta(directory: Path) -> dict[str, Any] | None:
     """The metadata of a cached wheel; None if there is none or if its hash does not match."""
     try:
-        meta: dict[str, Any] = formats.content(checksum.read(folder / "meta.json"))
-        return meta if sha256_file(folder / at.component(meta["wheel"])) == meta["sha256"] else None
+        meta: dict[str, Any] = formats.content(checksum.read(directory / "meta.json"))
+        return meta if sha256_file(directory / at.component(meta["wheel"])) == meta["sha256"] else None
     except (OSError, ValueError, KeyError, StackyardError):
         return None
 
@@ -177,7 +177,7 @@ def _compile(job: Job, package: PipPackage, toolchain: Toolchain) -> Compiled:
     key = wheelkey.digest(values)
     job.progress.phase(job.module, "compile", f"{package.name} {package.version}")
     fault_point("wheel")
-    with _work_folder(job, key) as work:
+    with _work_directory(job, key) as work:
         root = source.prepare(job, package, work / "source")
         how = package_build(job.variant.build, package.name)
         if how:
@@ -199,7 +199,7 @@ def _build(job: Job, package: PipPackage, toolchain: Toolchain, root: Path, work
     how = package_build(job.variant.build, package.name)
     isolated = how is None or how.isolation
     view = job.view(work, job.uv_cache)
-    path = [*map(str, job.payload.program_folders), toolchain.environ.get("PATH", os.defpath)]
+    path = [*map(str, job.payload.program_directories), toolchain.environ.get("PATH", os.defpath)]
     python = job.python
     if how and not isolated:
         python = _environment(job, _absent(job, how.requires), work / "env", view)
@@ -230,16 +230,16 @@ def _absent(job: Job, requires: Sequence[str]) -> list[str]:
     return [text for text in requires if not satisfied(present.get(pip_name(text), ""), text)]
 
 
-def _environment(job: Job, requires: Sequence[str], folder: Path, view: View) -> Path:
+def _environment(job: Job, requires: Sequence[str], directory: Path, view: View) -> Path:
     """A temporary environment with the build requirements on top of the stack. uv compiles those without a wheel."""
 
     def run(*words: str | os.PathLike[str]) -> None:
         what = f"creating a build environment for {job.module}"
         programs.run([uv.program(), *words], what=what, log=job.paths.log, env=indexes.environment(job), view=view)
 
-    run("venv", "--python", job.python, "--no-project", "--no-python-downloads", folder)
-    python = Prefix(folder).python
-    own = folder / job.site_packages.relative_to(job.prefix)
+    run("venv", "--python", job.python, "--no-project", "--no-python-downloads", directory)
+    python = Prefix(directory).python
+    own = directory / job.site_packages.relative_to(job.prefix)
     (own / "_stack.pth").write_text(f"{job.site_packages}\n", encoding="utf-8")
     if requires:
         run("pip", "install", "--python", python, *indexes.options(job), *requires)
@@ -271,8 +271,8 @@ def _keep(
     key = wheelkey.digest(values)
     bound = names_path(built, job.prefix)
     digest = sha256_file(built)
-    folder = job.yard.wheel(key, _bound(job) if bound else "")
-    temporary = atomic.temporary(folder)
+    directory = job.yard.wheel(key, _bound(job) if bound else "")
+    temporary = atomic.temporary(directory)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     shutil.copyfile(built, temporary / built.name)
@@ -283,14 +283,14 @@ def _keep(
         "seconds": round(seconds, 1), "inputs": inputs, "notes": list(notes),
     }  # fmt: skip
     write_json(temporary / "meta.json", meta, checked=True)
-    present = None if job.rebuild else _meta(folder)
+    present = None if job.rebuild else _meta(directory)
     if present is not None and _suits(job, package, present):  # of a build that was faster
         shutil.rmtree(temporary)
-        wheel = _wheel(folder / present["wheel"], package, present["sha256"])
+        wheel = _wheel(directory / present["wheel"], package, present["sha256"])
         return Compiled(package, wheel, key, tuple(present.get("notes", ())))
-    disk.remove_tree(folder)
-    atomic.rename_folder(temporary, folder)
-    return Compiled(package, _wheel(folder / built.name, package, digest), key, tuple(notes))
+    disk.remove_tree(directory)
+    atomic.rename_directory(temporary, directory)
+    return Compiled(package, _wheel(directory / built.name, package, digest), key, tuple(notes))
 
 
 def names_path(wheel: Path, path: Path) -> bool:
@@ -301,19 +301,21 @@ def names_path(wheel: Path, path: Path) -> bool:
 
 
 @contextmanager
-def _work_folder(job: Job, key: str) -> Iterator[Path]:
+def _work_directory(job: Job, key: str) -> Iterator[Path]:
     """Scratch space at a path that depends only on the key, since compilers write it into debug information.
 
     If another process is compiling the same wheel, this one uses another directory.
     """
-    folder = job.yard.wheel_work(key)
-    if lease.occupy(folder / _LEASE, folder.name) is None:
-        folder = folder.with_name(f"{folder.name}-{os.urandom(8).hex()}")
-        lease.occupy(folder / _LEASE, folder.name)
+    directory = job.yard.wheel_work(key)
+    if lease.occupy(directory / _LEASE, directory.name) is None:
+        directory = directory.with_name(f"{directory.name}-{os.urandom(8).hex()}")
+        lease.occupy(directory / _LEASE, directory.name)
     try:
-        for left in folder.iterdir():
+        for left in directory.iterdir():
             if left.name != _LEASE:
                 disk.remove_tree(left)
-        yield folder
+        yield directory
     finally:
-        disk.remove_tree(folder)  # its name is free before its lease is: the next process cannot take what is removed
+        disk.remove_tree(
+            directory
+        )  # its name is free before its lease is: the next process cannot take what is removed

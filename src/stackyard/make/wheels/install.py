@@ -131,13 +131,13 @@ def require_as_locked(file: str, name: str, version: str, origin: str) -> None:
         )
 
 
-def install_alone(job: Job, wheel: Wheel, folder: Path) -> None:
+def install_alone(job: Job, wheel: Wheel, directory: Path) -> None:
     """Install a wheel of the prefix into a directory of its own, with the files that it has in the prefix.
 
     Raises:
         StackyardError: uv cannot install it; its output is the detail.
     """
-    _uv_install(job, [wheel], ["--prefix", folder])
+    _uv_install(job, [wheel], ["--prefix", directory])
 
 
 def _uv_install(job: Job, wheels: Sequence[Wheel], more: Sequence[str | Path] = (), *, offline: bool = False) -> bool:

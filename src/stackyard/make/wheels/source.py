@@ -31,14 +31,14 @@ else:  # the filters of `extractall` came with 3.10.12 and 3.11.4; Debian 12 has
     from backports import tarfile
 
 
-def prepare(job: Job, package: PipPackage, folder: Path) -> Path:
-    """The package's source, ready to be patched and compiled, below `folder` (which must not exist). Returns its root.
+def prepare(job: Job, package: PipPackage, directory: Path) -> Path:
+    """The package's source, ready to be patched and compiled, in the new directory `directory`. Returns its root.
 
     Raises:
         StackyardError: it cannot be downloaded, or its hash differs.
     """
-    folder.mkdir(parents=True)
-    root = {"vcs": _checkout, "path": _snapshot}.get(package.kind, _archived)(job, package, folder)
+    directory.mkdir(parents=True)
+    root = {"vcs": _checkout, "path": _snapshot}.get(package.kind, _archived)(job, package, directory)
     return root / package.subdirectory if package.subdirectory else root
 
 
@@ -64,41 +64,41 @@ def apply_patches(patches: Sequence[str], source: Path, package: str, log: Path)
             )  # fmt: skip
 
 
-def _archived(job: Job, package: PipPackage, folder: Path) -> Path:
-    return unpacked(source_archive(job, package), folder)
+def _archived(job: Job, package: PipPackage, directory: Path) -> Path:
+    return unpacked(source_archive(job, package), directory)
 
 
-def unpacked(archive: Path, folder: Path) -> Path:
+def unpacked(archive: Path, directory: Path) -> Path:
     """Unpack a source archive into an empty directory; return the one directory in it, where it has one."""
-    unpack(archive, folder)
-    inside = [entry for entry in folder.iterdir() if entry.is_dir()]
-    return inside[0] if len(inside) == 1 else folder
+    unpack(archive, directory)
+    inside = [entry for entry in directory.iterdir() if entry.is_dir()]
+    return inside[0] if len(inside) == 1 else directory
 
 
-def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a source archive; entries outside `folder` are rejected."""
+def unpack(archive: Path, directory: Path) -> None:
+    """Unpack a source archive; entries outside `directory` are rejected."""
     try:
         if zipfile.is_zipfile(archive):
-            _unzip(archive, folder)
+            _unzip(archive, directory)
             return
         with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
+            tar.extractall(directory, filter="data")
     except (tarfile.TarError, zipfile.BadZipFile, OSError) as error:
         if space.is_full(error):
             raise disk.no_space(f"unpacking {archive.name}") from error
         raise StackyardError(f"cannot unpack the source archive {archive.name}: {error}") from error
 
 
-def _unzip(archive: Path, folder: Path) -> None:
+def _unzip(archive: Path, directory: Path) -> None:
     with zipfile.ZipFile(archive) as bundle:
         for info in bundle.infolist():
-            target = Path(bundle.extract(info, folder))
+            target = Path(bundle.extract(info, directory))
             mode = info.external_attr >> 16
             if target.is_file() and mode & stat.S_IXUSR:
                 target.chmod(0o755)
 
 
-def _checkout(job: Job, package: PipPackage, folder: Path) -> Path:
+def _checkout(job: Job, package: PipPackage, directory: Path) -> Path:
     if command.which("git") is None:
         raise MissingError(f"cannot fetch {package.name} from {package.url}: git not found on PATH", hint="install git")
     place, _ = repository(package.url)
@@ -107,18 +107,18 @@ def _checkout(job: Job, package: PipPackage, folder: Path) -> Path:
     what = f"fetching {package.name} from {package.url}"
 
     def git(*words: str, check: bool = True) -> command.Result:
-        return programs.run(["git", *words], what=what, log=job.paths.log, cwd=folder, env=env, check=check)
+        return programs.run(["git", *words], what=what, log=job.paths.log, cwd=directory, env=env, check=check)
 
     git("init", "--quiet", ".")
     if git("fetch", "--quiet", "--depth=1", url, package.commit, check=False).returncode != 0:
         git("fetch", "--quiet", "--tags", url, "+refs/heads/*:refs/remotes/origin/*")
     git("checkout", "--quiet", "--detach", package.commit)
-    if (folder / ".gitmodules").exists():
+    if (directory / ".gitmodules").exists():
         git("submodule", "--quiet", "update", "--init", "--recursive", "--depth=1")
     found = git("rev-parse", "HEAD").stdout.strip()
     if found != package.commit:
         raise StackyardError(f"hash mismatch for {place}: locked commit {package.commit}, found {found}")
-    return folder
+    return directory
 
 
 def _bundle(job: Job, package: PipPackage) -> str:
@@ -133,7 +133,7 @@ def _bundle(job: Job, package: PipPackage) -> str:
     return str(path)
 
 
-def _snapshot(job: Job, package: PipPackage, folder: Path) -> Path:
+def _snapshot(job: Job, package: PipPackage, directory: Path) -> Path:
     """A copy of a local project's snapshot; a local archive is unpacked instead.
 
     The copy is what is compared with the lock: the project may be edited meanwhile.
@@ -142,16 +142,16 @@ def _snapshot(job: Job, package: PipPackage, folder: Path) -> Path:
     if path is None or not path.exists():
         raise StackyardError(f"no such local project: {package.url} of {package.name}")
     if path.is_file():
-        return unpacked(source_archive(job, package), folder)
+        return unpacked(source_archive(job, package), directory)
     names = tree_files(path)
     for name in names:
-        target = folder / name
+        target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path / name, target, follow_symlinks=False)
-    found = sha256_files(folder, names)
+    found = sha256_files(directory, names)
     if found != package.sha256:
         raise StackyardError(
             f"the local project {path} changed after it was locked: expected {package.sha256}, found {found}",
             hint="run `stackyard lock` again",
         )
-    return folder
+    return directory

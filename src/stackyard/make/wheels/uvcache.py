@@ -113,13 +113,13 @@ def _links(cache: Path, wheels: Sequence[Wheel]) -> Iterator[tuple[Wheel, Path]]
 
     The cache may have thousands of those, so it is listed once, not once for each wheel.
     """
-    folders: dict[str, list[Path]] = {canonical(wheel.name): [] for wheel in wheels}
-    for folder in (*cache.glob("wheels-v*/*/*"), *cache.glob("wheels-v*/*/*/*")):
-        if folder.name in folders:
-            folders[folder.name].append(folder)
+    directories: dict[str, list[Path]] = {canonical(wheel.name): [] for wheel in wheels}
+    for directory in (*cache.glob("wheels-v*/*/*"), *cache.glob("wheels-v*/*/*/*")):
+        if directory.name in directories:
+            directories[directory.name].append(directory)
     for wheel in wheels:
-        for folder in folders[canonical(wheel.name)]:
-            for entry in folder.glob(f"{_escaped(wheel.version)}-*"):
+        for directory in directories[canonical(wheel.name)]:
+            for entry in directory.glob(f"{_escaped(wheel.version)}-*"):
                 if entry.is_symlink():
                     yield wheel, entry
 

@@ -14,7 +14,7 @@ from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
 from stackyard.yard.others.same import is_same
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import Entry
 
 

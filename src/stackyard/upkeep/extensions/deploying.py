@@ -66,9 +66,9 @@ def deploy_changed(yard: Yard, site: Site, name: str, change: Change, progress: 
 
 def preview_changed(yard: Yard, site: Site, name: str, change: Change, progress: Progress, **options: Any) -> Preview:
     """What `deploy_changed` would do. Writes nothing."""
-    with scratch("dry-run") as folder:
-        change(Files.read(yard.extension(name))).write(folder / name)
-        return preview_deploy(_request(yard, site, folder / name / "stack.yaml", **options), progress)
+    with scratch("dry-run") as directory:
+        change(Files.read(yard.extension(name))).write(directory / name)
+        return preview_deploy(_request(yard, site, directory / name / "stack.yaml", **options), progress)
 
 
 def _request(

@@ -1,4 +1,4 @@
-"""What was installed in a loaded extension since it was recorded: the packages of its drift folder, compared."""
+"""What was installed in a loaded extension since it was recorded: the packages of its drift directory, compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stackyard.core.names import canonical
 from stackyard.host.files import at
 from stackyard.yard import disk
 from stackyard.yard.kinds.extension import Layer
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import atomic
 
@@ -20,7 +20,7 @@ _INFO = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:dist|egg)-info")
 
 @dataclass(frozen=True)
 class Drifted:
-    """One distribution in a drift folder.
+    """One distribution in a drift directory.
 
     Attributes:
         recorded: the version that the record has; empty: none.
@@ -57,9 +57,9 @@ def packages_of(record: BuildRecord) -> Path | None:
 
 def drifted(record: BuildRecord) -> tuple[Drifted, ...]:
     """What is installed in an extension and not in its record, sorted by name."""
-    folder = packages_of(record)
+    directory = packages_of(record)
     versions = {canonical(p.name): p.version for p in record.packages}
-    found = (_one(folder / name, versions) for name in disk.names(folder)) if folder else ()
+    found = (_one(directory / name, versions) for name in disk.names(directory)) if directory else ()
     return tuple(sorted((one for one in found if one and one.recorded != one.version), key=lambda one: one.name))
 
 
@@ -98,11 +98,11 @@ def reset(record: BuildRecord) -> tuple[Drifted, ...]:
     from stackyard.make.layer import pth_of_drift  # late: `status` only compares
 
     gone = drifted(record)
-    folder = packages_of(record)
+    directory = packages_of(record)
     payload = record.payload
-    if folder is None or not isinstance(payload, Layer):
+    if directory is None or not isinstance(payload, Layer):
         return ()
-    kept, top = folder / "_stackyard_layer.pth", RevisionPaths.of(record.path).yard
+    kept, top = directory / "_stackyard_layer.pth", RevisionPaths.of(record.path).yard
     try:
         packages = payload.site_packages(str(record.interpreter["version"]))
         for path in disk.entries(payload.drift.root):

@@ -19,7 +19,7 @@ from stackyard.upkeep.extensions.file import LOCK, STACK, Asked, Files, with_mor
 from stackyard.yard import catalogue, disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import signatures
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry
 
 

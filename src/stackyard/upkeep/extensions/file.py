@@ -50,20 +50,23 @@ class Files:
     texts: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, folder: Path) -> Files:
+    def read(cls, directory: Path) -> Files:
         """What is on disk; empty if the extension does not exist."""
-        names = [name for name in _FILES if disk.is_there(folder / name)]
-        return cls({name: at.read_regular(folder / name).decode() for name in names})
+        names = [name for name in _FILES if disk.is_there(directory / name)]
+        return cls({name: at.read_regular(directory / name).decode() for name in names})
 
-    def write(self, folder: Path) -> None:
+    def write(self, directory: Path) -> None:
         """Put them on disk; a file that they lack is removed."""
         for name in _FILES:
             if name in self.texts:
-                if not disk.is_there(folder / name) or at.read_regular(folder / name).decode() != self.texts[name]:
-                    atomic.write_text(folder / name, self.texts[name], top=folder.parents[1])
+                if (
+                    not disk.is_there(directory / name)
+                    or at.read_regular(directory / name).decode() != self.texts[name]
+                ):
+                    atomic.write_text(directory / name, self.texts[name], top=directory.parents[1])
             else:
                 with suppress(FileNotFoundError):
-                    within.unlink(folder.parents[1], folder / name)
+                    within.unlink(directory.parents[1], directory / name)
 
     @property
     def requirements(self) -> list[str]:
@@ -164,16 +167,16 @@ def _quoted(text: str) -> str:
 
 
 @contextmanager
-def changed(folder: Path, change: Callable[[Files], Files]) -> Iterator[Path]:
+def changed(directory: Path, change: Callable[[Files], Files]) -> Iterator[Path]:
     """The stack.yaml of an extension after a change, which is taken back if what is done with it fails."""
-    before = Files.read(folder)
+    before = Files.read(directory)
     try:
-        change(before).write(folder)
-        yield folder / STACK
+        change(before).write(directory)
+        yield directory / STACK
     except BaseException:
-        before.write(folder)
+        before.write(directory)
         if not before.texts:
-            disk.remove_tree(folder, folder.parents[1])
+            disk.remove_tree(directory, directory.parents[1])
         raise
 
 
@@ -231,8 +234,8 @@ def used(yard: Yard, name: str) -> BuildRecord:
 
 def names(yard: Yard) -> list[str]:
     """The extensions of this yard that have a file in it."""
-    folder = yard.extensions
-    return sorted(name for name in disk.names(folder) if disk.is_there(folder / name / STACK))
+    directory = yard.extensions
+    return sorted(name for name in disk.names(directory) if disk.is_there(directory / name / STACK))
 
 
 def chosen(yard: Yard, named: str | None) -> str:

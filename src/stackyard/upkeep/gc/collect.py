@@ -135,7 +135,7 @@ def plan(watch: Watch, rules: Rules) -> Plan:
         used = seen.of(item.origin) if item.what.sort == "revision" else ()
         due = (rules.now or item.is_due(site.removal.grace_days)) and not used
         (found.due if due else found.waiting).append(item)
-    found.unseen += [f"{folder}: its what.json cannot be read" for folder in trash.unreadable(yard)]
+    found.unseen += [f"{directory}: its what.json cannot be read" for directory in trash.unreadable(yard)]
     return found
 
 
@@ -195,7 +195,7 @@ def _days_since(day: str) -> float:
 
 def _records(yard: Yard) -> Iterator[BuildRecord]:
     """The records of all revisions, without those that cannot be read: these are left alone."""
-    for paths in built.folders(yard):
+    for paths in built.directories(yard):
         with suppress(StackyardError):
             record = built.readable(paths)
             if record is not None:
@@ -243,7 +243,7 @@ def _delete(items: Sequence[Item], outcome: Outcome) -> None:
             trash.delete(item)
             outcome.deleted.append(item)
         except StackyardError as error:
-            outcome.kept[str(item.folder)] = (error.message,)
+            outcome.kept[str(item.directory)] = (error.message,)
 
 
 def _delete_aside(outcome: Outcome) -> None:

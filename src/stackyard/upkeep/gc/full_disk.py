@@ -50,7 +50,7 @@ def give_up(yard: Yard) -> bool:
     """Free what nothing needs; whether there was anything."""
     freed = reserve.give_up(yard)
     for number, paths in enumerate(garbage.former(yard, keep=0)):
-        if disk.is_folder(paths.modules):
+        if disk.is_directory(paths.modules):
             me = this_process()
             aside = yard.draft(f"{me.host}-{me.pid}-{me.token}-{number}").root
             with suppress(OSError):  # of another account, or collected meanwhile

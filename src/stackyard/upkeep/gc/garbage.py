@@ -27,7 +27,7 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.others import usage
 from stackyard.yard.others.children import Children
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import GenerationPaths, RevisionPaths
+from stackyard.yard.revision.directories import GenerationPaths, RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, read_manifest
 from stackyard.yard.write import lease
 from stackyard.yard.write.trash import Sort
@@ -65,10 +65,10 @@ def interrupted_builds(yard: Yard, stack: str | None = None) -> Iterator[Garbage
 
     One in which a process may still be building, on whichever host, is left to it.
     """
-    for paths in revisions.folders(yard, stack):
+    for paths in revisions.directories(yard, stack):
         if disk.is_there(paths.record) or disk.is_there(paths.spare) or _is_building(yard, paths):
             continue
-        if disk.is_folder(paths.building):
+        if disk.is_directory(paths.building):
             yield _sized("build", paths.root, "an interrupted build")
         elif _is_copy(paths):
             yield _sized("leftover", paths.root, "left by an interrupted repair or removal")
@@ -81,11 +81,11 @@ def _is_building(yard: Yard, paths: RevisionPaths) -> bool:
 
 def _is_copy(paths: RevisionPaths) -> bool:
     """Whether a directory is what a repair builds beside a revision, or what a removal has renamed."""
-    name, folder = paths.root.name, paths.root.parent
+    name, directory = paths.root.name, paths.root.parent
     if not name.startswith("."):
         return False
-    return paths.root in disk.leftovers(folder) or any(
-        other != name and not other.startswith(".") and other[1:] == name[1:] for other in disk.names(folder)
+    return paths.root in disk.leftovers(directory) or any(
+        other != name and not other.startswith(".") and other[1:] == name[1:] for other in disk.names(directory)
     )
 
 
@@ -101,7 +101,7 @@ def leftovers(yard: Yard) -> Iterator[Garbage]:
 def old_modules(yard: Yard, keep: int) -> Iterator[Garbage]:
     """The modulefiles of generations before the last ones; manifests stay, since names are never given twice."""
     for paths in former(yard, keep):
-        if disk.is_folder(paths.modules):
+        if disk.is_directory(paths.modules):
             yield _sized("modules", paths.modules, f"the modulefiles of generation {paths.root.name}")
 
 

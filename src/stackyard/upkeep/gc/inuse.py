@@ -34,7 +34,7 @@ from stackyard.yard.others import basesinuse, children, uses
 from stackyard.yard.others.children import Blind, Child, Children
 from stackyard.yard.others.same import is_same
 from stackyard.yard.others.uses import Use
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.write import trash
 
 USERS_YARD = "~/.local/share/stackyard"
@@ -70,9 +70,9 @@ class Evidence:
     bases: Counter[str] = field(default_factory=Counter)
     began: float | None = None
 
-    def of(self, folder: str | Path) -> tuple[str, ...]:
+    def of(self, directory: str | Path) -> tuple[str, ...]:
         """Who may be using a revision."""
-        return (*self.users.get(place_of(folder), ()), *self.everything)
+        return (*self.users.get(place_of(directory), ()), *self.everything)
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,9 @@ class Watch:
         found.unseen += unknown.left
         unread = ((uid, why) for uid, why in unknown.unread.items() if uid not in self.despite)
         found.below.blind += [Blind(uid, str(self.yard.uses), why, always=True) for uid, why in unread]
-        ours.learn((use.uid, RevisionPaths.of(use.folder).yard) for use, _ in noted)
+        ours.learn((use.uid, RevisionPaths.of(use.directory).yard) for use, _ in noted)
         for use, is_own in noted:
-            paths = RevisionPaths.of(use.folder)
+            paths = RevisionPaths.of(use.directory)
             if use.uid not in self.despite and ours(paths.yard):
                 if reason := standing(use, jobs.of(use.uid), self.site.removal.unseen_days):
                     found.users[place_of(paths.root)].append(reason)
@@ -140,7 +140,7 @@ class Watch:
 
     def _processes(self, found: Evidence, ours: _Ours) -> None:
         seen, hidden = supervised.processes(ours.spellings)
-        removed = {place_of(item.folder): place_of(item.origin) for item in trash.items(self.yard)}
+        removed = {place_of(item.directory): place_of(item.origin) for item in trash.items(self.yard)}
         for process in seen:
             named = {place_of(os.fsdecode(path)) for path in process.paths}
             for place in sorted({removed.get(each, each) for each in named}):

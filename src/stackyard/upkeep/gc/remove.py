@@ -25,7 +25,7 @@ from stackyard.yard.generation.generations import Base
 from stackyard.yard.generation.origin import Origin
 from stackyard.yard.others import moved
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry
 from stackyard.yard.write import atomic, trash
 from stackyard.yard.write.trash import Item

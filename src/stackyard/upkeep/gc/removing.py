@@ -20,7 +20,7 @@ from stackyard.yard import catalogue, disk
 from stackyard.yard.generation.origin import origin
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import Entry
 from stackyard.yard.write.trash import Item
 

@@ -27,7 +27,7 @@ def up(yard: Yard, wanted: Plan, outcome: Outcome) -> None:
     _remove_leases(yard, wanted.leases, outcome)
     _remove_temporaries(yard, wanted.temporaries, outcome)
     reserve.keep(yard)
-    if wanted.seen.extends_others or disk.is_folder(yard.registrations):
+    if wanted.seen.extends_others or disk.is_directory(yard.registrations):
         childnotes.renew(yard)
     outcome.unseen += unlooked.keep(wanted.seen, yard)
 
@@ -48,13 +48,13 @@ def _pack(manifests: Iterable[Path], outcome: Outcome) -> None:
             outcome.kept[str(path)] = (cause(error),)
 
 
-def _remove_leases(yard: Yard, folders: Iterable[Path], outcome: Outcome) -> None:
+def _remove_leases(yard: Yard, directories: Iterable[Path], outcome: Outcome) -> None:
     idleleases.sweep(yard)
-    for folder in folders:
+    for directory in directories:
         try:
-            outcome.leases += [folder] if idleleases.remove(folder) else []
+            outcome.leases += [directory] if idleleases.remove(directory) else []
         except StackyardError as error:
-            outcome.kept[str(folder)] = (error.message,)
+            outcome.kept[str(directory)] = (error.message,)
 
 
 def _remove_temporaries(yard: Yard, paths: Iterable[Path], outcome: Outcome) -> None:

@@ -16,7 +16,7 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.others import children
 from stackyard.yard.others.children import Children
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import trash
 
@@ -57,7 +57,7 @@ def _age_s(path: Path) -> float:
 
 def _spec_hashes(yard: Yard) -> set[str]:
     """What revisions were solved from, as their locks say; also of those in the trash, which can be brought back."""
-    built = (_hashes_in(paths.lock) for paths in revisions.folders(yard))
+    built = (_hashes_in(paths.lock) for paths in revisions.directories(yard))
     removed = (RevisionPaths(content) for content in disk.matching(yard.trash, f"*/{trash.CONTENT}"))
     return set().union(*built, *(_hashes_in(paths.lock, yard.root) for paths in removed))
 
@@ -77,7 +77,9 @@ def used_interpreters(yard: Yard, records: Iterable[BuildRecord], below: Childre
         records: those of all revisions of this yard.
     """
     known = {record.path for record in records}
-    built = (paths for paths in revisions.folders(yard) if disk.is_there(paths.record) or disk.is_there(paths.spare))
+    built = (
+        paths for paths in revisions.directories(yard) if disk.is_there(paths.record) or disk.is_there(paths.spare)
+    )
     if below.blind or any(str(paths.root) not in known for paths in built):
         return None
     mine = (Path(path) for record in records if (path := record.interpreter.get("path", "")))
@@ -95,5 +97,5 @@ def _named(path: Path, root: Path, yard: Yard) -> Iterator[str]:
     """
     if root != yard.root and path.is_relative_to(root):
         return
-    parts, folder = path.parts, yard.pythons.name
-    yield from (name for before, name in pairwise(parts) if before == folder)
+    parts, directory = path.parts, yard.pythons.name
+    yield from (name for before, name in pairwise(parts) if before == directory)

@@ -19,7 +19,7 @@ from stackyard.inputs.models import Site
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions, signatures
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import atomic, within
 

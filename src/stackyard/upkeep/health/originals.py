@@ -41,7 +41,7 @@ class Originals:
         hashes = {package.sha256 for package in packages}
         stems = (f"{each.name}-{each.version}-{each.build}" for each in packages if each.kind == "conda")
         places = (part.package(stem) for stem in stems)
-        yield from ((CONDA, place) for place in places if disk.is_folder(place) and not place.is_symlink())
+        yield from ((CONDA, place) for place in places if disk.is_directory(place) and not place.is_symlink())
         yield from ((BYTECODE, entry) for entry in BYTECODE.complete(part) if entry.name in hashes)
         yield from ((UV, entry) for entry in UV.complete(part))
 

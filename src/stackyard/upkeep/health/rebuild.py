@@ -18,7 +18,7 @@ from stackyard.make.job import Job
 from stackyard.make.wheels import compile as wheels
 from stackyard.make.wheels import install as pip
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 
@@ -34,8 +34,8 @@ def built_again(record: BuildRecord, yard: Yard, site: Site, place: RevisionPath
         stack=record.stack, version=record.version, name=record.variant, base=record.base, collisions=winners
     )
     job = Job(variant, locked, site, yard, place, record.module, progress, deep=True)
-    with at.parent(place.yard, job.work, make=True) as (folder, name):
-        os.mkdir(name, 0o700, dir_fd=folder)
+    with at.parent(place.yard, job.work, make=True) as (directory, name):
+        os.mkdir(name, 0o700, dir_fd=directory)
     settling = Settling(job)
     ground = layer.ground(job)
     python = ground.prepare(job)

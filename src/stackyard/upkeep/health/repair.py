@@ -44,7 +44,7 @@ from stackyard.yard.generation.origin import Origin, UsedFile
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents, revisions
 from stackyard.yard.revision.contents import Contents, Damage, Item
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry
 from stackyard.yard.write import atomic, within
 
@@ -313,68 +313,71 @@ def _mend(paths: RevisionPaths, damage: Damage, noted: Contents, sources: _Sourc
     """Put one file in place, if its bytes are found. No link on the way to it is followed."""
     path, item, top = paths.root / damage.path, noted.files.get(damage.path), paths.yard
     if damage.what == "unexpected":
-        with suppress(FileNotFoundError), _folder(top, path) as (folder, name):  # or in a directory that was removed
-            at.remove_tree(folder, name)
+        with (
+            suppress(FileNotFoundError),
+            _directory(top, path) as (directory, name),
+        ):  # or in a directory that was removed
+            at.remove_tree(directory, name)
     elif item is None:
-        with _folder(top, path) as (folder, name):
+        with _directory(top, path) as (directory, name):
             with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=folder)
-            at.set_mode(folder, name, lambda status: status.st_mode & 0o7555, kinds=(stat.S_IFDIR,))
+                os.mkdir(name, dir_fd=directory)
+            at.set_mode(directory, name, lambda status: status.st_mode & 0o7555, kinds=(stat.S_IFDIR,))
     elif damage.what == "permissions" and _is_ours(top, path):
         within.set_mode(top, path, lambda _: item.mode & 0o777)  # never set-user-ID, whatever was noted
     elif item.target:
-        with _folder(top, path):
+        with _directory(top, path):
             atomic.replace_symlink(path, item.target, top=top)
     elif (found := sources.find(damage.path, item)) is not None:
         _put(top, path, item, found)
 
 
 @contextmanager
-def _folder(top: Path, path: Path) -> Iterator[at.Place]:
+def _directory(top: Path, path: Path) -> Iterator[at.Place]:
     """The open directory of a path and its name there, to write in it: it may be sealed, and is again afterwards."""
     with within.named(path.parent), at.parent(top, path) as place, at.writable(place[0]):
         yield place
 
 
 def _is_ours(top: Path, path: Path) -> bool:
-    with at.parent(top, path) as (folder, name):
-        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid == os.geteuid()
+    with at.parent(top, path) as (directory, name):
+        return os.stat(name, dir_fd=directory, follow_symlinks=False).st_uid == os.geteuid()
 
 
 def _put(top: Path, path: Path, item: Item, found: bytes | Path) -> None:
     """Give a file its bytes, mode and time, under a name of its own, and then its name."""
     made = f".{path.name[:100]}.{process_token()}"
-    with _folder(top, path) as (folder, name):
+    with _directory(top, path) as (directory, name):
         try:
-            _write(folder, made, item, found)
+            _write(directory, made, item, found)
             atomic.fault_point("mend")
-            with os.fdopen(os.open(made, at.READ, dir_fd=folder), "rb") as stream:
+            with os.fdopen(os.open(made, at.READ, dir_fd=directory), "rb") as stream:
                 if sha256_stream(stream) != item.sha256:
                     raise StackyardError(f"cannot restore {path}: what it is restored from changed while it was read",
                                          hint="repair again")  # fmt: skip
-            if stat.S_ISDIR(_mode(folder, name)):
-                at.remove_tree(folder, name)
-            os.replace(made, name, src_dir_fd=folder, dst_dir_fd=folder)
+            if stat.S_ISDIR(_mode(directory, name)):
+                at.remove_tree(directory, name)
+            os.replace(made, name, src_dir_fd=directory, dst_dir_fd=directory)
         finally:
-            at.remove_tree(folder, made)  # a rename to another name of the same file leaves both
+            at.remove_tree(directory, made)  # a rename to another name of the same file leaves both
         atomic.fault_point("mended")
 
 
-def _mode(folder: int, name: str) -> int:
+def _mode(directory: int, name: str) -> int:
     """The mode of what has a name; 0 for nothing."""
     try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        return os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
     except FileNotFoundError:
         return 0
 
 
-def _write(folder: int, name: str, item: Item, found: bytes | Path) -> None:
+def _write(directory: int, name: str, item: Item, found: bytes | Path) -> None:
     """Write, or link, what was found."""
     if isinstance(found, Path) and _can_be_linked(found, item):
         with at.parent(found.parent, found) as origin:
-            copying.copy_tree(origin, (folder, name), link=True)
+            copying.copy_tree(origin, (directory, name), link=True)
         return
-    with at.open_new(folder, name) as stream:
+    with at.open_new(directory, name) as stream:
         stream.write(at.read_regular(found) if isinstance(found, Path) else found)
         stream.flush()
         at.change_open(stream.fileno(), item.mode & 0o777)

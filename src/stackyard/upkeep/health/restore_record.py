@@ -19,7 +19,7 @@ from stackyard.verify.checks.revisionfiles import added
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, read_record
 from stackyard.yard.write import atomic
 

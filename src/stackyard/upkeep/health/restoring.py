@@ -13,7 +13,7 @@ from stackyard.inputs.sites.sitemodels import Site
 from stackyard.upkeep.health.repair import file_of, files_read, repair, require_in_place
 from stackyard.upkeep.health.restore_record import restore_operations, restore_record, restore_rest
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import Entry, read_record
 
 _SHOWN = 5

@@ -21,7 +21,7 @@ from stackyard.yard import catalogue
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import origin
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import Entry, State, read_record
 
 

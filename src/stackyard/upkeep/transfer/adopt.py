@@ -120,7 +120,7 @@ def _require_outside(prefix: Path, yard: Yard) -> None:
     other = (
         top
         for top in (real, *real.parents)
-        if all(disk.is_folder(p) for p in (Yard(top).stacks, Yard(top).generations))
+        if all(disk.is_directory(p) for p in (Yard(top).stacks, Yard(top).generations))
     )
     inside = next((top for top in own if real.is_relative_to(top)), None) or next(other, None)
     if inside is not None:
@@ -132,8 +132,8 @@ def _require_outside(prefix: Path, yard: Yard) -> None:
 
 def _require_still(prefix: Path) -> None:
     """Refuse a prefix into which a program that can be seen installs now. What changes later shows in its files."""
-    for folder in (prefix, prefix / "conda-meta"):
-        for file in (file for pattern in _LOCKS for file in folder.glob(pattern)):
+    for directory in (prefix, prefix / "conda-meta"):
+        for file in (file for pattern in _LOCKS for file in directory.glob(pattern)):
             holders = filelocks.holders(file)
             if holders:
                 raise StackyardError(
@@ -195,11 +195,11 @@ def _warnings(prefix: Path, packages: Installed, yard: Yard) -> Iterator[str]:
 
 
 def _who_may_write(prefix: Path, packages: Installed) -> Iterator[str]:
-    python, programs = packages.interpreter.version, Prefix(prefix).program_folders[0]
+    python, programs = packages.interpreter.version, Prefix(prefix).program_directories[0]
     inner = installed.site_packages(prefix, python, packages.conda) if python else programs
     found: dict[str, None] = {}
     for place in (prefix, programs, prefix / "conda-meta", inner):
-        if disk.is_folder(place):
+        if disk.is_directory(place):
             found |= dict.fromkeys(_writers(place.stat()))
     if found:
         yield f"others may change its files: {', '.join(found)}; `stackyard verify` finds what changed"
@@ -216,14 +216,14 @@ def _writers(status: os.stat_result) -> Iterator[str]:
 
 def _user_site(version: str) -> Iterator[str]:
     own = home.find()
-    folder = installed.site_packages(own / ".local", version) if own and version else None
+    directory = installed.site_packages(own / ".local", version) if own and version else None
     try:
-        names = [name for name in disk.names(folder) if name.endswith(".dist-info")] if folder else []
+        names = [name for name in disk.names(directory) if name.endswith(".dist-info")] if directory else []
     except OSError:
         return
     if names:
         shown = some([name.partition("-")[0] for name in sorted(names)], _SHOWN)
-        yield f"packages in {folder} are not part of it, and the module hides them: {shown}"
+        yield f"packages in {directory} are not part of it, and the module hides them: {shown}"
 
 
 # --------------------------------------------------------------------------- describing it

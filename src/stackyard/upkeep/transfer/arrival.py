@@ -43,7 +43,7 @@ from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import origin
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents, revisions, signatures
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry, read_record
 from stackyard.yard.write import atomic, reserve, within
 from stackyard.yard.write.permissions import file_mode, program_mode, settle
@@ -205,8 +205,8 @@ def _unpack(arrived: Arrived, paths: RevisionPaths, request: Request, progress: 
     progress.phase(arrived.record.module, "unpack")
     try:
         _clear(paths)
-        with at.parent(request.yard.root, paths.work, make=True) as (folder, name):
-            os.mkdir(name, 0o700, dir_fd=folder)
+        with at.parent(request.yard.root, paths.work, make=True) as (directory, name):
+            os.mkdir(name, 0o700, dir_fd=directory)
         artefact.unpack(arrived, paths.work)
         atomic.fault_point("arrival-unpacked")
         _place(paths, arrived.record)
@@ -237,7 +237,7 @@ def _place(paths: RevisionPaths, record: BuildRecord) -> None:
     """Move what a revision consists of to its place, and nothing else."""
     around = paths.work / artefact.BESIDE
     own = [artefact.LAUNCHER] if record.payload.launcher_sha256 else []
-    known = {each.rstrip("/") for each in (*artefact.FOLDERS, *artefact.FILES, PARTS[0], *own)}
+    known = {each.rstrip("/") for each in (*artefact.DIRECTORIES, *artefact.FILES, PARTS[0], *own)}
     for each in disk.entries(around):
         if each.name in artefact.LEFT_OUT:
             continue
@@ -294,7 +294,7 @@ def _interpreter(record: BuildRecord, paths: RevisionPaths, yard: Yard) -> None:
         raise InputError(f"{record.module} uses the interpreter {path}, which is not in the yard",
                          hint="build it here: `stackyard deploy FILE`")  # fmt: skip
     top = caches.trusted(yard)
-    with at.folder(paths.yard, came) as source, at.folder(top, yard.pythons, make=True) as pythons:
+    with at.directory(paths.yard, came) as source, at.directory(top, yard.pythons, make=True) as pythons:
         for each in _home(came, at.parts(path.relative_to(yard.pythons).as_posix())[0], yard):
             if not os.path.lexists(yard.interpreter(each.name)):
                 os.rename(each.name, each.name, src_dir_fd=source, dst_dir_fd=pythons)
@@ -335,10 +335,10 @@ def _compare(record: BuildRecord, paths: RevisionPaths) -> None:
 
 def _as_noted(paths: RevisionPaths, items: Mapping[str, contents.Item]) -> None:
     """Give the files that are there the modes and times that were noted; what is behind a link is left to be found."""
-    for folder, inside in within.by_folder(items).items():
-        with suppress(FileNotFoundError, NotADirectoryError), at.folder(paths.yard, paths.root / folder) as place:
+    for directory, inside in within.by_directory(items).items():
+        with suppress(FileNotFoundError, NotADirectoryError), at.directory(paths.yard, paths.root / directory) as place:
             for name in inside:
-                item = items[f"{folder}/{name}" if folder else name]
+                item = items[f"{directory}/{name}" if directory else name]
                 with suppress(FileNotFoundError, at.Refused):  # not a file of this account: it is found damaged
                     at.set_mode(place, name, lambda _, mode=item.mode: mode & 0o777 | 0o200, kinds=(stat.S_IFREG,))  # type: ignore[misc]
                     os.utime(name, ns=(item.mtime_ns, item.mtime_ns), dir_fd=place, follow_symlinks=False)
@@ -349,8 +349,8 @@ def close(paths: RevisionPaths, yard: Yard, site: Site) -> None:
     for part in disk.entries(paths.root):
         if part != paths.work:
             settle(part, policy(yard, site), linked=False, top=paths.yard)
-    contents.seal(paths.root, contents.scan(paths.root, PARTS), folders=False)
-    contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), folders=True)
+    contents.seal(paths.root, contents.scan(paths.root, PARTS), directories=False)
+    contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), directories=True)
 
 
 # --------------------------------------------------------------------------- publishing

@@ -30,7 +30,7 @@ from stackyard.yard.generation import generations, manifestfile
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import usage
 from stackyard.yard.revision import contents, revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import MANIFEST, BuildRecord, Manifest
 from stackyard.yard.write import atomic, trash, within
 from stackyard.yard.write.permissions import file_mode
@@ -56,7 +56,7 @@ def beside(ways: Ways) -> Iterator[str]:
                 _file(origin, place, owners)
     yield from _counts(old, new)
     for name in disk.names(old.pythons):
-        if disk.is_folder(old.interpreter(name)) and not disk.is_there(new.interpreter(name)):
+        if disk.is_directory(old.interpreter(name)) and not disk.is_there(new.interpreter(name)):
             _interpreter(old.interpreter(name), new.interpreter(name), ways, owners)
 
 
@@ -78,25 +78,25 @@ def _tree(old: Yard, source: Path, new: Yard, target: Path, owners: tuple[int, .
         OSError: it has something else in it than files and directories of the yard; the error has its path.
     """
     with suppress(FileNotFoundError), at.parent(_top(old, source), source) as place, at.opened(*place) as top:
-        for folder, path, entries in at.walk(top):
-            with at.folder(_top(new, target), target / path, make=True) as into:
+        for directory, path, entries in at.walk(top):
+            with at.directory(_top(new, target), target / path, make=True) as into:
                 there = set(at.names(into))
                 for entry in entries:
                     is_new = entry.name not in there and not entry.name.startswith(".")
                     if is_new and not entry.is_dir(follow_symlinks=False):
                         with within.named(source / path):
-                            _file((folder, entry.name), (into, entry.name), owners, link=link)
+                            _file((directory, entry.name), (into, entry.name), owners, link=link)
 
 
 def _file(source: at.Place, target: at.Place, owners: tuple[int, ...], *, link: bool = False) -> None:
-    folder, name = target
+    directory, name = target
     part = f".{name[:100]}.{process_token()}"
     try:
-        copying.copy_tree(source, (folder, part), owners, link=link)
+        copying.copy_tree(source, (directory, part), owners, link=link)
         atomic.fault_point("carry")
-        os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.rename(part, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
-        at.remove_tree(folder, part)
+        at.remove_tree(directory, part)
         raise
 
 
@@ -105,12 +105,12 @@ def _counts(old: Yard, new: Yard) -> Iterator[str]:
 
     Any account may have put anything there: what is not such a file is left, and named.
     """
-    if not disk.is_folder(new.usage) or not disk.is_folder(old.usage):
+    if not disk.is_directory(new.usage) or not disk.is_directory(old.usage):
         return
-    with at.folder(old.root, old.usage) as folder:
-        for name in sorted(at.names(folder)):
+    with at.directory(old.root, old.usage) as directory:
+        for name in sorted(at.names(directory)):
             try:
-                data, status = at.read_bounded(folder, name, usage.MOST_BYTES)
+                data, status = at.read_bounded(directory, name, usage.MOST_BYTES)
                 if status.st_nlink != 1:
                     raise at.Refused(errno.EMLINK, "has other names, which may be anywhere", name)
                 if os.geteuid() in (0, status.st_uid) and not os.path.lexists(new.usage / name):
@@ -137,23 +137,23 @@ def _interpreter(source: Path, target: Path, ways: Ways, owners: tuple[int, ...]
     disk.copy_tree(source, part, owners, link=False, top=_top(ways.source, source))
     before, after = os.fsencode(ways.built_in), os.fsencode(ways.target.root)
     with at.parent(top, part) as place, at.opened(*place) as copied:
-        for folder, _, entries in at.walk(copied):
+        for directory, _, entries in at.walk(copied):
             for entry in entries:
-                _rewrite(folder, entry, before, after)
+                _rewrite(directory, entry, before, after)
     within.rename(top, part, target)
 
 
-def _rewrite(folder: int, entry: os.DirEntry[str], before: bytes, after: bytes) -> None:
+def _rewrite(directory: int, entry: os.DirEntry[str], before: bytes, after: bytes) -> None:
     """Write a text file anew, with another path in it."""
     if not entry.is_file(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_size > _MOST_BYTES:
         return
-    data, status = at.read_bounded(folder, entry.name, _MOST_BYTES)
+    data, status = at.read_bounded(directory, entry.name, _MOST_BYTES)
     if before in data and b"\0" not in data:
         made = f".{entry.name[:100]}.{process_token()}"
-        with at.open_new(folder, made) as stream:
+        with at.open_new(directory, made) as stream:
             stream.write(data.replace(before, after))
             os.fchmod(stream.fileno(), status.st_mode & 0o777)
-        os.rename(made, entry.name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.rename(made, entry.name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 def lock_of_extension(kept: Kept, made: Task, ways: Ways) -> None:
@@ -230,11 +230,11 @@ def shares(ways: Ways, site: Site) -> Iterator[str]:
     """Share again what was shared with groups; a sentence for each that cannot be."""
     entries = generations.entries(ways.target)
     for name in disk.names(ways.source.shares):
-        folder = ways.source.shared(name)
+        directory = ways.source.shared(name)
         later = (each.shared_later(name, "x").parent for each in (ways.source, ways.target))
         _tree(ways.source, next(later), ways.target, next(later), _owners(ways.source))
         for entry in entries:
-            files = (folder / entry.module, folder / f"{entry.module}.lua")
+            files = (directory / entry.module, directory / f"{entry.module}.lua")
             if entry.state != "missing" and any(disk.is_there(each) for each in files):
                 try:
                     share(ways.target, site, entry, Group.named(f"group:{name}"))

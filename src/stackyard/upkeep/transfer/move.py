@@ -38,7 +38,7 @@ from stackyard.yard.others import childnotes, moved
 from stackyard.yard.others.moved import Note
 from stackyard.yard.others.same import require_other
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry, Manifest, State
 from stackyard.yard.write import atomic, lease, reserve, within
 
@@ -129,9 +129,9 @@ def _create(new: Path, like: Path) -> None:
     if disk.is_there(new):
         return
     try:
-        with at.parent(new.parent, new, make=True) as (folder, name):
-            os.mkdir(name, 0o700, dir_fd=folder)
-            with at.opened(folder, name) as made:
+        with at.parent(new.parent, new, make=True) as (directory, name):
+            os.mkdir(name, 0o700, dir_fd=directory)
+            with at.opened(directory, name) as made:
                 with suppress(PermissionError):
                     os.fchown(made, -1, old.st_gid)
                 os.fchmod(made, old.st_mode & 0o7777)

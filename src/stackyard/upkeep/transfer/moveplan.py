@@ -21,7 +21,7 @@ from stackyard.yard.layout import Yard, own_part
 from stackyard.yard.others import children, moved
 from stackyard.yard.others.moved import Note
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import Entry, Manifest
 
 FROM = "move from "
@@ -140,7 +140,7 @@ def _require_not_done(request: Request) -> None:
     if done is None or Path(done.reason.removeprefix(FROM)) not in (old, problem.built_in if problem else old):
         return
     hint = f"use it: stackyard --yard {shlex.quote(str(new))} list"
-    if disk.is_folder(old) and old.resolve() != new.resolve():
+    if disk.is_directory(old) and old.resolve() != new.resolve():
         number = generations.current_number(request.yard)
         later = f"{old} has published generation {number} since: do the same in {new} before you remove {old}"
         hint = later if number >= done.number else f"{hint}; remove {old} once it is no longer used"

@@ -28,7 +28,7 @@ from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import UsedFile
 from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry, read_record
 from stackyard.yard.write import within
 
@@ -241,9 +241,9 @@ def _lay(file: UsedFile, recipe: Path, work: Path) -> None:
 
 def _show_neighbours(files: list[UsedFile], work: Path) -> None:
     """Links to what else was beside the files: local projects and wheels, which no recipe has."""
-    for folder in {Path(file.path).parent for file in files}:
+    for directory in {Path(file.path).parent for file in files}:
         try:
-            beside = disk.entries(folder)
+            beside = disk.entries(directory)
         except OSError:
             continue
         for path in beside:

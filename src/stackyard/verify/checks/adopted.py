@@ -19,7 +19,7 @@ from stackyard.verify.report import CheckResult
 from stackyard.yard import disk, formats
 from stackyard.yard.revision import adoptedfiles, contents
 from stackyard.yard.revision.contents import Contents, Damage
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 _SHOWN = 4
@@ -29,7 +29,7 @@ def check_adopted(record: BuildRecord) -> list[CheckResult]:
     """The packages and the files of an adopted prefix against those that were adopted; nothing for other revisions."""
     if record.origin.owns_files:
         return []
-    if not disk.is_folder(Path(record.prefix)):
+    if not disk.is_directory(Path(record.prefix)):
         text = f"{record.prefix} not found: it was moved or removed since it was adopted"
         remedy = f"restore it; or remove the revision: `stackyard remove {record.module}`"
         return [CheckResult("content", "adopted prefix", "failed", text, remedy)]

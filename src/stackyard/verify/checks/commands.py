@@ -52,8 +52,8 @@ def check_other_scripts(context: Context, declared: set[str]) -> list[CheckResul
     Packages contain helper scripts for perl, csh and others without requiring them, and work nevertheless.
     """
     results = []
-    folders = (folder for folder in context.payload.program_folders if folder.is_dir())
-    for path in sorted(path for folder in folders for path in folder.iterdir()):
+    directories = (directory for directory in context.payload.program_directories if directory.is_dir())
+    for path in sorted(path for directory in directories for path in directory.iterdir()):
         if path.name in declared or path.is_symlink() or not path.is_file():
             continue
         interpreter = interpreter_of(path)
@@ -118,7 +118,7 @@ def _inside(words: tuple[str, ...], context: Context) -> bool:
     program = words[0]
     if Path(program).name == "env":
         return True
-    own = {os.path.realpath(folder) for folder in context.payload.program_folders}
+    own = {os.path.realpath(directory) for directory in context.payload.program_directories}
     return os.path.realpath(os.path.dirname(program)) in own or program in ("/bin/sh", "/bin/bash")  # noqa: PTH120
 
 

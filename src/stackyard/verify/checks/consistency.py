@@ -67,7 +67,9 @@ def _check_layer(context: Context) -> list[CheckResult]:
         return [CheckResult("consistency", "pip", "failed", error.message)]
     if found.unsearched:
         python = context.python.path if context.python else ""
-        text = "\n".join(f"{python} does not search {folder}: it is not on its sys.path" for folder in found.unsearched)
+        text = "\n".join(
+            f"{python} does not search {directory}: it is not on its sys.path" for directory in found.unsearched
+        )
         return [CheckResult("consistency", "pip", "failed", text, _UNSEARCHED)]
     broken = _grouped(context, found.problems)
     if broken:
@@ -77,9 +79,9 @@ def _check_layer(context: Context) -> list[CheckResult]:
 
 
 def _check_conda(context: Context) -> list[CheckResult]:
-    folder = context.prefix / "conda-meta"
+    directory = context.prefix / "conda-meta"
     try:
-        paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
+        paths = sorted(path for path in directory.iterdir() if path.suffix == ".json")
     except FileNotFoundError:
         return []
     if not paths:
@@ -104,7 +106,7 @@ def _check_files(context: Context) -> list[CheckResult]:
     started = time.perf_counter()
     listed = {f"{context.prefix}/{name}" for record in context.conda_records() for name in record.get("files", ())}
     for one in distributions(context):
-        listed |= {f"{one.folder}/{name}" for name in one.files}
+        listed |= {f"{one.directory}/{name}" for name in one.files}
     files = sorted(name for name in listed if not name.endswith(".pyc"))
     if not files:
         return []

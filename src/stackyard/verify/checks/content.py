@@ -25,7 +25,7 @@ from stackyard.verify.report import CheckResult, Status
 from stackyard.yard import formats
 from stackyard.yard.revision import contents
 from stackyard.yard.revision.contents import Contents, Damage, Tree
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 SAMPLE_BYTES = 32 << 20

@@ -52,13 +52,13 @@ class Distribution:
         left_out: top-level names that are not imported: private ones and stray directories.
         requires: normalised names of its requirements, without those of extras.
         optional: normalised names of requirements of extras only, each with its extras.
-        files: paths relative to `folder`, its site-packages.
+        files: paths relative to `directory`, its site-packages.
     """
 
     name: str
     version: str
     kind: Literal["conda", "pip"]
-    folder: Path
+    directory: Path
     modules: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     scripts: tuple[Script, ...] = ()
@@ -72,7 +72,9 @@ def distributions(context: Context) -> tuple[Distribution, ...]:
     if context.python is None:
         return ()
     conda = tuple(_conda_packages(context))
-    found = [one for folder in context.python.site_packages for one in _in_folder(folder, context.prefix, conda)]
+    found = [
+        one for directory in context.python.site_packages for one in _in_directory(directory, context.prefix, conda)
+    ]
     return tuple(sorted(found, key=lambda one: (canonical(one.name), one.version)))
 
 
@@ -96,9 +98,9 @@ def modules_of(files: Iterable[str], distribution: str = "") -> tuple[tuple[str,
 
 def _module(path: PurePosixPath, packages: set[PurePosixPath]) -> str | None:
     for depth in range(1, len(path.parts)):
-        folder = PurePosixPath(*path.parts[:depth])
-        if folder in packages:
-            return _dotted(folder.parts)
+        directory = PurePosixPath(*path.parts[:depth])
+        if directory in packages:
+            return _dotted(directory.parts)
     stem = _stem(path.name)
     if stem in (None, "__init__", "__main__") or len(path.parts) > _DEEPEST_NAMESPACE:
         return None
@@ -133,12 +135,12 @@ def _conda_packages(context: Context) -> Iterator[_CondaPackage]:
         yield _CondaPackage(record["name"], str(record.get("version", "")), frozenset(record.get("files", ())))
 
 
-def _in_folder(folder: Path, prefix: Path, conda: tuple[_CondaPackage, ...]) -> Iterator[Distribution]:
+def _in_directory(directory: Path, prefix: Path, conda: tuple[_CondaPackage, ...]) -> Iterator[Distribution]:
     """The distributions of one site-packages: those with metadata, then conda packages without any."""
-    inside = folder.relative_to(prefix).as_posix() + "/"
+    inside = directory.relative_to(prefix).as_posix() + "/"
     owners = {p.name: frozenset(f[len(inside) :] for f in p.files if f.startswith(inside)) for p in conda}
     claimed: set[str] = set()
-    for info in sorted(folder.iterdir()):
+    for info in sorted(directory.iterdir()):
         if info.suffix in (".dist-info", ".egg-info"):
             one = _with_metadata(info, owners)
             claimed |= one.files
@@ -147,7 +149,7 @@ def _in_folder(folder: Path, prefix: Path, conda: tuple[_CondaPackage, ...]) -> 
         rest = owners[package.name] - claimed
         public, left_out = modules_of(rest)
         if public and package.name != "python":
-            yield Distribution(package.name, package.version, "conda", folder, public, left_out, files=rest)
+            yield Distribution(package.name, package.version, "conda", directory, public, left_out, files=rest)
 
 
 def _with_metadata(info: Path, owners: Mapping[str, frozenset[str]]) -> Distribution:
@@ -164,7 +166,7 @@ def _with_metadata(info: Path, owners: Mapping[str, frozenset[str]]) -> Distribu
         name=name,
         version=headers.get("Version", version.partition("-")[0]).strip(),
         kind="pip" if owner is None else "conda",
-        folder=info.parent,
+        directory=info.parent,
         modules=public,
         left_out=left_out,
         files=frozenset(files),
@@ -186,9 +188,9 @@ def _recorded(info: Path) -> set[str]:
     if record.is_file():
         files = _first_columns(record)
     elif installed.is_file():
-        folder = PurePosixPath(info.name)
+        directory = PurePosixPath(info.name)
         lines = installed.read_text(encoding="utf-8", errors="replace").splitlines()
-        files = {_joined(folder, line.strip()) for line in lines if line.strip()}
+        files = {_joined(directory, line.strip()) for line in lines if line.strip()}
     else:
         return set()
     return {file for file in files if not file.startswith(("..", "/"))}
@@ -203,10 +205,10 @@ def _first_columns(record: Path) -> set[str]:
             return set()
 
 
-def _joined(folder: PurePosixPath, relative: str) -> str:
+def _joined(directory: PurePosixPath, relative: str) -> str:
     import posixpath
 
-    return posixpath.normpath(str(folder / relative))
+    return posixpath.normpath(str(directory / relative))
 
 
 def _declared_top_levels(info: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:

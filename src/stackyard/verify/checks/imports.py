@@ -141,7 +141,7 @@ def _own_file(one: Distribution, module: str) -> str:
     stem = module.replace(".", "/")
     starts = (f"{stem}.", f"{stem}/__init__.")
     found = (f for f in sorted(one.files) if module and f.startswith(starts) and f.endswith((".py", ".so")))
-    return next((f for f in found if not (one.folder / f).exists()), "")
+    return next((f for f in found if not (one.directory / f).exists()), "")
 
 
 def _command_result(
@@ -216,8 +216,8 @@ def _lacking_extra(found: Iterable[Distribution], one: Distribution, problem: Pr
 
 
 def _holds(one: Distribution, file: str) -> bool:
-    folder = f"{one.folder}/"
-    return file.startswith(folder) and file[len(folder) :] in one.files
+    directory = f"{one.directory}/"
+    return file.startswith(directory) and file[len(directory) :] in one.files
 
 
 def _imports_and_commands(context: Context) -> list[CheckResult]:

@@ -14,7 +14,7 @@ from stackyard.host.run.command import which
 from stackyard.verify.context import Context, Python
 from stackyard.verify.report import CheckResult
 from stackyard.yard.kinds.extension import BaseRevision, Layer
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 
 _QUESTION = """
 import json, site, sys, sysconfig
@@ -92,11 +92,15 @@ def _unseen(context: Context, answer: Mapping[str, Any]) -> list[BaseRevision]:
     return [each for each, root in roots if not any(p.startswith(root) and p.endswith("-packages") for p in paths)]
 
 
-def _site_packages(context: Context, folders: list[str]) -> tuple[Path, ...]:
+def _site_packages(context: Context, directories: list[str]) -> tuple[Path, ...]:
     """The directories within the prefix, each once, in the prefix's own spelling."""
     root = os.path.realpath(context.prefix)
-    inside = {os.path.realpath(folder) for folder in folders if os.path.realpath(folder).startswith(f"{root}/")}
-    return tuple(context.prefix / Path(folder).relative_to(root) for folder in sorted(inside) if Path(folder).is_dir())
+    inside = {
+        os.path.realpath(directory) for directory in directories if os.path.realpath(directory).startswith(f"{root}/")
+    }
+    return tuple(
+        context.prefix / Path(directory).relative_to(root) for directory in sorted(inside) if Path(directory).is_dir()
+    )
 
 
 def _failed(detail: str, remedy: str = "rebuild the revision", seconds: float = 0.0) -> CheckResult:

@@ -71,23 +71,23 @@ def find(context: Context) -> Finding:
         StackyardError: the interpreter does not run.
     """
     assert context.python is not None
-    folders = dict.fromkeys([*context.python.site_packages, *context.payload.package_folders])
-    argv = [str(context.python.path), "-c", question.about_distributions(_QUESTION), *map(str, folders)]
+    directories = dict.fromkeys([*context.python.site_packages, *context.payload.package_directories])
+    argv = [str(context.python.path), "-c", question.about_distributions(_QUESTION), *map(str, directories)]
     done = context.run(argv, env=context.environ, cwd=context.work, timeout_s=120)
     answer = json.loads(done.stdout)
     present = {canonical(name): version for name, version in answer["present"].items()}
-    used = {folder for _, _, _, folder, _ in answer["own"]}
-    unsearched = {folder for folder in used if os.path.realpath(folder) not in answer["searched"]}
+    used = {directory for _, _, _, directory, _ in answer["own"]}
+    unsearched = {directory for directory in used if os.path.realpath(directory) not in answer["searched"]}
     problems = []
-    for name, version, needs, folder, found in answer["own"]:
-        texts = [*_hidden(folder, found, unsearched), *_problems(needs, present, answer["markers"])]
+    for name, version, needs, directory, found in answer["own"]:
+        texts = [*_hidden(directory, found, unsearched), *_problems(needs, present, answer["markers"])]
         problems += [(name, f"{name} {version} {text}") for text in texts]
     return Finding(len(answer["own"]), tuple(sorted(unsearched)), problems)
 
 
-def _hidden(folder: str, found: str, unsearched: Collection[str]) -> Iterator[str]:
-    if folder not in unsearched and os.path.realpath(folder) != os.path.realpath(found):
-        yield f"is in {folder}, but Python finds the one in {found or 'none of its directories'}"
+def _hidden(directory: str, found: str, unsearched: Collection[str]) -> Iterator[str]:
+    if directory not in unsearched and os.path.realpath(directory) != os.path.realpath(found):
+        yield f"is in {directory}, but Python finds the one in {found or 'none of its directories'}"
 
 
 def _problems(needs: list[str], present: Mapping[str, str], markers: Mapping[str, Any]) -> Iterator[str]:

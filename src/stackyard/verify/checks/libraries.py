@@ -29,7 +29,7 @@ from stackyard.verify.context import Context, excepted
 from stackyard.verify.report import CheckResult
 from stackyard.yard.kinds.extension import BaseRevision
 
-_DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+_DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Loader:
     Attributes:
         inside: libraries of the prefix by file name and by soname.
         inherited: the interpreter's DT_RPATH, which also applies to extension modules.
-        environ_folders: LD_LIBRARY_PATH of the loaded module.
+        environ_directories: LD_LIBRARY_PATH of the loaded module.
     """
 
     machine: str
     inside: Mapping[str, tuple[ElfFile, ...]]
     inherited: tuple[str, ...] = ()
-    environ_folders: tuple[str, ...] = ()
+    environ_directories: tuple[str, ...] = ()
     _exists: dict[str, bool] = field(default_factory=dict, compare=False)
 
     @cached_property
@@ -63,22 +63,22 @@ class Loader:
         """The source of a library: ``path``, ``host``, ``process`` (already loaded by another file) or empty."""
         if "/" in library:
             return "path" if Path(library).exists() else ""
-        folders = [*self._expanded(file.rpath if not file.runpath else (), file), *self.environ_folders]
+        directories = [*self._expanded(file.rpath if not file.runpath else (), file), *self.environ_directories]
         if not file.runpath:
-            folders += self.inherited
-        folders += self._expanded(file.runpath, file)
-        if any(self._present(f"{folder}/{library}") for folder in folders):
+            directories += self.inherited
+        directories += self._expanded(file.runpath, file)
+        if any(self._present(f"{directory}/{library}") for directory in directories):
             return "path"
-        if library in self.cache or any(self._present(f"{folder}/{library}") for folder in _DEFAULT_FOLDERS):
+        if library in self.cache or any(self._present(f"{directory}/{library}") for directory in _DEFAULT_DIRECTORIES):
             return "host"
         return "process" if any(other.machine == file.machine for other in self.inside.get(library, ())) else ""
 
-    def _expanded(self, folders: Iterable[str], file: ElfFile) -> list[str]:
+    def _expanded(self, directories: Iterable[str], file: ElfFile) -> list[str]:
         """Directories with ``$ORIGIN`` and ``$LIB`` replaced; the origin is the real directory, as for the loader."""
         origin = os.path.dirname(os.path.realpath(file.path))  # noqa: PTH120
         result = []
-        for folder in folders:
-            text = re.sub(r"\$(ORIGIN|\{ORIGIN\})", lambda _: origin, folder)
+        for directory in directories:
+            text = re.sub(r"\$(ORIGIN|\{ORIGIN\})", lambda _: origin, directory)
             for lib in ("lib64", "lib") if "$LIB" in text or "${LIB}" in text else ("",):
                 result.append(re.sub(r"\$(LIB|\{LIB\})", lib, text))
         return result
@@ -132,10 +132,10 @@ def elf_files(prefix: Path) -> Iterator[ElfFile]:
 
 def _candidates(prefix: Path) -> Iterator[Path]:
     """Files that may be loaded or run by their name or mode; reading the first bytes of all others is slow."""
-    for folder, folders, names in os.walk(prefix):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
+    for directory, directories, names in os.walk(prefix):
+        directories[:] = sorted(name for name in directories if name != "__pycache__")
         for name in sorted(names):
-            path = f"{folder}/{name}"
+            path = f"{directory}/{name}"
             if (".so" in name or os.access(path, os.X_OK)) and not os.path.islink(path):  # noqa: PTH114
                 yield Path(path)
 
@@ -149,7 +149,7 @@ def _loader(context: Context, files: Iterable[ElfFile], machine: str) -> Loader:
         machine=machine,
         inside={name: tuple(found) for name, found in inside.items()},
         inherited=_inherited(context) if inside else (),
-        environ_folders=tuple(f for f in context.environ.get("LD_LIBRARY_PATH", "").split(":") if f),
+        environ_directories=tuple(f for f in context.environ.get("LD_LIBRARY_PATH", "").split(":") if f),
     )
 
 
@@ -161,7 +161,9 @@ def _inherited(context: Context) -> tuple[str, ...]:
     file = read_elf(real)
     if file is None or file.runpath:
         return ()
-    return tuple(folder.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", str(real.parent)) for folder in file.rpath)
+    return tuple(
+        directory.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", str(real.parent)) for directory in file.rpath
+    )
 
 
 def _missing(context: Context, library: str, needing: list[ElfFile]) -> CheckResult:

@@ -126,25 +126,25 @@ def _symmetry_result(system: ModuleSystem, unload: Step, clean: Step) -> CheckRe
     return CheckResult("symmetry", system.title, "passed", seconds=unload.seconds)
 
 
-def _write_control(folder: Path, change: ops.EnvironmentChange) -> Path:
+def _write_control(directory: Path, change: ops.EnvironmentChange) -> Path:
     """The control prepends one directory to PATH, which every stack does.
 
     Lmod, run by root, ignores files of root that others cannot read, hence the explicit modes.
     """
     found = (each.directory for each in change if isinstance(each, ops.Prepend) and each.variable == "PATH")
-    directory = next(found, str(folder))
-    module = folder / CONTROL
+    prepended = next(found, str(directory))
+    module = directory / CONTROL
     module.parent.mkdir(parents=True)
-    module.write_text(f"#%Module1.0\nprepend-path PATH {{{directory}}}\n", encoding="utf-8")
-    for path in (folder, module.parent, module):
+    module.write_text(f"#%Module1.0\nprepend-path PATH {{{prepended}}}\n", encoding="utf-8")
+    for path in (directory, module.parent, module):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    return folder
+    return directory
 
 
 def _without_own(variables: Mapping[str, str], control: Path) -> dict[str, str]:
     """The loaded environment without the control module's directory on MODULEPATH."""
     result = {name: value for name, value in variables.items() if name != "_"}
-    path = [folder for folder in result.get("MODULEPATH", "").split(":") if folder != str(control)]
+    path = [directory for directory in result.get("MODULEPATH", "").split(":") if directory != str(control)]
     return {**result, "MODULEPATH": ":".join(path)}
 
 

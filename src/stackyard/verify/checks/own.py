@@ -18,7 +18,7 @@ from stackyard.host.run.command import CommandError, Result, ending
 from stackyard.verify.checks.base import Check
 from stackyard.verify.context import Context
 from stackyard.verify.report import CheckResult, Status
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 
 _ROW = re.compile(r"^\s*\[(?P<tick>[^\]\n]?)\]\s*(?P<name>\S.*?)\s*$", re.MULTILINE)
 _SHOWN_LINES = 30
@@ -114,11 +114,11 @@ def result_of(context: Context, check: OwnCheck) -> CheckResult:
 def _problem(context: Context, check: OwnCheck) -> tuple[str | None, str]:
     """Run a check; returns the problem, if any, and its output."""
     environ = {**context.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    folder = context.work / "own" / re.sub(r"\W+", "_", check.name)
-    folder.mkdir(parents=True, exist_ok=True)
+    directory = context.work / "own" / re.sub(r"\W+", "_", check.name)
+    directory.mkdir(parents=True, exist_ok=True)
     try:
         argv = _argv(context, check)
-        result = context.run(argv, env=environ, cwd=folder, timeout_s=check.timeout_min * 60, check=False)
+        result = context.run(argv, env=environ, cwd=directory, timeout_s=check.timeout_min * 60, check=False)
     except CommandError as error:
         return error.message, error.result.output
     except MissingError as error:

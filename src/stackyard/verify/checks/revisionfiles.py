@@ -18,7 +18,7 @@ from stackyard.expose import asking, commands
 from stackyard.host.files.hashing import sha256_file, sha256_once
 from stackyard.images.squashfs.launcher import compare
 from stackyard.yard import checksum, disk
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import temporaries
 
@@ -68,7 +68,7 @@ def added(record: BuildRecord, wanted: set[Path] | None = None) -> list[Path]:
     if wanted is None:
         files, links = _wanted(record, paths)
         wanted = {*files, *links}
-    present = (path for folder in (paths.commands, paths.asking) for path in disk.entries(folder))
+    present = (path for directory in (paths.commands, paths.asking) for path in disk.entries(directory))
     return sorted(path for path in present if path not in wanted and not temporaries.is_one(path.name))
 
 

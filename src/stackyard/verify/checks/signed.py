@@ -9,7 +9,7 @@ from pathlib import Path
 from stackyard.verify.checks.base import Check
 from stackyard.verify.report import CheckResult, Status
 from stackyard.yard.revision import signatures
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 

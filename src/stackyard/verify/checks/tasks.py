@@ -111,17 +111,17 @@ def _process(context: Context, tasks: list[ImportTask]) -> tuple[dict[int, TaskO
         "QT_QPA_PLATFORM": context.environ.get("QT_QPA_PLATFORM", "offscreen"),
     }
     with tempfile.TemporaryDirectory(dir=context.work) as name:
-        folder = Path(name)
-        (folder / "tasks").write_text(json.dumps([asdict(task) for task in tasks]), encoding="ascii")
-        (folder / "cwd").mkdir()
+        directory = Path(name)
+        (directory / "tasks").write_text(json.dumps([asdict(task) for task in tasks]), encoding="ascii")
+        (directory / "cwd").mkdir()
         python = str(context.python.path)
-        argv = [python, "-W", "ignore", "-c", _source(), str(folder / "tasks"), str(folder / "journal")]
+        argv = [python, "-W", "ignore", "-c", _source(), str(directory / "tasks"), str(directory / "journal")]
         limit = sum(task.timeout_s for task in tasks) + 60
         try:
-            result = context.run(argv, env=environ, cwd=folder / "cwd", timeout_s=limit, check=False)
+            result = context.run(argv, env=environ, cwd=directory / "cwd", timeout_s=limit, check=False)
         except CommandError as error:
             result = error.result
-        journal = folder / "journal"
+        journal = directory / "journal"
         lines = journal.read_text(encoding="ascii").splitlines() if journal.exists() else []
     return _read(lines, result, {task.id: task for task in tasks})
 

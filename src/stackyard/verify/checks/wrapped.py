@@ -14,7 +14,7 @@ from stackyard.images.squashfs.file import superblock
 from stackyard.images.wrap import inventory
 from stackyard.verify.checks.base import Check
 from stackyard.verify.report import CheckResult, Kind
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 ENTER_S = 300.0

@@ -52,20 +52,20 @@ def modulefiles(yard: Yard) -> Iterator[str]:
 
 def modules_of(yard: Yard, manifest: Manifest) -> Iterator[str]:
     """What differs in the modules of one generation from what its manifest says."""
-    folder = yard.generation(manifest.number).modules
-    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    directory = yard.generation(manifest.number).modules
+    present = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
     for name, expected in sorted(manifest.files.items()):
         if name not in present:
-            yield f"{folder / name} is missing"
+            yield f"{directory / name} is missing"
             continue
         try:
-            if (folder / name).is_symlink():
-                yield f"{folder / name} is a link to {(folder / name).readlink()}"
-            elif sha256_file(folder / name) != expected:
-                yield f"{folder / name} has changed"
+            if (directory / name).is_symlink():
+                yield f"{directory / name} is a link to {(directory / name).readlink()}"
+            elif sha256_file(directory / name) != expected:
+                yield f"{directory / name} has changed"
         except StackyardError as error:
             yield error.message
-    yield from (f"{folder / name} was added" for name in sorted(present - manifest.files.keys()))
+    yield from (f"{directory / name} was added" for name in sorted(present - manifest.files.keys()))
 
 
 def _manifests(yard: Yard) -> Iterator[str]:
@@ -74,7 +74,7 @@ def _manifests(yard: Yard) -> Iterator[str]:
 
 
 def _records(yard: Yard) -> Iterator[str]:
-    for paths in revisions.folders(yard):
+    for paths in revisions.directories(yard):
         if disk.is_there(paths.record):
             yield from unreadable(read_record, paths.record)
             if disk.is_there(paths.spare):

@@ -35,7 +35,7 @@ class Kind:
     """One kind of cache.
 
     Attributes:
-        folder: its directory in a yard.
+        directory: its directory in a yard.
         entries: a glob below that directory that matches every entry; empty where another program lays it out.
         audit: how an entry is checked; None where it holds no hash of itself. What is made of it is checked then.
         scratch: globs of work directories besides the temporary names of entries.
@@ -46,7 +46,7 @@ class Kind:
     """
 
     name: str
-    folder: Callable[[Yard], Path]
+    directory: Callable[[Yard], Path]
     entries: str = ""
     audit: Audit | None = None
     scratch: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Kind:
             yield unchecked(entry, error)
 
     def _found(self, yard: Yard, patterns: Iterable[str]) -> list[Path]:
-        paths = {path for pattern in patterns for path in self.folder(yard).glob(pattern)}
+        paths = {path for pattern in patterns for path in self.directory(yard).glob(pattern)}
         return sorted(path for path in paths if not any(fnmatch(path.name, other) for other in self.besides))
 
 
@@ -134,9 +134,9 @@ def _accounts(shared: Yard) -> list[str]:
         return []
 
 
-def may_look_into(folder: Path) -> bool:
+def may_look_into(directory: Path) -> bool:
     """Whether a directory is there for this account; a site may keep its users out of its cache, or of a part of it."""
-    return os.access(folder, os.R_OK | os.X_OK)
+    return os.access(directory, os.R_OK | os.X_OK)
 
 
 def unpacked_from(yard: Yard, stem: str) -> str:
@@ -147,11 +147,11 @@ def unpacked_from(yard: Yard, stem: str) -> str:
         return ""
 
 
-def content_hash(folder: Path, files: Iterable[str]) -> str:
+def content_hash(directory: Path, files: Iterable[str]) -> str:
     """sha256 over the files of one package's bytecode, in their order."""
     digest = hashlib.sha256()
     for name in files:
-        digest.update(_digest(folder.joinpath(*at.parts(name))) or b"missing")
+        digest.update(_digest(directory.joinpath(*at.parts(name))) or b"missing")
     return digest.hexdigest()
 
 
@@ -161,11 +161,11 @@ def _digest(path: Path) -> bytes:
     return b"" if content is None else hashlib.sha256(content).digest()
 
 
-def _audit_package(folder: Path) -> Iterator[str]:
+def _audit_package(directory: Path) -> Iterator[str]:
     """An unpacked conda package against its own ``info/paths.json``."""
-    listing = folder / "info" / "paths.json"
+    listing = directory / "info" / "paths.json"
     for entry in formats.content(at.read_regular(listing))["paths"]:
-        path, expected = folder.joinpath(*at.parts(entry["_path"])), entry.get("sha256")
+        path, expected = directory.joinpath(*at.parts(entry["_path"])), entry.get("sha256")
         try:
             is_file = stat.S_ISREG(path.lstat().st_mode)
         except disk.ABSENT:
@@ -181,28 +181,28 @@ def _audit_source(path: Path) -> Iterator[str]:
         yield f"{path} has changed"
 
 
-def _audit_wheel(folder: Path) -> Iterator[str]:
+def _audit_wheel(directory: Path) -> Iterator[str]:
     """A compiled wheel against its ``meta.json``."""
-    meta = formats.content(checksum.read(folder / "meta.json"))
-    wheel = folder / at.component(meta["wheel"])
+    meta = formats.content(checksum.read(directory / "meta.json"))
+    wheel = directory / at.component(meta["wheel"])
     if not wheel.is_file() or sha256_file(wheel) != meta["sha256"]:
         yield f"{wheel} has changed"
 
 
-def _audit_bytecode(folder: Path) -> Iterator[str]:
+def _audit_bytecode(directory: Path) -> Iterator[str]:
     """A package's bytecode against its ``files.json``."""
-    value = formats.content(checksum.read(folder / "files.json"))
-    if content_hash(folder, value["files"]) != value["content"]:
-        yield f"{folder} has changed"
+    value = formats.content(checksum.read(directory / "files.json"))
+    if content_hash(directory, value["files"]) != value["content"]:
+        yield f"{directory} has changed"
 
 
-def _audit_unpacked_wheel(folder: Path) -> Iterator[str]:
+def _audit_unpacked_wheel(directory: Path) -> Iterator[str]:
     """A wheel that uv unpacked, against its RECORD."""
-    for record in sorted(folder.glob("*.dist-info/RECORD")):
+    for record in sorted(directory.glob("*.dist-info/RECORD")):
         lines = at.read_regular(record).decode("utf-8").splitlines(keepends=True)
         rows = [row for row in csv.reader(lines) if len(row) > 1 and row[1].startswith("sha256=")]
         for name, expected, *_ in rows:
-            path = folder.joinpath(*at.parts(name))
+            path = directory.joinpath(*at.parts(name))
             if base64.urlsafe_b64encode(_digest(path)).rstrip(b"=").decode() != expected.removeprefix("sha256="):
                 yield f"{path} has changed"
 

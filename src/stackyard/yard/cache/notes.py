@@ -35,13 +35,13 @@ class Checked:
 
 def place(yard: Yard, kind: Kind, entry: Path) -> Path:
     """Where the note on an entry of a yard's cache is."""
-    return yard.note(kind.name, entry.relative_to(kind.folder(yard)).as_posix())
+    return yard.note(kind.name, entry.relative_to(kind.directory(yard)).as_posix())
 
 
 def write(yard: Yard, kind: Kind, entry: Path) -> Checked:
     """Note what a complete entry holds, and take the right to write into its files."""
     tree = contents.scan(entry)
-    contents.seal(entry, tree, folders=False, leave=kind.is_rewritten)
+    contents.seal(entry, tree, directories=False, leave=kind.is_rewritten)
     made = contents.note(entry, tree)
     atomic.write_text(place(yard, kind, entry), checksum.add(made.to_text()), top=trusted(yard))
     return Checked(made, tree)

@@ -37,7 +37,7 @@ from stackyard.yard import disk
 from stackyard.yard.generation import manifestfile
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import moved
-from stackyard.yard.revision.folders import GenerationPaths
+from stackyard.yard.revision.directories import GenerationPaths
 from stackyard.yard.revision.record import Entry, Manifest, read_manifest
 from stackyard.yard.write import atomic, within
 from stackyard.yard.write.claim import claim
@@ -271,12 +271,12 @@ def _forget(yard: Yard, mine: Iterable[Path], others: Iterable[Path]) -> None:
                 within.unlink(yard.root, mark)
 
 
-def _hashes(folder: Path) -> dict[str, str]:
+def _hashes(directory: Path) -> dict[str, str]:
     """sha256 of every file below a directory, by its path there."""
     from stackyard.yard.revision import contents
 
-    tree = contents.scan(folder)
-    return {name: sha256_file(folder / name) for name in sorted(tree) if stat.S_ISREG(tree[name].st_mode)}
+    tree = contents.scan(directory)
+    return {name: sha256_file(directory / name) for name in sorted(tree) if stat.S_ISREG(tree[name].st_mode)}
 
 
 def _link_of_a_new_yard(yard: Yard) -> None:

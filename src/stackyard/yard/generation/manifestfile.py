@@ -13,7 +13,7 @@ from pathlib import Path
 from stackyard.host.account import supervised
 from stackyard.host.files import at
 from stackyard.yard import disk
-from stackyard.yard.revision.folders import GenerationPaths
+from stackyard.yard.revision.directories import GenerationPaths
 from stackyard.yard.write import atomic, within
 
 _END = 4096

@@ -1,7 +1,7 @@
 """An extension: a revision that is a layer on another one, its base, which is published and never changes.
 
 A layer looks like a virtual environment. Its Python is a link to that of the base, and a ``.pth`` file adds the
-packages of the base behind its own. Beside it is a drift folder: what its user installs with ``pip`` once it is loaded.
+packages of the base behind its own. Beside it is a drift directory: what its user installs with ``pip`` after loading.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stackyard.core.late import dataclass
 from stackyard.yard.kinds.payload import Form, Payload, Prefix, payload_of
 from stackyard.yard.kinds.table import FormKind
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 
 if TYPE_CHECKING:
     from stackyard.yard.revision.record import BuildRecord
@@ -82,7 +82,7 @@ class Layer(Prefix):
         return Drift(RevisionPaths(self.root.parent).drift)
 
     def on_top(self, interpreter: Mapping[str, str], name: str = "DIR") -> list[str]:
-        """Nothing has to be created: a loaded extension has a `pip` that installs into its drift folder."""
+        """Nothing has to be created: a loaded extension has a `pip` that installs into its drift directory."""
         return []
 
     def command(self, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
@@ -109,14 +109,14 @@ class Layer(Prefix):
 
 @dataclass(frozen=True)
 class Drift:
-    """The folder for what is installed in a loaded extension and not recorded yet: an environment on the layer."""
+    """The directory for what is installed in a loaded extension and not recorded yet: an environment on the layer."""
 
     root: Path
 
     @property
     def bin(self) -> Path:
         """Its programs, before those of the layer on PATH."""
-        return Prefix(self.root).program_folders[0]
+        return Prefix(self.root).program_directories[0]
 
     @property
     def python(self) -> Path:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from stackyard.core.errors import InputError, MissingError
 from stackyard.core.late import dataclass
 from stackyard.yard.kinds.table import FormKind
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 
 if TYPE_CHECKING:
     from stackyard.yard.disk import DiskUse
@@ -72,7 +72,7 @@ class Prefix:
     is_system: ClassVar[bool] = False
 
     @property
-    def program_folders(self) -> tuple[Path, ...]:
+    def program_directories(self) -> tuple[Path, ...]:
         """The directories that PATH needs, the first one first."""
         return (self.root / "bin",)
 
@@ -88,17 +88,17 @@ class Prefix:
 
     def program(self, name: str) -> Path:
         """Where a program of this name is, or would be."""
-        return self.program_folders[0] / name
+        return self.program_directories[0] / name
 
     def site_packages(self, python_version: str) -> Path:
         """Where CPython of this version looks for packages, unless its own package says otherwise."""
         return self.root / "lib" / f"python{'.'.join(python_version.split('.')[:2])}" / "site-packages"
 
     @property
-    def package_folders(self) -> tuple[Path, ...]:
+    def package_directories(self) -> tuple[Path, ...]:
         """All its directories of packages, of whichever version of Python."""
-        libraries = [folder for folder in self.root.glob("lib*") if not folder.is_symlink()]
-        return tuple(sorted(found for folder in libraries for found in folder.glob("python*/site-packages")))
+        libraries = [directory for directory in self.root.glob("lib*") if not directory.is_symlink()]
+        return tuple(sorted(found for directory in libraries for found in directory.glob("python*/site-packages")))
 
     def on_top(self, interpreter: Mapping[str, str], name: str = "DIR") -> list[str]:
         """The commands that create and activate an environment of one's own on top, once the module is loaded.
@@ -122,7 +122,7 @@ class Prefix:
 
     def search_path(self, rest: str) -> str:
         """A PATH that has its programs before `rest`."""
-        return os.pathsep.join([*map(str, self.program_folders), rest])
+        return os.pathsep.join([*map(str, self.program_directories), rest])
 
     def command(self, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         """How a command is run in it: the argument list to start, and its environment.

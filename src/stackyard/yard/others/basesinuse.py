@@ -62,7 +62,7 @@ KIND = formats.Kind(
 
 def moment(yard: Yard) -> float | None:
     """What time it is for the yard's file system; None where nothing can be written there."""
-    with suppress(OSError), at.folder(yard.root, yard.root) as top:
+    with suppress(OSError), at.directory(yard.root, yard.root) as top:
         name = f".{yard.bases_in_use.name}.{os.urandom(8).hex()}"
         with at.open_new(top, name) as stream:
             os.unlink(name, dir_fd=top)
@@ -89,7 +89,7 @@ def read(yard: Yard, most_days: float, problems: list[str]) -> BasesInUse | None
         problems: gets why a file that exists is not believed.
     """
     try:
-        with at.folder(yard.root, yard.root) as top:
+        with at.directory(yard.root, yard.root) as top:
             raw, status = at.read_bounded(top, yard.bases_in_use.name, _MOST_BYTES)
             if status.st_uid not in (0, os.fstat(top).st_uid):
                 raise at.Refused(errno.EPERM, f"belongs to account {status.st_uid}, which does not own the yard")

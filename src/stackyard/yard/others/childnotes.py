@@ -100,7 +100,7 @@ def notes(yard: Yard) -> Notes:
         OSError: the directory cannot be listed.
     """
     with drops.opened(yard.children, MOST_NOTES) as drop:
-        found = Notes(unread=dict.fromkeys(drop.crowded, f"more than {MOST_NOTES:,} notes in {drop.folder.name}/"))
+        found = Notes(unread=dict.fromkeys(drop.crowded, f"more than {MOST_NOTES:,} notes in {drop.directory.name}/"))
         for name in sorted(drop.files):
             if not _is_of(name, drop.files[name].st_uid):
                 drop.leave(name)
@@ -134,10 +134,10 @@ def _note(name: str, raw: bytes, status: os.stat_result) -> Note | None:
 def forget(yard: Yard, names: Iterable[str]) -> None:
     """Remove notes of yards that extend nothing of this one any more, as far as this account may."""
     names = list(names)
-    with suppress(OSError), at.folder(yard.root, yard.children) as folder:
+    with suppress(OSError), at.directory(yard.root, yard.children) as directory:
         for name in names:
             with suppress(OSError):
-                os.unlink(name, dir_fd=folder)
+                os.unlink(name, dir_fd=directory)
 
 
 # --------------------------------------------------------------------------- writing one's own
@@ -196,11 +196,11 @@ def _write(parent: Yard, child: Yard, memory: _Memory, *, wanted: bool = True) -
     names = [f"{os.geteuid()}.{os.urandom(16).hex()}.json"] if wanted else []
     try:
         _remember(child, replace(memory, names=(*memory.names, *names)))
-        with at.folder(parent.root, parent.children, make=True) as folder:
+        with at.directory(parent.root, parent.children, make=True) as directory:
             for name in names:
-                _leave(folder, name, _json(child, memory.bases))
+                _leave(directory, name, _json(child, memory.bases))
             atomic.fault_point("child-noted")
-            _remove_own(folder, (*memory.names, parent.child(child.root).name))
+            _remove_own(directory, (*memory.names, parent.child(child.root).name))
     except OSError:
         return False
     _remember(child, replace(memory, names=tuple(names)))
@@ -214,30 +214,30 @@ def _json(child: Yard, bases: Sequence[str] | None) -> bytes:
     return text if len(text) <= _MOST_BYTES else json.dumps({**value, "bases": None}).encode()
 
 
-def _leave(folder: int, name: str, text: bytes) -> None:
+def _leave(directory: int, name: str, text: bytes) -> None:
     try:
-        with at.open_new(folder, name) as stream:
+        with at.open_new(directory, name) as stream:
             os.fchmod(stream.fileno(), 0o644)  # whatever the umask is: the owner of the parent reads it
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
     except BaseException:
         with suppress(OSError):
-            os.unlink(name, dir_fd=folder)
+            os.unlink(name, dir_fd=directory)
         raise
 
 
-def _remove_own(folder: int, names: Iterable[str]) -> None:
+def _remove_own(directory: int, names: Iterable[str]) -> None:
     for name in names:
         with suppress(OSError):
-            if os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid == os.geteuid():
-                os.unlink(name, dir_fd=folder)
+            if os.stat(name, dir_fd=directory, follow_symlinks=False).st_uid == os.geteuid():
+                os.unlink(name, dir_fd=directory)
 
 
 def _is_there(parent: Yard, names: Sequence[str]) -> bool:
     """Whether the last note is: the owner of the parent may have removed it."""
-    with suppress(OSError, IndexError), at.folder(parent.root, parent.children) as folder:
-        os.stat(names[-1], dir_fd=folder, follow_symlinks=False)
+    with suppress(OSError, IndexError), at.directory(parent.root, parent.children) as directory:
+        os.stat(names[-1], dir_fd=directory, follow_symlinks=False)
         return True
     return False
 

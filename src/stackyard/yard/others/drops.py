@@ -37,7 +37,7 @@ class Drop:
     """
 
     fd: int
-    folder: Path
+    directory: Path
     files: dict[str, os.stat_result] = field(default_factory=dict)
     strange: list[str] = field(default_factory=list)
     strangers: int = 0
@@ -61,7 +61,7 @@ class Drop:
             if error.errno in _NOT_OURS:
                 self.leave(name)
             else:
-                why = f"{cause(error).lower()}: {self.folder.name}/{plain(name, LONG)}"
+                why = f"{cause(error).lower()}: {self.directory.name}/{plain(name, LONG)}"
                 unread.setdefault(self.files[name].st_uid, why)
             return None
 
@@ -83,14 +83,15 @@ class Drop:
     def left(self) -> list[str]:
         """Files that this program did not write, a sentence for each, and one for those that are not named."""
         texts = [
-            f"{self.folder.name}/{plain(name, LONG)}: not a file that stackyard writes; left" for name in self.strange
+            f"{self.directory.name}/{plain(name, LONG)}: not a file that stackyard writes; left"
+            for name in self.strange
         ]
         more = self.strangers - len(self.strange)
-        return texts + ([f"{self.folder.name}/: {more:,} more that stackyard does not write; left"] if more else [])
+        return texts + ([f"{self.directory.name}/: {more:,} more that stackyard does not write; left"] if more else [])
 
 
 @contextmanager
-def opened(folder: Path, most: int) -> Iterator[Drop]:
+def opened(directory: Path, most: int) -> Iterator[Drop]:
     """A directory of a yard in which other accounts leave files; without any where it does not exist.
 
     Args:
@@ -100,9 +101,9 @@ def opened(folder: Path, most: int) -> Iterator[Drop]:
         OSError: it cannot be listed, or is a link.
     """
     with ExitStack() as stack:
-        drop = Drop(-1, folder)
+        drop = Drop(-1, directory)
         with suppress(FileNotFoundError):
-            top, name = stack.enter_context(at.parent(folder.parent, folder))
+            top, name = stack.enter_context(at.parent(directory.parent, directory))
             drop.fd = stack.enter_context(at.opened(top, name))
             _list(drop, most)
         yield drop

@@ -27,7 +27,7 @@ from stackyard.yard.write import atomic
 if TYPE_CHECKING:
     from stackyard.yard.revision.record import BuildRecord, Entry
 
-_FOLDER = re.compile(rb'"folder":\s*("(?:[^"\\]|\\.)*")')
+_DIRECTORY = re.compile(rb'"folder":\s*("(?:[^"\\]|\\.)*")')
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _named(yard: Yard) -> Path | None:
     """The yard that the current generation names; None: it cannot be read."""
     with suppress(OSError, ValueError, IndexError):
         number = int(yard.modules.readlink().parent.name)
-        found = _FOLDER.search(manifestfile.text(yard.generation(number).manifest))
+        found = _DIRECTORY.search(manifestfile.text(yard.generation(number).manifest))
         return _yard_of(json.loads(found[1])) if found else None
     return None
 
@@ -176,15 +176,15 @@ def located(record: BuildRecord, entry: Entry) -> BuildRecord:
     return replace(record, path=entry.folder, base=base)
 
 
-def is_elsewhere(yard: Yard, folder: str) -> bool:
+def is_elsewhere(yard: Yard, directory: str) -> bool:
     """Whether a revision was built in a directory of a path that does not lead to this yard."""
-    built_in = _yard_of(folder)
+    built_in = _yard_of(directory)
     return built_in is not None and _compared(yard, built_in) is not None
 
 
-def _yard_of(folder: str) -> Path | None:
+def _yard_of(directory: str) -> Path | None:
     """The yard of a revision's directory; None where it is not in one."""
-    parents = Path(folder).parents
+    parents = Path(directory).parents
     return parents[2] if len(parents) > 2 and parents[1].name == Yard(parents[2]).stacks.name else None
 
 

@@ -29,7 +29,7 @@ from stackyard.host.run import clock
 from stackyard.host.run.identity import account_name, hostname
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import drops
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 
 _NAME = re.compile(r"[^/]+\.\d+\.(\d{4}-\d\d)\.log")
 _LINE = re.compile(r"(\d{4}-\d\d-\d\d) (run|shell|launch|load) (\S{1,300})")
@@ -56,9 +56,9 @@ class Usage:
         return max(self.days, default="")
 
 
-def count(folder: str | Path, kind: str) -> None:
+def count(directory: str | Path, kind: str) -> None:
     """Note one use of a revision; nothing where its yard keeps no count, or this account may not write there."""
-    paths = RevisionPaths.of(folder)
+    paths = RevisionPaths.of(directory)
     today = clock.today().isoformat()
     file = Yard(paths.yard).usage_log(hostname()[:64], os.getuid(), today[:7])
     line = f"{today} {kind} {paths.root.parent.name}/{paths.root.name}\n"
@@ -96,7 +96,7 @@ def read(yard: Yard, unread: dict[str, str] | None = None) -> dict[str, Usage]:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                problems.setdefault(month, f"cannot read {plain(str(drop.folder / name), LONG)}: {cause(error)}")
+                problems.setdefault(month, f"cannot read {plain(str(drop.directory / name), LONG)}: {cause(error)}")
         for uid in drop.crowded:
             problems["9999-12"] = f"cannot read {yard.usage}: more than {_MOST_FILES:,} files of {account_name(uid)}"
     return found
@@ -125,7 +125,7 @@ def before(yard: Yard, day: date) -> Old:
         for name in [name for name in drop.files if not _NAME.fullmatch(name) and name != yard.usage_since.name]:
             drop.leave(name)
         months = sorted((month, name) for name, month in _named(drop) if month < day.isoformat()[:7])
-        files = [(drop.folder / name, month, drop.files[name].st_blocks * 512) for month, name in months]
+        files = [(drop.directory / name, month, drop.files[name].st_blocks * 512) for month, name in months]
         return Old(files, drop.left)
 
 
@@ -136,10 +136,10 @@ def forget(yard: Yard, files: Iterable[Path]) -> tuple[list[Path], dict[str, tup
     """
     gone: list[Path] = []
     kept: dict[str, tuple[str, ...]] = {}
-    with at.folder(yard.root, yard.usage) as folder:
+    with at.directory(yard.root, yard.usage) as directory:
         for file in files:
             try:
-                os.unlink(file.name, dir_fd=folder)
+                os.unlink(file.name, dir_fd=directory)
                 gone.append(file)
             except FileNotFoundError:  # another collection was faster
                 continue
@@ -165,9 +165,9 @@ def since(yard: Yard) -> str:
 
     It is not taken from the counts: anybody may write a line of a day long ago.
     """
-    with suppress(OSError, ValueError), at.parent(yard.root, yard.usage_since) as (folder, name):
-        data, status = at.read_bounded(folder, name, 100)
-        if status.st_uid == os.fstat(folder).st_uid:
+    with suppress(OSError, ValueError), at.parent(yard.root, yard.usage_since) as (directory, name):
+        data, status = at.read_bounded(directory, name, 100)
+        if status.st_uid == os.fstat(directory).st_uid:
             return date.fromisoformat(data.decode().strip()).isoformat()
     return ""
 

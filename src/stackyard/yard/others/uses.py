@@ -35,7 +35,7 @@ from stackyard.host.run.identity import Identity, account_name, hostname, this_p
 from stackyard.yard import disk, formats
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import drops
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.write import atomic
 from stackyard.yard.write.permissions import Policy
 
@@ -51,7 +51,7 @@ class Use:
     """One use of a revision.
 
     Attributes:
-        folder: the directory of the revision.
+        directory: the directory of the revision.
         what: ``run``, ``shell``, ``launch`` or ``job``.
         scheduler, job: the batch job, where there is one.
         owner: the process; of a job that waits in a queue, the one that submitted it.
@@ -60,7 +60,7 @@ class Use:
     """
 
     file: Path
-    folder: str
+    directory: str
     what: str
     owner: Identity
     scheduler: str = ""
@@ -94,8 +94,8 @@ def open_to_users(yard: Yard, policy: Policy, *, count: bool) -> None:
         count: also that of `yard.others.usage`. Its owner notes there since when: no other account may replace the
             note, and `usage.since` accepts no other.
     """
-    for folder in (yard.uses, yard.children, *([yard.usage] if count else [])):
-        with at.parent(yard.root, folder) as (root, name):
+    for directory in (yard.uses, yard.children, *([yard.usage] if count else [])):
+        with at.parent(yard.root, directory) as (root, name):
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=root)
             with suppress(at.Refused):  # another account's
@@ -104,21 +104,21 @@ def open_to_users(yard: Yard, policy: Policy, *, count: bool) -> None:
         atomic.write_text(yard.usage_since, f"{clock.today().isoformat()}\n", top=yard.root)
 
 
-def hold(folder: str | Path, own: Yard | None, what: str, **job: str) -> Path | None:
+def hold(directory: str | Path, own: Yard | None, what: str, **job: str) -> Path | None:
     """Note that this process uses a revision; the file, or None where it can be written nowhere.
 
     Call it before the record is read, and `require_files` after it.
 
     Args:
-        folder: the directory of the revision.
+        directory: the directory of the revision.
         own: the yard of the user, for where that of the revision cannot be written to.
         job: the `scheduler` and the `job`.
     """
-    paths = RevisionPaths.of(folder)
+    paths = RevisionPaths.of(directory)
     me = this_process()
     value = {"revision": str(paths.root), "what": what, **job, **me.to_json()}
     name = f"{paths.root.parent.name}~{paths.root.name}@{_host()}.{me.pid}.{me.token}.json"
-    places = [Yard(paths.yard).uses, *([own.uses] if own and disk.is_folder(own.root) else [])]
+    places = [Yard(paths.yard).uses, *([own.uses] if own and disk.is_directory(own.root) else [])]
     _forget_dead()
     for place in dict.fromkeys(places):
         with suppress(OSError):
@@ -174,11 +174,11 @@ def belongs_to(file: Path | None, **job: str) -> None:
 def release(file: Path | None) -> None:
     """Remove a note, at the end of a use that ends with this process."""
     if file is not None:
-        with suppress(OSError), at.parent(file.parents[1], file) as (folder, name):
-            os.unlink(name, dir_fd=folder)
+        with suppress(OSError), at.parent(file.parents[1], file) as (directory, name):
+            os.unlink(name, dir_fd=directory)
 
 
-def require_files(folder: str | Path) -> None:
+def require_files(directory: str | Path) -> None:
     """Return once the files of a revision are there, after `hold`.
 
     A removal that has just moved them finds the note, and moves them back: that is waited for.
@@ -186,7 +186,7 @@ def require_files(folder: str | Path) -> None:
     Raises:
         MissingError: they were removed.
     """
-    paths, until = RevisionPaths.of(folder), time.monotonic() + _MOST_S
+    paths, until = RevisionPaths.of(directory), time.monotonic() + _MOST_S
     while not disk.is_there(paths.record):
         if time.monotonic() > until or not _is_being_removed(paths):
             raise MissingError(

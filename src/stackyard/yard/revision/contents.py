@@ -48,7 +48,7 @@ class Contents:
     """All files of a tree by their relative path, and its directories."""
 
     files: Mapping[str, Item]
-    folders: frozenset[str] = field(default_factory=frozenset)
+    directories: frozenset[str] = field(default_factory=frozenset)
 
     @property
     def hashed(self) -> list[str]:
@@ -58,28 +58,30 @@ class Contents:
     def without(self, part: str) -> Contents:
         """The rest of it, without what is in a part (``prefix/``)."""
         files = {name: item for name, item in self.files.items() if not name.startswith(part)}
-        return Contents(files, frozenset(name for name in self.folders if not f"{name}/".startswith(part)))
+        return Contents(files, frozenset(name for name in self.directories if not f"{name}/".startswith(part)))
 
     def to_text(self) -> str:
         """JSON: one line per directory, with the names of its files."""
-        rows: dict[str, dict[str, Any]] = {written(folder): {} for folder in sorted(self.folders)}
+        rows: dict[str, dict[str, Any]] = {written(directory): {} for directory in sorted(self.directories)}
         for name, item in sorted(self.files.items()):
-            folder, _, file = written(name).rpartition("/")
-            row = rows.setdefault(folder, {})
+            directory, _, file = written(name).rpartition("/")
+            row = rows.setdefault(directory, {})
             row[file] = written(item.target) or [item.mode, item.size, item.mtime_ns, item.sha256]
-        lines = (f"{json.dumps(folder)}: {json.dumps(row, separators=(',', ':'))}" for folder, row in rows.items())
+        lines = (
+            f"{json.dumps(directory)}: {json.dumps(row, separators=(',', ':'))}" for directory, row in rows.items()
+        )
         return f'{{\n  "format": {FORMAT},\n  "files": {{\n' + ",\n".join(lines) + "\n  }\n}\n"
 
 
 def _read(value: dict[str, Any]) -> Contents:
     """Raises ValueError for a name that leads out of the tree: it is joined to the directory where it is compared."""
     files: dict[str, Item] = {}
-    for folder, row in value["files"].items():
-        start = f"{'/'.join(at.parts(_name(folder)))}/" if folder else ""
+    for directory, row in value["files"].items():
+        start = f"{'/'.join(at.parts(_name(directory)))}/" if directory else ""
         for name, item in row.items():
             path = start + at.component(_name(name))
             files[path] = Item(target=_name(item)) if isinstance(item, str) else Item(*item)
-    return Contents(files, frozenset(_name(folder) for folder in value["files"] if folder))
+    return Contents(files, frozenset(_name(directory) for directory in value["files"] if directory))
 
 
 def written(name: str) -> str:
@@ -120,7 +122,7 @@ def scan(root: Path, below: Collection[str] = ("",)) -> Tree:
     """
     found: Tree = {}
     for part in below:
-        if part and not _is_own_folder(root / part):
+        if part and not _is_own_directory(root / part):
             continue
         top = os.open(root / part, at.DIR if part else at.DIR & ~os.O_NOFOLLOW)
         try:
@@ -138,8 +140,8 @@ def scan(root: Path, below: Collection[str] = ("",)) -> Tree:
     return found
 
 
-def _is_own_folder(path: Path) -> bool:
-    return disk.is_folder(path) and not path.is_symlink()
+def _is_own_directory(path: Path) -> bool:
+    return disk.is_directory(path) and not path.is_symlink()
 
 
 def note(root: Path, tree: Tree, known: Callable[[os.stat_result], str] = lambda _: "") -> Contents:
@@ -220,7 +222,7 @@ def compare(
                 yield Damage(name, "permissions")
             if status.st_mtime_ns != item.mtime_ns:
                 doubtful.add(name)
-    yield from (Damage(name, "missing") for name in sorted(contents.folders) if f"{name}/" not in tree)
+    yield from (Damage(name, "missing") for name in sorted(contents.directories) if f"{name}/" not in tree)
     yield from _unexpected(contents, tree)
     names = sorted(name for name in doubtful if name in tree and contents.files[name].sha256)
     for name, found in zip(names, _digests(root, names, digest), strict=True):
@@ -235,7 +237,7 @@ def _has_other_rights(now: int, noted: int) -> bool:
 
 def _unexpected(contents: Contents, tree: Tree) -> Iterator[Damage]:
     for name in tree:
-        known = name[:-1] in contents.folders if name.endswith("/") else name in contents.files
+        known = name[:-1] in contents.directories if name.endswith("/") else name in contents.files
         if not known:
             yield Damage(name.rstrip("/"), "unexpected")
 
@@ -264,28 +266,28 @@ def _stamp(status: os.stat_result | None) -> tuple[int, ...]:
     """What no reader changes. A build may link and seal a file now: not its links nor the right to write."""
     if status is None:
         return ()
-    folder = stat.S_ISDIR(status.st_mode)
-    size_and_time = () if folder else (status.st_size, status.st_mtime_ns)
+    directory = stat.S_ISDIR(status.st_mode)
+    size_and_time = () if directory else (status.st_size, status.st_mtime_ns)
     return (status.st_ino, status.st_mode & ~0o222, *size_and_time)
 
 
 # --------------------------------------------------------------------------- sealing
 
 
-def seal(root: Path, tree: Tree, *, folders: bool, leave: Callable[[str], bool] = lambda _: False) -> None:
+def seal(root: Path, tree: Tree, *, directories: bool, leave: Callable[[str], bool] = lambda _: False) -> None:
     """Take the right to write from everybody, the owner too. A file's other names (hard links) share its mode.
 
     Args:
-        folders: also directories, so that no file can be added, replaced or removed.
+        directories: also directories, so that no file can be added, replaced or removed.
         leave: files that stay as they are.
     """
 
     def is_open(path: str) -> bool:
-        kind = stat.S_ISREG(tree[path].st_mode) or (folders and stat.S_ISDIR(tree[path].st_mode))
+        kind = stat.S_ISREG(tree[path].st_mode) or (directories and stat.S_ISDIR(tree[path].st_mode))
         return bool(kind and tree[path].st_mode & 0o222 and not leave(path))
 
-    for folder, names in within.by_folder(filter(is_open, tree)).items():
-        with at.folder(root, root / folder) as place:
+    for directory, names in within.by_directory(filter(is_open, tree)).items():
+        with at.directory(root, root / directory) as place:
             for name in names:
                 with suppress(PermissionError, at.Refused):  # another account's, which alone can change it
                     at.set_mode(place, name, lambda status: status.st_mode & ~0o222)

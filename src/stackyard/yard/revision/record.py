@@ -315,7 +315,7 @@ class Entry:
 
     Attributes:
         module: the full module name.
-        folder: absolute path of the revision's directory.
+        directory: absolute path of the revision's directory.
         state: published; unverified; failed (its last verification failed); withdrawn (kept loadable by full name,
             hidden, without alias or default); removed (its files are put aside: its modulefile unloads it, and
             refuses to load it); or missing (its files no longer exist, so it has no modulefile). A revision that was

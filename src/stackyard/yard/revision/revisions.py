@@ -12,7 +12,7 @@ from stackyard.host.files import at
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.others.same import is_same
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, read_record
 from stackyard.yard.write import atomic
 
@@ -20,12 +20,12 @@ Condition = Literal["", "missing", "damaged"]
 """What is wrong with the record of a revision; empty: nothing."""
 
 
-def folders(yard: Yard, stack: str | None = None) -> Iterator[RevisionPaths]:
+def directories(yard: Yard, stack: str | None = None) -> Iterator[RevisionPaths]:
     """The directories of all revisions of a stack, or of every stack, built or not, sorted by name."""
     roots = [yard.stack(name) for name in ([stack] if stack else sorted(disk.names(yard.stacks)))]
     for root in roots:
-        if disk.is_folder(root):
-            yield from (RevisionPaths(child) for child in sorted(disk.entries(root)) if disk.is_folder(child))
+        if disk.is_directory(root):
+            yield from (RevisionPaths(child) for child in sorted(disk.entries(root)) if disk.is_directory(child))
 
 
 def built(
@@ -38,7 +38,7 @@ def built(
             system is none of the record, and always raised.
     """
     found = []
-    for paths in folders(yard, stack):
+    for paths in directories(yard, stack):
         try:
             found += [read_record(paths.record)] if disk.is_there(paths.record) else []
         except StackyardError as error:
@@ -65,10 +65,10 @@ def readable(paths: RevisionPaths) -> BuildRecord | None:
     return None
 
 
-def is_in(yard: Yard, folder: str) -> bool:
+def is_in(yard: Yard, directory: str) -> bool:
     """Whether the directory of a revision is in this yard, whatever links the one and the other are named through."""
-    root = RevisionPaths.of(folder).yard
-    return root == yard.root or (disk.is_folder(root) and is_same(root, yard.root))
+    root = RevisionPaths.of(directory).yard
+    return root == yard.root or (disk.is_directory(root) and is_same(root, yard.root))
 
 
 def condition(paths: RevisionPaths) -> Condition:

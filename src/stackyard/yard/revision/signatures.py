@@ -28,7 +28,7 @@ from stackyard.yard import checksum, disk, formats, members
 from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry
 from stackyard.yard.write import atomic, within
 

@@ -75,8 +75,8 @@ def write_bytes(
         owner: account and group that get the file; None: this one.
     """
     waiting = _waiting.get()
-    with _beside(path, top) as (folder, made):
-        with at.open_new(folder, made) as stream:
+    with _beside(path, top) as (directory, made):
+        with at.open_new(directory, made) as stream:
             stream.write(data)
             stream.flush()
             if owner is not None:
@@ -85,7 +85,7 @@ def write_bytes(
             if synced and waiting is None:
                 os.fsync(stream.fileno())
         fault_point("write")
-        os.replace(made, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.replace(made, path.name, src_dir_fd=directory, dst_dir_fd=directory)
     if synced and waiting is not None:
         waiting.append(path)
 
@@ -97,12 +97,12 @@ def _beside(path: Path, top: Path | None) -> Iterator[tuple[int, str]]:
     An error has the path.
     """
     made = f".{path.name}.{mark()}.tmp"
-    with within.named(path.parent), at.folder(top or path.parent, path.parent, make=True) as folder:
+    with within.named(path.parent), at.directory(top or path.parent, path.parent, make=True) as directory:
         try:
-            yield folder, made
+            yield directory, made
         except BaseException:
             with suppress(OSError):
-                os.unlink(made, dir_fd=folder)
+                os.unlink(made, dir_fd=directory)
             raise
 
 
@@ -126,7 +126,7 @@ def together() -> Iterator[None]:
     _sync(paths)
 
 
-def rename_folder(made: Path, place: Path) -> None:
+def rename_directory(made: Path, place: Path) -> None:
     """Rename a directory to a place that is free or empty; within `together`, its files are waited for there.
 
     Raises:
@@ -182,7 +182,7 @@ def json_text(value: Any, *, checked: bool = False) -> str:
 
 def replace_symlink(link: Path, target: str, *, top: Path | None = None) -> None:
     """Point `link` at `target` in one step, also where it exists. `top` is as for `write_bytes`."""
-    with _beside(link, top) as (folder, made):
-        os.symlink(target, made, dir_fd=folder)
+    with _beside(link, top) as (directory, made):
+        os.symlink(target, made, dir_fd=directory)
         fault_point("flip")
-        os.replace(made, link.name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.replace(made, link.name, src_dir_fd=directory, dst_dir_fd=directory)

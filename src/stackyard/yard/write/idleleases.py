@@ -23,34 +23,38 @@ DAYS = 30
 
 def idle(yard: Yard) -> list[Path]:
     """The directories of leases that are free or whose holder is gone, and have been so for `DAYS`."""
-    return [folder for folder in _folders(yard) if not folder.name.startswith(".") and _is_idle(lease.latest(folder))]
+    return [
+        directory
+        for directory in _directories(yard)
+        if not directory.name.startswith(".") and _is_idle(lease.latest(directory))
+    ]
 
 
-def remove(folder: Path) -> bool:
+def remove(directory: Path) -> bool:
     """Remove the directory of a lease, unless a process takes or holds it.
 
     Raises:
         StackyardError: the file system failed, or it belongs to an account that keeps you out.
     """
-    last = lease.latest(folder)
-    held = lease.take(folder, folder.name, last) if _is_idle(last) else None
+    last = lease.latest(directory)
+    held = lease.take(directory, directory.name, last) if _is_idle(last) else None
     if held is None:
         return False
     atomic.fault_point("lease-taken")
-    top = folder.parents[1]
-    gone = folder.with_name(f".{folder.name}.{os.urandom(6).hex()}")
+    top = directory.parents[1]
+    gone = directory.with_name(f".{directory.name}.{os.urandom(6).hex()}")
     try:
-        if lease.others(folder, held):
+        if lease.others(directory, held):
             held.release()
             return False
-        within.rename(top, folder, gone)
+        within.rename(top, directory, gone)
         atomic.fault_point("lease-aside")
     except OSError as error:
         held.release()
-        raise disk.failure(error, f"removing {folder}") from error
+        raise disk.failure(error, f"removing {directory}") from error
     if lease.latest(gone).number != held.number:  # this process slept, and another one took it over
         with suppress(OSError):
-            within.rename(top, gone, folder)
+            within.rename(top, gone, directory)
         return False
     with suppress(OSError):
         disk.delete_tree(gone, top)
@@ -59,19 +63,19 @@ def remove(folder: Path) -> bool:
 
 def sweep(yard: Yard) -> None:
     """Remove what a process that was killed in `remove` left a day ago."""
-    for folder in _folders(yard):
-        if folder.name.startswith(".") and _age_s(folder) > clock.DAY_S:
+    for directory in _directories(yard):
+        if directory.name.startswith(".") and _age_s(directory) > clock.DAY_S:
             with suppress(OSError):
-                disk.delete_tree(folder, yard.root)
+                disk.delete_tree(directory, yard.root)
 
 
-def _folders(yard: Yard) -> Iterator[Path]:
-    return (folder for folder in disk.entries(yard.leases) if disk.is_folder(folder))
+def _directories(yard: Yard) -> Iterator[Path]:
+    return (directory for directory in disk.entries(yard.leases) if disk.is_directory(directory))
 
 
 def _is_idle(last: lease.Claim) -> bool:
-    held = not last.is_free and not lease.is_abandoned(last.folder / "owner.json", last.folder / "beat")
-    return not held and _age_s(last.folder.parent, last.folder, last.folder / "beat") > DAYS * clock.DAY_S
+    held = not last.is_free and not lease.is_abandoned(last.directory / "owner.json", last.directory / "beat")
+    return not held and _age_s(last.directory.parent, last.directory, last.directory / "beat") > DAYS * clock.DAY_S
 
 
 def _age_s(*paths: Path) -> float:

@@ -50,14 +50,14 @@ PACE = Pace()
 class Claim:
     """One claim of a lease. `owner` is None where it is free, or where its file cannot be read (`damage` says why)."""
 
-    folder: Path
+    directory: Path
     owner: Identity | None = None
     damage: str = ""
 
     @property
     def number(self) -> int:
         """Its number, which grows with every holder; 0 if the lease was never held."""
-        return int(self.folder.name)
+        return int(self.directory.name)
 
     @property
     def is_free(self) -> bool:
@@ -68,7 +68,7 @@ class Claim:
     def beat(self) -> bytes:
         """Its last heartbeat."""
         with suppress(OSError):
-            return at.read_regular(self.folder / "beat")
+            return at.read_regular(self.directory / "beat")
         return b""
 
     def __str__(self) -> str:
@@ -78,11 +78,11 @@ class Claim:
 class Lease:
     """A claim that this process holds."""
 
-    def __init__(self, name: str, folder: Path, number: int, owner: Identity) -> None:
+    def __init__(self, name: str, directory: Path, number: int, owner: Identity) -> None:
         self.name = name
-        self.folder = folder
+        self.directory = directory
         self.number = number
-        self._claim, self._owner = folder / str(number), owner
+        self._claim, self._owner = directory / str(number), owner
         self._beats = 0
 
     def check(self) -> None:
@@ -91,7 +91,7 @@ class Lease:
         Raises:
             StackyardError: another process took it over, because this one was not heard from; or that is not known.
         """
-        now, hint = latest(self.folder), "nothing was published by this command; run it again"
+        now, hint = latest(self.directory), "nothing was published by this command; run it again"
         if now.number == self.number and now.owner == self._owner:
             return
         if now.number == self.number and now.damage:
@@ -105,7 +105,7 @@ class Lease:
     def beat(self) -> None:
         """Write the next heartbeat, in place: a claim that was removed is not made again."""
         self._beats += 1
-        with suppress(OSError), at.folder(_top(self.folder), self._claim) as claim:
+        with suppress(OSError), at.directory(_top(self.directory), self._claim) as claim:
             handle = os.open("beat", os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=claim)
             try:
                 os.pwrite(handle, f"{self._beats:020d}\n".encode(), 0)
@@ -118,26 +118,26 @@ class Lease:
         Where the file system does not answer it stays held, until others find that this process ended.
         """
         with suppress(OSError):
-            within.unlink(_top(self.folder), self._claim / "owner.json")
+            within.unlink(_top(self.directory), self._claim / "owner.json")
 
     def withdraw(self) -> None:
         """Remove the claim: its number had been used before."""
-        _remove(self.folder, self._claim)
+        _remove(self.directory, self._claim)
 
     def forget_earlier(self) -> None:
         """Remove earlier claims, but not that of a holder that may still be alive somewhere (`others` counts it)."""
-        for other in claims(self.folder):
+        for other in claims(self.directory):
             if other.number < self.number and (other.is_free or (other.owner and other.owner.fate == "dead")):
-                _remove(self.folder, other.folder)
-        for half in self.folder.glob(".*"):
+                _remove(self.directory, other.directory)
+        for half in self.directory.glob(".*"):
             owner = _read(half).owner
             if owner and owner.fate == "dead":
-                _remove(self.folder, half)
+                _remove(self.directory, half)
 
 
 @contextmanager
 def lease(
-    folder: Path,
+    directory: Path,
     name: str,
     *,
     wait_s: float = 3600,
@@ -148,7 +148,7 @@ def lease(
     """Hold a lease.
 
     Args:
-        folder: its directory (`Yard.lease`).
+        directory: its directory (`Yard.lease`).
         name: what it is called in messages: "the stack pytorch".
         wait_s: seconds to wait for another holder.
         on_wait: called at once with a sentence about the holder that is waited for, and again for every later one.
@@ -160,7 +160,7 @@ def lease(
     """
     pace = pace or PACE
     stop = stop or threading.Event()
-    held = _acquire(folder, name, time.monotonic() + wait_s, wait_s, on_wait or (lambda _: None), pace, stop)
+    held = _acquire(directory, name, time.monotonic() + wait_s, wait_s, on_wait or (lambda _: None), pace, stop)
     ended = threading.Event()
     keeper = threading.Thread(target=_keep, args=(held, ended, pace.beat_s), daemon=True)
     keeper.start()
@@ -177,26 +177,26 @@ def _keep(held: Lease, ended: threading.Event, every_s: float) -> None:
 
 
 def _acquire(
-    folder: Path, name: str, deadline: float, wait_s: float, tell: Callable[[str], None], pace: Pace,
+    directory: Path, name: str, deadline: float, wait_s: float, tell: Callable[[str], None], pace: Pace,
     stop: threading.Event,
 ) -> Lease:  # fmt: skip
     watch = _Watch(pace.poll_s)
     told = ""
     while True:
-        last = latest(folder)
+        last = latest(directory)
         if last.is_free or (last.owner and last.owner.fate == "dead") or watch.silence_s(last) > pace.stale_s:
-            held = take(folder, name, last)
+            held = take(directory, name, last)
             if held is not None:
                 held.forget_earlier()
                 return held
-            last = latest(folder)
+            last = latest(directory)
         if str(last) != told:
             told = str(last)
             tell(f"waiting for {name}: held by {last}")
         if time.monotonic() > deadline:
             raise StackyardError(
                 f"timed out after {wait_s:g} s waiting for {name}: held by {last}",
-                hint=f"wait for it; if that process no longer exists, remove {last.folder / 'owner.json'}",
+                hint=f"wait for it; if that process no longer exists, remove {last.directory / 'owner.json'}",
             )
         if stop.wait(pace.poll_s):
             raise StackyardError(f"{name} is not waited for any more: held by {last}")
@@ -226,7 +226,7 @@ class _Watch:
         return self._silent_s
 
 
-def take(folder: Path, name: str, after: Claim, about: Mapping[str, Any] | None = None) -> Lease | None:
+def take(directory: Path, name: str, after: Claim, about: Mapping[str, Any] | None = None) -> Lease | None:
     """Claim the number after a claim that is over; None if another process was first.
 
     Args:
@@ -238,105 +238,105 @@ def take(folder: Path, name: str, after: Claim, about: Mapping[str, Any] | None 
         StackyardError: the file system failed.
     """
     me, number = this_process(), after.number + 1
-    made = folder / f".{number}.{me.token}"
+    made = directory / f".{number}.{me.token}"
     try:
-        _top(folder).mkdir(parents=True, exist_ok=True)
-        with at.parent(_top(folder), made, make=True) as place:
+        _top(directory).mkdir(parents=True, exist_ok=True)
+        with at.parent(_top(directory), made, make=True) as place:
             os.mkdir(place[1], dir_fd=place[0])
             with at.opened(*place) as inner:
                 _write(inner, "beat", f"{0:020d}\n")
                 _write(inner, "owner.json", json.dumps({**(about or {}), **me.to_json()}))
-        if latest(folder) != after or not claim(made, folder / str(number)):
+        if latest(directory) != after or not claim(made, directory / str(number)):
             return None
     except OSError as error:
-        if isinstance(error, (FileNotFoundError, FileExistsError)) and disk.is_there(folder.parent):
+        if isinstance(error, (FileNotFoundError, FileExistsError)) and disk.is_there(directory.parent):
             return None  # the whole directory was removed meanwhile: before mkdir, or while mkdir looked again
         raise disk.failure(error, f"taking the lease of {name}") from error
     finally:
-        _remove(folder, made)
-    held = Lease(name, folder, number, me)
-    if latest(folder).number != number:  # claims above it were made and this one removed while this process slept
+        _remove(directory, made)
+    held = Lease(name, directory, number, me)
+    if latest(directory).number != number:  # claims above it were made and this one removed while this process slept
         held.withdraw()
         return None
     return held
 
 
-def _top(folder: Path) -> Path:
+def _top(directory: Path) -> Path:
     """The directory below which no link is followed to a lease: the yard, or for that of a build, its stack's."""
-    return folder.parents[1]
+    return directory.parents[1]
 
 
-def _write(folder: int, name: str, text: str) -> None:
-    with at.open_new(folder, name, 0o666) as stream:
+def _write(directory: int, name: str, text: str) -> None:
+    with at.open_new(directory, name, 0o666) as stream:
         stream.write(text.encode())
 
 
-def _remove(folder: Path, claim: Path) -> None:
+def _remove(directory: Path, claim: Path) -> None:
     with suppress(OSError):
-        disk.delete_tree(claim, _top(folder))
+        disk.delete_tree(claim, _top(directory))
 
 
-def is_occupied(folder: Path) -> bool:
+def is_occupied(directory: Path) -> bool:
     """Whether another process that holds this lease may still be writing, however long it was silent."""
-    return not _is_over(latest(folder))
+    return not _is_over(latest(directory))
 
 
 def _is_over(last: Claim) -> bool:
     return bool(last.is_free or (last.owner and (last.owner.is_this_process or last.owner.fate == "dead")))
 
 
-def occupy(folder: Path, name: str, about: Mapping[str, Any] | None = None) -> Lease | None:
+def occupy(directory: Path, name: str, about: Mapping[str, Any] | None = None) -> Lease | None:
     """Take a lease without waiting, unless it `is_occupied`: for a directory in which nothing can stop a late writer.
 
     A build that was given up for dead on another host may go on at any time. So its directory is left to it for ever,
     and others use another one.
     """
-    last = latest(folder)
-    return take(folder, name, last, about) if _is_over(last) else None
+    last = latest(directory)
+    return take(directory, name, last, about) if _is_over(last) else None
 
 
-def claims(folder: Path) -> list[Claim]:
+def claims(directory: Path) -> list[Claim]:
     """All claims of a lease that are still there, the highest last."""
-    return [_read(folder / str(number)) for number in sorted(_numbers(folder))]
+    return [_read(directory / str(number)) for number in sorted(_numbers(directory))]
 
 
-def latest(folder: Path) -> Claim:
+def latest(directory: Path) -> Claim:
     """The claim that counts; number 0 and free where there is none."""
-    return _read(folder / str(max(_numbers(folder), default=0)))
+    return _read(directory / str(max(_numbers(directory), default=0)))
 
 
-def _numbers(folder: Path) -> list[int]:
-    return [int(name) for name in disk.names(folder) if name.isdecimal()]
+def _numbers(directory: Path) -> list[int]:
+    return [int(name) for name in disk.names(directory) if name.isdecimal()]
 
 
-def _read(folder: Path) -> Claim:
-    file = folder / "owner.json"
+def _read(directory: Path) -> Claim:
+    file = directory / "owner.json"
     try:
         owner = Identity.from_json(json.loads(at.read_regular(file)))
     except FileNotFoundError:
-        return Claim(folder)
+        return Claim(directory)
     except OSError as error:
-        return Claim(folder, damage=f"a process of {_owner_of(folder)}: cannot read {file}: {error.strerror}")
+        return Claim(directory, damage=f"a process of {_owner_of(directory)}: cannot read {file}: {error.strerror}")
     except ValueError:
         owner = None
-    return Claim(folder, owner, "" if owner else f"a process of {_owner_of(folder)}: {file} is damaged")
+    return Claim(directory, owner, "" if owner else f"a process of {_owner_of(directory)}: {file} is damaged")
 
 
-def _owner_of(folder: Path) -> str:
+def _owner_of(directory: Path) -> str:
     try:
-        return account_name(folder.stat().st_uid)
+        return account_name(directory.stat().st_uid)
     except OSError:
         return "another user"
 
 
-def others(folder: Path, mine: Lease | None = None) -> list[Claim]:
+def others(directory: Path, mine: Lease | None = None) -> list[Claim]:
     """Holders of a lease besides `mine` that may still be at work: also those that were taken over unheard."""
     return [
         each
-        for each in claims(folder)
+        for each in claims(directory)
         if not each.is_free
         and not (mine and each.number == mine.number)
-        and not is_abandoned(each.folder / "owner.json", each.folder / "beat")
+        and not is_abandoned(each.directory / "owner.json", each.directory / "beat")
     ]
 
 

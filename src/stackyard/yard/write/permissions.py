@@ -84,8 +84,8 @@ def _umask() -> int:
 
 
 @contextmanager
-def applied(policy: Policy, *folders: Path) -> Iterator[None]:
-    """Write with a yard's umask; `folders` (created if missing) get its group, and so does what is created in them.
+def applied(policy: Policy, *directories: Path) -> Iterator[None]:
+    """Write with a yard's umask; `directories` (created if missing) get its group, and so does what is created in them.
 
     The umask is that of the whole process, so builds that run at the same time must be of one yard.
 
@@ -98,10 +98,10 @@ def applied(policy: Policy, *folders: Path) -> Iterator[None]:
             _before = os.umask(policy.umask)
         _active += 1
     try:
-        for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
+        for directory in directories:
+            directory.mkdir(parents=True, exist_ok=True)
             if policy.group:
-                give_to_group(folder, policy.group)
+                give_to_group(directory, policy.group)
         yield
     finally:
         with _lock:
@@ -110,28 +110,28 @@ def applied(policy: Policy, *folders: Path) -> Iterator[None]:
                 os.umask(_before)
 
 
-def give_to_group(folder: Path, group: str) -> None:
+def give_to_group(directory: Path, group: str) -> None:
     """Set a directory's group and its setgid bit, so that what is created below it gets the group too."""
     number = _number(group)
-    handle = os.open(folder, at.PASS & ~os.O_NOFOLLOW)
+    handle = os.open(directory, at.PASS & ~os.O_NOFOLLOW)
     try:
         status = os.fstat(handle)
         if not (status.st_gid == number and status.st_mode & stat.S_ISGID):
             at.change_open(handle, status.st_mode | stat.S_ISGID, number)
     except PermissionError as error:
         raise StackyardError(
-            f"cannot give {folder} to the group {group}: {error.strerror}",
-            hint=_who_gives(folder, status, group),
+            f"cannot give {directory} to the group {group}: {error.strerror}",
+            hint=_who_gives(directory, status, group),
         ) from error
     finally:
         os.close(handle)
 
 
-def _who_gives(folder: Path, status: os.stat_result, group: str) -> str:
+def _who_gives(directory: Path, status: os.stat_result, group: str) -> str:
     """Who can give a directory to a group: its owner, as a member of the group."""
     if status.st_uid == os.geteuid():
         return "join the group, or correct `permissions: group:` in the site's file"
-    return f"its owner, {account_name(status.st_uid)}, must run `chgrp {group} {folder} && chmod g+s {folder}`"
+    return f"its owner, {account_name(status.st_uid)}, must run `chgrp {group} {directory} && chmod g+s {directory}`"
 
 
 @dataclass(frozen=True)
@@ -144,13 +144,13 @@ class _Modes:
 
     def wanted(self, status: os.stat_result) -> int | None:
         """The mode to set, with the group; None where nothing has to change, or is not ours to change."""
-        folder = stat.S_ISDIR(status.st_mode)
+        directory = stat.S_ISDIR(status.st_mode)
         if stat.S_ISLNK(status.st_mode) or os.geteuid() not in (0, status.st_uid):
             return None
-        if not (self.linked or folder or status.st_nlink == 1):
+        if not (self.linked or directory or status.st_nlink == 1):
             return None
         mode = (status.st_mode >> 6 & 0o7) * 0o111 & ~self.umask
-        if folder:
+        if directory:
             mode |= status.st_mode & stat.S_ISGID if self.group is None else stat.S_ISGID
         same = stat.S_IMODE(status.st_mode) == mode and self.group in (None, status.st_gid)
         return None if same else mode
@@ -175,7 +175,7 @@ def settle(tree: Path, policy: Policy, *, linked: bool = True, top: Path | None 
     modes = _Modes(policy.umask, _number(policy.group) if policy.group else None, linked)
     with at.parent(top or tree.parent, tree) as (above, name):
         try:
-            _settle_within(at.open_folder(above, name), modes)
+            _settle_within(at.open_directory(above, name), modes)
         except OSError as error:  # e.g. it is a link
             _unless_closed(error)
         _settle_one(name, modes, above)
@@ -183,9 +183,9 @@ def settle(tree: Path, policy: Policy, *, linked: bool = True, top: Path | None 
 
 def _settle_within(top: int, modes: _Modes) -> None:
     try:
-        for folder, _, entries in at.walk(top, on_error=_unless_closed):
+        for directory, _, entries in at.walk(top, on_error=_unless_closed):
             for entry in entries:
-                _settle_one(entry.name, modes, folder)
+                _settle_one(entry.name, modes, directory)
     finally:
         os.close(top)
 
@@ -198,12 +198,12 @@ def _unless_closed(error: OSError) -> None:
         raise error
 
 
-def _settle_one(name: str, modes: _Modes, folder: int) -> None:
+def _settle_one(name: str, modes: _Modes, directory: int) -> None:
     """Settle what has this name in an open directory; it is opened only where something has to change."""
     try:
-        if modes.wanted(os.stat(name, dir_fd=folder, follow_symlinks=False)) is None:
+        if modes.wanted(os.stat(name, dir_fd=directory, follow_symlinks=False)) is None:
             return
-        handle = os.open(name, at.PEEK, dir_fd=folder)
+        handle = os.open(name, at.PEEK, dir_fd=directory)
     except FileNotFoundError:
         return
     try:

@@ -25,20 +25,20 @@ def keep(yard: Yard) -> None:
         there = set(disk.entries(yard.reserve))
         missing = [path for path in map(yard.reserved, range(FILES)) if path not in there]
         if missing and _has_room(yard):
-            with at.folder(yard.root, yard.reserve, make=True) as folder:
+            with at.directory(yard.root, yard.reserve, make=True) as directory:
                 for path in missing:
-                    _write(folder, path.name)
+                    _write(directory, path.name)
 
 
-def _write(folder: int, name: str) -> None:
+def _write(directory: int, name: str) -> None:
     """One file, whole or not at all: a quota may be used up where the file system has room."""
     try:
-        with at.open_new(folder, name, 0o666) as stream:
+        with at.open_new(directory, name, 0o666) as stream:
             stream.write(os.urandom(BYTES))  # no file system can store these as less
     except FileExistsError:
         raise
     except OSError:
-        at.remove_tree(folder, name)
+        at.remove_tree(directory, name)
         raise
 
 

@@ -29,8 +29,12 @@ _NAME = re.compile(
 def found(yard: Yard) -> list[Path]:
     """What can go, sorted. Directories that cannot be listed are left out."""
     root = Path(os.path.realpath(yard.root))
-    own = (folder for folder in _folders(yard) if _is_in_place(folder, root / folder.relative_to(yard.root)))
-    return sorted(path for folder in own for path in _in(yard, folder))
+    own = (
+        directory
+        for directory in _directories(yard)
+        if _is_in_place(directory, root / directory.relative_to(yard.root))
+    )
+    return sorted(path for directory in own for path in _in(yard, directory))
 
 
 def is_one(name: str) -> bool:
@@ -44,24 +48,24 @@ def remove(yard: Yard, path: Path) -> bool:
     Raises:
         OSError: it belongs to another account, which keeps it.
     """
-    with at.parent(yard.root, path) as (folder, name):
+    with at.parent(yard.root, path) as (directory, name):
         try:
-            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except FileNotFoundError:
             return False
         if not _can_go(name, status):
             return False
-        at.remove_tree(folder, name)
+        at.remove_tree(directory, name)
     return True
 
 
-def _folders(yard: Yard) -> Iterator[Path]:
+def _directories(yard: Yard) -> Iterator[Path]:
     """The directories in which files are written one by one; those of caches have a cleaning of their own."""
     yield yard.root
     flat = (yard.generations, yard.trash, yard.extensions, yard.bases, yard.shares, yard.locks, yard.notes)
     for top in (*flat, yard.uses, yard.children, yard.usage):
         yield from (top, *(_inner(top) if top in flat else ()))
-    for paths in revisions.folders(yard):
+    for paths in revisions.directories(yard):
         yield from (paths.root, paths.signatures, paths.commands, paths.asking, paths.check_scripts)
 
 
@@ -69,17 +73,17 @@ def _inner(top: Path) -> list[Path]:
     return [path for path in disk.entries(top) if not path.name.startswith(".") and not path.is_symlink()]
 
 
-def _is_in_place(folder: Path, real: Path) -> bool:
+def _is_in_place(directory: Path, real: Path) -> bool:
     """Whether it is a directory, to which no link of the yard leads: caches and locks may be elsewhere."""
-    return folder.is_dir() and os.path.realpath(folder) == str(real)
+    return directory.is_dir() and os.path.realpath(directory) == str(real)
 
 
-def _in(yard: Yard, folder: Path) -> Iterator[Path]:
-    with suppress(OSError), at.folder(yard.root, folder) as fd:
+def _in(yard: Yard, directory: Path) -> Iterator[Path]:
+    with suppress(OSError), at.directory(yard.root, directory) as fd:
         for name in at.names(fd):
             with suppress(FileNotFoundError):
                 if name.startswith(".") and _can_go(name, os.stat(name, dir_fd=fd, follow_symlinks=False)):
-                    yield folder / name
+                    yield directory / name
 
 
 def _can_go(name: str, status: os.stat_result) -> bool:

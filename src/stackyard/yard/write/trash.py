@@ -31,7 +31,7 @@ from stackyard.host.run import clock
 from stackyard.host.run.identity import account_name, whoami
 from stackyard.yard import disk, formats, members
 from stackyard.yard.layout import Yard, place_of
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import State, now
 from stackyard.yard.write import atomic
 
@@ -87,18 +87,18 @@ class Item:
     """One thing in the trash."""
 
     yard: Yard
-    folder: Path
+    directory: Path
     what: What
 
     @property
     def content(self) -> Path:
         """Its files."""
-        return self.folder / CONTENT
+        return self.directory / CONTENT
 
     @property
     def doomed(self) -> Path:
         """The same while they are deleted: they are not complete any more."""
-        return self.folder / DOOMED
+        return self.directory / DOOMED
 
     @property
     def origin(self) -> Path:
@@ -108,12 +108,12 @@ class Item:
     @property
     def is_settled(self) -> bool:
         """Whether its removal is over."""
-        return disk.is_there(self.folder / SETTLED)
+        return disk.is_there(self.directory / SETTLED)
 
     @property
     def is_deployed_again(self) -> bool:
         """Whether a deploy began to bring it back: the state that it had holds no more."""
-        return disk.is_there(self.folder / AGAIN)
+        return disk.is_there(self.directory / AGAIN)
 
     def due(self, grace_days: float) -> datetime:
         """When it may be deleted."""
@@ -142,23 +142,23 @@ assert set(PLACES) == set(get_args(Sort))
 
 def items(yard: Yard) -> list[Item]:
     """What is in the trash, the oldest first; without what has no files (a process was killed) or cannot be read."""
-    found = (_item(yard, folder) for folder in _folders(yard))
-    return [item for item in found if item and _has_files(item.folder)]
+    found = (_item(yard, directory) for directory in _directories(yard))
+    return [item for item in found if item and _has_files(item.directory)]
 
 
 def interrupted(yard: Yard) -> list[Item]:
     """What a killed process had noted and not moved, or moved back: it is where it was."""
-    found = (_item(yard, folder) for folder in _folders(yard))
-    there = (item for item in found if item and not _has_files(item.folder))
+    found = (_item(yard, directory) for directory in _directories(yard))
+    there = (item for item in found if item and not _has_files(item.directory))
     return [item for item in there if os.path.lexists(item.origin)]
 
 
 def unreadable(yard: Yard) -> list[Path]:
     """Entries whose ``what.json`` cannot be read although they have files: they are left to you."""
-    return [folder for folder in _folders(yard) if _item(yard, folder) is None and _has_files(folder)]
+    return [directory for directory in _directories(yard) if _item(yard, directory) is None and _has_files(directory)]
 
 
-def _folders(yard: Yard) -> list[Path]:
+def _directories(yard: Yard) -> list[Path]:
     try:
         return sorted(yard.thrown(name) for name in disk.names(yard.trash) if not name.startswith("."))
     except OSError as error:
@@ -166,11 +166,11 @@ def _folders(yard: Yard) -> list[Path]:
         raise StackyardError(f"cannot read the trash {yard.trash}: {cause(error)}", hint=hint) from error
 
 
-def _item(yard: Yard, folder: Path) -> Item | None:
+def _item(yard: Yard, directory: Path) -> Item | None:
     try:
-        with at.folder(yard.root, folder) as entry:
+        with at.directory(yard.root, directory) as entry:
             raw, _ = at.read_bounded(entry, WHAT, _MOST_BYTES)
-        return Item(yard, folder, formats.parsed(raw, str(folder / WHAT), KIND))
+        return Item(yard, directory, formats.parsed(raw, str(directory / WHAT), KIND))
     except (OSError, StackyardError):
         return None
 
@@ -219,10 +219,10 @@ def begin(yard: Yard, path: Path, what: What) -> Item:
     require_own(yard, path)
     item = Item(yard, yard.thrown(f"{_stamp(yard, what)}-{os.urandom(6).hex()}"), what)
     try:
-        with at.parent(yard.root, item.folder, make=True) as (trash, name):
+        with at.parent(yard.root, item.directory, make=True) as (trash, name):
             os.mkdir(name, dir_fd=trash)
         value = {"format": KIND.version, **asdict(what)}
-        atomic.write_json(item.folder / WHAT, value, checked=True, top=yard.root)
+        atomic.write_json(item.directory / WHAT, value, checked=True, top=yard.root)
     except OSError as error:
         forget(item)
         hint = "it was not removed; `stackyard gc --now` deletes all that was put aside before"
@@ -254,7 +254,7 @@ def move(item: Item) -> None:
     with _shown("remove", item.origin, hint), at.parent(root, item.origin) as origin:
         _require_no_link(item.origin, origin)
         _allow_move(*origin)
-        with at.folder(root, item.folder) as entry:
+        with at.directory(root, item.directory) as entry:
             os.rename(origin[1], CONTENT, src_dir_fd=origin[0], dst_dir_fd=entry)
     atomic.fault_point("trash-moved")
 
@@ -273,14 +273,14 @@ def put(yard: Yard, path: Path, what: What) -> Item:
 def forget(item: Item) -> None:
     """Remove the note on something whose files are not in the trash."""
     with suppress(OSError):
-        disk.delete_tree(item.folder, item.yard.root)
+        disk.delete_tree(item.directory, item.yard.root)
 
 
-def _allow_move(folder: int, name: str) -> None:
+def _allow_move(directory: int, name: str) -> None:
     """rename(2) writes into a directory that gets another parent: its owner needs the right to, and root does not."""
-    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & stat.S_IWUSR:
-        at.set_mode(folder, name, lambda status: status.st_mode | stat.S_IWUSR, kinds=(stat.S_IFDIR,))
+        at.set_mode(directory, name, lambda status: status.st_mode | stat.S_IWUSR, kinds=(stat.S_IFDIR,))
 
 
 def settle(item: Item) -> None:
@@ -289,7 +289,7 @@ def settle(item: Item) -> None:
     On a full file system they do wait, for some seconds: the files are removed all the same.
     """
     try:
-        with at.folder(item.yard.root, item.folder) as entry:
+        with at.directory(item.yard.root, item.directory) as entry:
             _mark(entry, SETTLED)
     except OSError as error:
         if not (isinstance(error, FileNotFoundError) or space.is_full(error)):  # not: another collection deleted it
@@ -315,22 +315,22 @@ def bring_back(item: Item, *, again: bool = False) -> None:
     root = item.yard.root
     with (
         _shown("bring back", item.origin),
-        at.folder(root, item.folder) as entry,
-        at.parent(root, item.origin, make=True) as (folder, name),
+        at.directory(root, item.directory) as entry,
+        at.parent(root, item.origin, make=True) as (directory, name),
     ):
-        if _is_in(folder, name):
+        if _is_in(directory, name):
             raise StackyardError(
                 f"cannot bring back {item.origin}: it exists again", hint=f"the removed files are in {item.content}"
             )
         _mark(entry, AGAIN) if again else at.remove_tree(entry, AGAIN)
-        os.rename(CONTENT, name, src_dir_fd=entry, dst_dir_fd=folder)
+        os.rename(CONTENT, name, src_dir_fd=entry, dst_dir_fd=directory)
     atomic.fault_point("trash-back")
 
 
-def _is_in(folder: int, name: str) -> bool:
+def _is_in(directory: int, name: str) -> bool:
     """Whether anything has this name in an open directory, a link too."""
     try:
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return False
     return True
@@ -343,7 +343,7 @@ def delete(item: Item) -> None:
         StackyardError: it, or a part of it, belongs to another account.
     """
     try:
-        with at.folder(item.yard.root, item.folder) as entry:
+        with at.directory(item.yard.root, item.directory) as entry:
             if _is_in(entry, CONTENT):
                 _require_own_content(item, entry)
                 os.rename(CONTENT, DOOMED, src_dir_fd=entry, dst_dir_fd=entry)  # it cannot be brought back any more
@@ -351,11 +351,11 @@ def delete(item: Item) -> None:
                 return  # another collection was faster
             atomic.fault_point("trash-doomed")
             _empty(item, entry)
-        disk.delete_tree(item.folder, item.yard.root)
+        disk.delete_tree(item.directory, item.yard.root)
     except FileNotFoundError:
         return
     except OSError as error:
-        place = item.folder / (error.filename or "")
+        place = item.directory / (error.filename or "")
         raise StackyardError(f"cannot delete {place}: {error.strerror}", hint=_OWNERS) from error
 
 
@@ -377,7 +377,7 @@ def _empty(item: Item, entry: int) -> None:
         at.remove_tree(entry, DOOMED)
         return
     try:
-        supervised.empty(item.folder.name)
+        supervised.empty(item.directory.name)
     except StackyardError as error:
         raise StackyardError(f"cannot delete {item.doomed}: {error.message}", hint=_OWNERS) from error
 
@@ -387,14 +387,14 @@ _OWNERS = "run `stackyard gc` as the account that owns the files, or as root"
 
 def sweep(yard: Yard) -> None:
     """Remove entries without files that have been so for a day: what a killed process had begun to note."""
-    for folder in _folders(yard):
+    for directory in _directories(yard):
         with suppress(OSError):
-            if not _has_files(folder) and clock.age_s(folder.stat().st_mtime) > clock.DAY_S:
-                disk.delete_tree(folder, yard.root)
+            if not _has_files(directory) and clock.age_s(directory.stat().st_mtime) > clock.DAY_S:
+                disk.delete_tree(directory, yard.root)
 
 
-def _has_files(folder: Path) -> bool:
-    return any(os.path.lexists(folder / name) for name in (CONTENT, DOOMED))
+def _has_files(directory: Path) -> bool:
+    return any(os.path.lexists(directory / name) for name in (CONTENT, DOOMED))
 
 
 def note_of(sort: Sort, yard: Yard, path: Path, batch: str, **more: Any) -> What:

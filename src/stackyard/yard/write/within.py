@@ -16,34 +16,34 @@ from stackyard.host.files import at, copying
 
 
 @contextmanager
-def named(folder: Path) -> Iterator[None]:
+def named(directory: Path) -> Iterator[None]:
     """Give the errors of what is done in a directory the whole path of what they name."""
     try:
         yield
     except OSError as error:
         if isinstance(error.filename, str):  # of a call by descriptor it is that number
-            error.filename = str(folder / error.filename)
+            error.filename = str(directory / error.filename)
         if isinstance(error.filename2, str):
-            error.filename2 = str(folder / error.filename2)
+            error.filename2 = str(directory / error.filename2)
         raise
 
 
 def make(top: Path, path: Path) -> None:
     """Create a directory and those above it, below `top`, where they are missing."""
-    with at.folder(top, path, make=True):
+    with at.directory(top, path, make=True):
         pass
 
 
 def unlink(top: Path, path: Path) -> None:
     """Remove a file or a link; it may be missing."""
-    with named(path.parent), suppress(FileNotFoundError), at.parent(top, path) as (folder, name):
-        os.unlink(name, dir_fd=folder)
+    with named(path.parent), suppress(FileNotFoundError), at.parent(top, path) as (directory, name):
+        os.unlink(name, dir_fd=directory)
 
 
 def rmdir(top: Path, path: Path) -> None:
     """Remove an empty directory."""
-    with named(path.parent), at.parent(top, path) as (folder, name):
-        os.rmdir(name, dir_fd=folder)
+    with named(path.parent), at.parent(top, path) as (directory, name):
+        os.rmdir(name, dir_fd=directory)
 
 
 def rename(top: Path, old: Path, new: Path) -> None:
@@ -54,8 +54,8 @@ def rename(top: Path, old: Path, new: Path) -> None:
 
 def symlink(top: Path, path: Path, target: str) -> None:
     """Make a symbolic link."""
-    with named(path.parent), at.parent(top, path) as (folder, name):
-        os.symlink(target, name, dir_fd=folder)
+    with named(path.parent), at.parent(top, path) as (directory, name):
+        os.symlink(target, name, dir_fd=directory)
 
 
 def put(top: Path, source: Path, path: Path, *, link: bool = False, source_top: Path | None = None) -> None:
@@ -69,13 +69,13 @@ def put(top: Path, source: Path, path: Path, *, link: bool = False, source_top: 
         named(source.parent),
         at.parent(source_top or source.parent, source) as origin,
         named(path.parent),
-        at.folder(top, path.parent) as folder,
+        at.directory(top, path.parent) as directory,
     ):
         try:
-            copying.copy_tree(origin, (folder, made), link=link)
-            os.rename(made, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            copying.copy_tree(origin, (directory, made), link=link)
+            os.rename(made, path.name, src_dir_fd=directory, dst_dir_fd=directory)
         finally:
-            at.remove_tree(folder, made)
+            at.remove_tree(directory, made)
 
 
 def set_mode(
@@ -85,17 +85,17 @@ def set_mode(
     kinds: Collection[int] = (stat.S_IFREG, stat.S_IFDIR),
 ) -> None:
     """Change the permission bits of a file or a directory of this account, as `at.set_mode`."""
-    with named(path.parent), at.parent(top, path) as (folder, name):
-        at.set_mode(folder, name, change, kinds=kinds)
+    with named(path.parent), at.parent(top, path) as (directory, name):
+        at.set_mode(directory, name, change, kinds=kinds)
 
 
-def by_folder(names: Iterable[str]) -> dict[str, list[str]]:
+def by_directory(names: Iterable[str]) -> dict[str, list[str]]:
     """Paths in a tree by the directory that they are in, so that each is opened once; directories may end with a slash.
 
     What is inside a directory comes before the directory.
     """
     found: dict[str, list[str]] = {}
     for path in names:
-        folder, _, name = path.rstrip("/").rpartition("/")
-        found.setdefault(folder, []).append(name)
-    return {folder: found[folder] for folder in sorted(found, key=len, reverse=True)}
+        directory, _, name = path.rstrip("/").rpartition("/")
+        found.setdefault(directory, []).append(name)
+    return {directory: found[directory] for directory in sorted(found, key=len, reverse=True)}

@@ -16,7 +16,7 @@ from stackyard.core.errors import cause
 from stackyard.core.late import dataclass
 from stackyard.host.files import at
 from stackyard.yard import disk
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 _MOST_BYTES = 1 << 26

@@ -32,9 +32,9 @@ class Stop(Exception):
 class Coordinator:
     """The stages in order. `spec` is spec.json: secret, stages, hosts, limits (s), seconds, bytes, mpi, device."""
 
-    def __init__(self, folder: Path, spec: dict[str, Any], address: str, port: int, size: int) -> None:
-        self.folder, self.spec, self.size = folder, spec, size
-        self.ranks = Connections(address, port, spec["secret"], folder / "stop", size)
+    def __init__(self, directory: Path, spec: dict[str, Any], address: str, port: int, size: int) -> None:
+        self.directory, self.spec, self.size = directory, spec, size
+        self.ranks = Connections(address, port, spec["secret"], directory / "stop", size)
         self.nodes: list[tuple[str, list[int]]] = []
         self.libraries: dict[int, dict[str, Any]] = {}
         self.facts: dict[str, dict[str, Any]] = {}
@@ -71,7 +71,7 @@ class Coordinator:
         return code
 
     def _write(self) -> None:
-        target = self.folder / "result.json"
+        target = self.directory / "result.json"
         partial = target.with_suffix(".partial")
         partial.write_text(json.dumps(self.result), encoding="utf-8")
         os.replace(partial, target)
@@ -381,10 +381,10 @@ _STAGES: dict[str, Callable[[Coordinator, dict[str, Any]], None]] = {
 }  # fmt: skip
 
 
-def run(folder: Path, spec: dict[str, Any], address: str, port: int, size: int) -> None:
+def run(directory: Path, spec: dict[str, Any], address: str, port: int, size: int) -> None:
     """The coordinator's thread. An error here ends rank 0, and with it all ranks."""
     try:
-        Coordinator(folder, spec, address, port, size).lead()
+        Coordinator(directory, spec, address, port, size).lead()
     except BaseException as error:
         print(f"preflight: {type(error).__name__}: {error}", flush=True)
         os._exit(FAILED)

@@ -205,8 +205,8 @@ _ACTIONS: dict[str, Callable[[Member, dict[str, Any]], dict[str, Any]]] = {
 
 def main() -> None:
     """Run this rank, and in rank 0 the coordinator. The exit status is 0 when all stages were run."""
-    folder = Path(sys.argv[1])
-    spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
+    directory = Path(sys.argv[1])
+    spec = json.loads((directory / "spec.json").read_text(encoding="utf-8"))
     try:
         who = Identity(os.environ)
     except (KeyError, ValueError) as error:
@@ -216,9 +216,9 @@ def main() -> None:
         from . import coordinator
 
         threading.Thread(
-            target=coordinator.run, args=(folder, spec, who.address, who.port, who.size), daemon=True
+            target=coordinator.run, args=(directory, spec, who.address, who.port, who.size), daemon=True
         ).start()
-    code = Member(who, spec["secret"], float(spec["limits"]["start"]), folder / "stop").serve()
+    code = Member(who, spec["secret"], float(spec["limits"]["start"]), directory / "stop").serve()
     sys.stdout.flush()
     sys.exit(code)
 

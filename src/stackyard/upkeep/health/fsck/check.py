@@ -24,7 +24,7 @@ from stackyard.yard.cache.caches import parts
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import Entry
 from stackyard.yard.write import trash
 
@@ -78,14 +78,16 @@ def _rights(yard: Yard, site: Site) -> Rights:
     umask, left = policy(yard, site).umask, yard.root.stat().st_uid != 0
     if not umask & 0o020:
         return Rights(umask, left=left)
-    folders = [each.root for each in yard.lineage()] + [yard.stacks, *(part.cache for part in parts(yard))]
-    known = {folder.stat().st_uid for folder in folders if disk.is_there(folder)}
+    directories = [each.root for each in yard.lineage()] + [yard.stacks, *(part.cache for part in parts(yard))]
+    known = {directory.stat().st_uid for directory in directories if disk.is_there(directory)}
     return Rights(umask, frozenset({0, *known}), left)
 
 
 def _all(yard: Yard) -> dict[str, RevisionPaths]:
     """Every revision that is built or was published, also where its record is lost."""
-    built = (paths for paths in revisions.folders(yard) if disk.is_there(paths.record) or disk.is_there(paths.spare))
+    built = (
+        paths for paths in revisions.directories(yard) if disk.is_there(paths.record) or disk.is_there(paths.spare)
+    )
     found = {f"{p.root.parent.name}/{p.root.name}": p for p in built if not p.root.name.startswith(".")}
     try:
         entries = generations.entries(yard)

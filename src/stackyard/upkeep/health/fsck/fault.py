@@ -30,7 +30,7 @@ class Fault:
 
     Attributes:
         text: what differs, to be read after the path.
-        revision: the module of the revision that it is in, or empty; `folder` is its directory.
+        revision: the module of the revision that it is in, or empty; `directory` is its directory.
         package: the package that brought it: ``numpy 1.26.4``.
         also: where else the same file (hard link) is: other revisions, entries of caches.
         remedy: what to do where a repair does not.
@@ -42,7 +42,7 @@ class Fault:
     what: What
     text: str
     revision: str = ""
-    folder: str = ""
+    directory: str = ""
     package: str = ""
     also: tuple[str, ...] = ()
     remedy: str = ""

@@ -29,7 +29,7 @@ from stackyard.yard import disk
 from stackyard.yard.kinds.payload import IMAGES, STUB, Prefix
 from stackyard.yard.revision import contents
 from stackyard.yard.revision.contents import Contents, Item, Tree
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, read_record
 
 _MOST_LINKS = 40
@@ -130,8 +130,8 @@ def stub_faults(record: BuildRecord, noted: Contents, tree: Tree) -> Iterator[Fa
 def links(record: BuildRecord, noted: Contents) -> dict[str, str]:
     """The links that the commands of an image need, with what they hold; some have a copy of the program instead."""
     found = {}
-    for folder in Prefix(Path(record.prefix)).program_folders:
-        inside_of = folder.relative_to(record.path)
+    for directory in Prefix(Path(record.prefix)).program_directories:
+        inside_of = directory.relative_to(record.path)
         target = "/".join([".."] * len(inside_of.parts)) + "/launch"
         for name, item in noted.files.items():
             here = name.rpartition("/")[0] == inside_of.as_posix()

@@ -27,7 +27,7 @@ from stackyard.yard.generation.origin import Origin
 from stackyard.yard.kinds.payload import STUB
 from stackyard.yard.layout import Yard, own_part
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, Entry
 from stackyard.yard.write import atomic, trash, within
 
@@ -54,10 +54,10 @@ def rest(report: Report, site: Site, made_by: Origin) -> Iterator[str]:
     yield from _discarded(own)
     yield from _rights(own, report.yard.root)
     yield from _modules(report, site, made_by)
-    unrecorded = {folder for folder in report.unrecorded if Path(folder).is_relative_to(report.yard.root)}
-    for folder in sorted({fault.folder for fault in own if fault.folder} | unrecorded):
-        record = revisions.readable(RevisionPaths.of(folder))
-        if record is not None and record.path == folder and record.payload.launcher:
+    unrecorded = {directory for directory in report.unrecorded if Path(directory).is_relative_to(report.yard.root)}
+    for directory in sorted({fault.directory for fault in own if fault.directory} | unrecorded):
+        record = revisions.readable(RevisionPaths.of(directory))
+        if record is not None and record.path == directory and record.payload.launcher:
             yield from _launcher(record, report.yard, site)
             done = mend_stubs(record, own)
             yield from [f"{record.module}: restored {some(done, _SHOWN)}"] if done else []
@@ -79,8 +79,8 @@ def _launcher(record: BuildRecord, yard: Yard, site: Site) -> Iterator[str]:
 def _is_in_place(fault: Fault) -> bool:
     """Whether no link leads from the revision of a fault elsewhere, which `upkeep.health.repair` says."""
     try:
-        if fault.folder:
-            require_in_place(RevisionPaths.of(fault.folder))
+        if fault.directory:
+            require_in_place(RevisionPaths.of(fault.directory))
     except StackyardError:
         return False
     return True
@@ -131,7 +131,7 @@ def _closed(fault: Fault) -> int:
         return 0o022 if fault.entry.kind.is_rewritten(str(fault.path)) or fault.path.is_dir() else 0o222
     if not fault.revision:
         return 0o022
-    in_prefix = fault.path.is_relative_to(RevisionPaths.of(fault.folder).prefix)
+    in_prefix = fault.path.is_relative_to(RevisionPaths.of(fault.directory).prefix)
     return 0o222 if in_prefix or not fault.path.is_dir() else 0o022
 
 
@@ -163,7 +163,7 @@ def mend_stubs(record: BuildRecord, faults: Iterable[Fault]) -> list[str]:
         wanted = links(record, noted_contents(record))
         for fault in (each for each in faults if each.path.is_relative_to(paths.prefix) and each.what != "permissions"):
             name = fault.path.relative_to(paths.root).as_posix()
-            with at.folder(paths.yard, fault.path.parent) as folder, at.writable(folder):
+            with at.directory(paths.yard, fault.path.parent) as directory, at.writable(directory):
                 done += [name] if _mend_stub(paths.yard, fault.path, record, wanted.get(name, "")) else []
     return done
 
@@ -186,8 +186,8 @@ def note_lost_images(report: Report) -> list[str]:
     files = {entry.module: file_of(entry, report.yard) for entry in listed(report.yard)}
     done = []
     for fault in report.faults:
-        paths = RevisionPaths.of(fault.folder)
-        lost = fault.folder and fault.path == paths.image and fault.what in ("missing", "changed")
+        paths = RevisionPaths.of(fault.directory)
+        lost = fault.directory and fault.path == paths.image and fault.what in ("missing", "changed")
         if lost and fault.path.is_relative_to(report.yard.root) and _is_in_place(fault):
             atomic.write_json(paths.damaged, {"files": [paths.image.name]}, top=report.yard.root)
             file = files.get(fault.revision, "FILE")

@@ -26,7 +26,7 @@ class Owners:
         if not name.startswith(_INSIDE):
             return ""
         inside = name.removeprefix(_INSIDE)
-        return self._files.get(source_of(inside) or inside, "") or _by_folder(inside)
+        return self._files.get(source_of(inside) or inside, "") or _by_directory(inside)
 
     @cached_property
     def _files(self) -> dict[str, str]:
@@ -56,7 +56,7 @@ def _label(parts: list[str]) -> str:
     return " ".join(parts)
 
 
-def _by_folder(inside: str) -> str:
+def _by_directory(inside: str) -> str:
     """The package of a file that no list names, and that is in its package's own directory of metadata."""
     found = next((part for part in inside.split("/") if part.endswith(".dist-info")), "")
     if inside.startswith("conda-meta/") and inside.count("-") >= 3:

@@ -29,7 +29,7 @@ from stackyard.yard import disk, formats
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents, revisions, signatures
 from stackyard.yard.revision.contents import Contents
-from stackyard.yard.revision.folders import RevisionPaths
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, read_record
 
 _SHOWN = 4
@@ -76,7 +76,7 @@ def faults_of(module: str, paths: RevisionPaths, task: Task) -> Iterator[Fault]:
     found = list(_faults(paths, task))
     if not found and disk.is_there(paths.damaged):
         found = [Fault(paths.damaged, "changed", "says that files were not restored: they are by now")]
-    yield from (replace(fault, revision=module, folder=str(paths.root)) for fault in found)
+    yield from (replace(fault, revision=module, directory=str(paths.root)) for fault in found)
 
 
 def _faults(paths: RevisionPaths, task: Task) -> Iterator[Fault]:

@@ -18,14 +18,14 @@ def holders(yard: Yard, inodes: Collection[Inode]) -> dict[Inode, list[str]]:
     """Who has files of these inodes: modules of revisions, and entries of caches relative to the yard."""
     found: dict[Inode, list[str]] = {}
     if inodes:
-        for label, folder in _places(yard):
-            for inode in _inodes(folder) & set(inodes):
+        for label, directory in _places(yard):
+            for inode in _inodes(directory) & set(inodes):
                 found.setdefault(inode, []).append(label)
     return found
 
 
 def _places(yard: Yard) -> Iterator[tuple[str, Path]]:
-    for paths in revisions.folders(yard):
+    for paths in revisions.directories(yard):
         yield f"{paths.root.parent.name}/{paths.root.name}", paths.root
     for part in parts(yard):
         for kind in (each for each in KINDS if each.linked):
@@ -34,10 +34,10 @@ def _places(yard: Yard) -> Iterator[tuple[str, Path]]:
                     yield entry.relative_to(yard.root).as_posix(), entry
 
 
-def _inodes(folder: Path) -> set[Inode]:
+def _inodes(directory: Path) -> set[Inode]:
     """The files below a directory: their numbers are in the directories, so no file is looked at."""
     found: set[Inode] = set()
-    waiting = [os.fspath(folder)] if disk.is_folder(folder) else []
+    waiting = [os.fspath(directory)] if disk.is_directory(directory) else []
     while waiting:
         below = waiting.pop()
         device = os.lstat(below).st_dev

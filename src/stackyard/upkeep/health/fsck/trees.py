@@ -38,8 +38,8 @@ def differences(
 
 def _is_bytecode(damage: Damage) -> bool:
     """What Python writes where it may: no record has it, and no list."""
-    folder = "__pycache__" in damage.path.split("/")
-    return damage.what == "unexpected" and folder
+    directory = "__pycache__" in damage.path.split("/")
+    return damage.what == "unexpected" and directory
 
 
 def _fault(root: Path, damage: Damage, item: Item | None, find: Find) -> Fault:
@@ -67,7 +67,7 @@ def inode_of(status: os.stat_result) -> tuple[int, int] | None:
 
 def known(tree: Tree, noted: Contents) -> Tree:
     """What is there and was noted."""
-    return {name: s for name, s in tree.items() if name in noted.files or name[:-1] in noted.folders}
+    return {name: s for name, s in tree.items() if name in noted.files or name[:-1] in noted.directories}
 
 
 def _change(path: Path, mode: int, item: Item, find: Find) -> tuple[What, str]:

@@ -43,8 +43,10 @@ def faults_of(yard: Yard, reader: Reader, rights: Rights, *, deep: bool) -> Iter
         problems = unreadable(lambda path: formats.load(path, LEDGER), yard.licences)
         yield from _unreadable(yard.licences, problems, "restore it from a backup, or remove it and accept again")
     yield from _bases(yard, reader, deep)
-    for folder in trash.unreadable(yard):
-        yield Fault(folder, "unreadable", "its what.json cannot be read", remedy=f"look at {folder}, and remove it")
+    for directory in trash.unreadable(yard):
+        yield Fault(
+            directory, "unreadable", "its what.json cannot be read", remedy=f"look at {directory}, and remove it"
+        )
     yield from _links(yard)
     yield from (fault for _, fault in rights.faults(yard.root, _own_tree(yard), lambda _: False))
 
@@ -76,7 +78,7 @@ def _generation(yard: Yard, number: int, reader: Reader) -> Iterator[Fault]:
         remedy = "restore it from a backup; users see the present generation all the same"
         yield from _unreadable(manifestfile.place(paths.manifest), [error.message], remedy)
         return
-    if manifest.files and disk.is_folder(paths.modules):
+    if manifest.files and disk.is_directory(paths.modules):
         for name in manifest.files:
             if disk.is_there(paths.modules / name):
                 reader.count(paths.modules / name)
@@ -115,8 +117,8 @@ def _links(yard: Yard) -> Iterator[Fault]:
                 yield Fault(path, "changed", text, remedy="put the directory itself in its place")
 
 
-def _below(top: Path, folder: Path, yard: Yard) -> list[Path]:
-    return disk.entries(folder) if top == yard.stacks and folder.is_dir() else []
+def _below(top: Path, directory: Path, yard: Yard) -> list[Path]:
+    return disk.entries(directory) if top == yard.stacks and directory.is_dir() else []
 
 
 def _own_tree(yard: Yard) -> contents.Tree:
@@ -146,9 +148,9 @@ def notes_of(yard: Yard, site: Site) -> Iterator[str]:
             f"{counted(len(waiting), 'thing')} in the trash, {size:,.1f} MB, not looked at: "
             f"`stackyard gc` deletes what has been there for {days:g} days"
         )
-    for folder in (yard.cache, yard.locks):
-        if folder.is_symlink() and not folder.resolve().is_relative_to(yard.root.resolve()):
-            yield f"{folder} is a link to {folder.resolve()}, out of the yard"
+    for directory in (yard.cache, yard.locks):
+        if directory.is_symlink() and not directory.resolve().is_relative_to(yard.root.resolve()):
+            yield f"{directory} is a link to {directory.resolve()}, out of the yard"
     try:
         manifest = generations.current(yard)
         if manifest and not is_as_the_site_wants(yard, site, manifest):

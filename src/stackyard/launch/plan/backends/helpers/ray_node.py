@@ -36,9 +36,9 @@ class Node:
 
     def __init__(self, cpus: int, gpus: int) -> None:
         self.resources = [f"--num-cpus={cpus}", f"--num-gpus={gpus}", "--disable-usage-stats", "--block"]
-        self.folder = tempfile.mkdtemp(prefix="ray-", dir=os.environ.get("STACKYARD_TMP") or "/tmp")
+        self.directory = tempfile.mkdtemp(prefix="ray-", dir=os.environ.get("STACKYARD_TMP") or "/tmp")
         self.mark = f"STACKYARD_RAY_NODE={socket.gethostname()}:{os.getpid()}:{time.time_ns()}"
-        self.folders = [self.folder]
+        self.directories = [self.directory]
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *options: str) -> None:
@@ -46,7 +46,7 @@ class Node:
         ray = Path(sys.executable).parent / "ray"
         words = [str(ray) if ray.exists() else "ray", "start", *options, *self.resources]
         name, value = self.mark.split("=", 1)
-        self.log = Path(self.folder, "start.log").open("w+b")  # noqa: SIM115
+        self.log = Path(self.directory, "start.log").open("w+b")  # noqa: SIM115
         self.process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True,
             env={**os.environ, name: value},
@@ -72,17 +72,17 @@ class Node:
                         os.kill(pid, signal.SIGKILL)
                 self.process.poll()
                 time.sleep(0.05)
-        for folder in self.folders:
-            shutil.rmtree(folder, ignore_errors=True)
+        for directory in self.directories:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def marked(mark: bytes) -> list[int]:
     """This user's running processes with a variable in their environment."""
     found = []
-    for folder in Path("/proc").iterdir():
+    for directory in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if folder.name.isdigit() and mark in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
+            if directory.name.isdigit() and mark in (directory / "environ").read_bytes():
+                found.append(int(directory.name))
     return found
 
 
@@ -100,14 +100,14 @@ def head(node: Node, nodes: int, program: list[str], address: str, port: int, co
     """Node 0: start Ray's head, wait for the others, run the program, notify the others. Returns its exit status."""
     listener = socket.create_server(("", control), backlog=nodes)
     listener.settimeout(0.05)
-    node.start("--head", f"--port={port}", f"--node-ip-address={address}", f"--temp-dir={node.folder}",
+    node.start("--head", f"--port={port}", f"--node-ip-address={address}", f"--temp-dir={node.directory}",
                "--include-dashboard=false")  # fmt: skip
     until(lambda: _answers(address, port), node, f"Ray's head did not answer on {address}:{port}")
     others: list[socket.socket] = []
     try:
         until(lambda: len(_accept(listener, others)) == nodes - 1, node, f"not all of {nodes} nodes came")
         for other in others:
-            other.sendall(f"join {node.folder}\n".encode())
+            other.sendall(f"join {node.directory}\n".encode())
         _wait_joined(node, nodes, f"{address}:{port}")
         print(f"stackyard: Ray runs on {nodes} nodes at {address}:{port}", flush=True)
         return _drive(node, program, f"{address}:{port}", others)
@@ -195,10 +195,10 @@ def worker(node: Node, address: str, port: int, control: int) -> int:
     until(connected, node, f"node 0 did not answer on {address}:{control}")
     line = made[0]
     line.settimeout(JOIN_S)
-    word, _, folder = _word(line).partition(" ")
+    word, _, directory = _word(line).partition(" ")
     if word != "join":
         raise RuntimeError("node 0 exited before Ray started")
-    node.folders.append(folder)
+    node.directories.append(directory)
     own = line.getsockname()[0]
     node.start(f"--address={address}:{port}", f"--node-ip-address={own}")
     line.settimeout(0.2)

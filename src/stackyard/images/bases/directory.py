@@ -46,10 +46,10 @@ def _walked(root: Path) -> Iterator[str]:
     def fail(error: OSError) -> None:
         raise StackyardError(f"cannot read {error.filename}: {cause(error)}") from error
 
-    for folder, folders, files in os.walk(root, onerror=fail):
-        folders.sort()
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]  # noqa: PTH114, PTH118
-        for name in sorted([*folders, *files]):
-            yield os.path.join(folder, name)  # noqa: PTH118
-        left_out = {*links, *(OF_THE_HOST if folder == os.fspath(root) else ())}
-        folders[:] = [name for name in folders if name not in left_out]
+    for directory, directories, files in os.walk(root, onerror=fail):
+        directories.sort()
+        links = [name for name in directories if os.path.islink(os.path.join(directory, name))]  # noqa: PTH114, PTH118
+        for name in sorted([*directories, *files]):
+            yield os.path.join(directory, name)  # noqa: PTH118
+        left_out = {*links, *(OF_THE_HOST if directory == os.fspath(root) else ())}
+        directories[:] = [name for name in directories if name not in left_out]

@@ -17,9 +17,9 @@ class RevisionPaths:
     root: Path
 
     @classmethod
-    def of(cls, folder: str | Path) -> RevisionPaths:
+    def of(cls, directory: str | Path) -> RevisionPaths:
         """The paths of a revision whose directory a record or a manifest names."""
-        return cls(Path(folder))
+        return cls(Path(directory))
 
     @property
     def yard(self) -> Path:
