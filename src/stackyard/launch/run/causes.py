@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,17 +150,19 @@ def _rule(row: Mapping[str, Any]) -> Rule:
 
 def reference(table: Iterable[Rule] | None = None) -> str:
     """The page docs/reference/causes.md."""
-    parts = [
-        "# Known causes\n\nWhat `stackyard launch` reports when a run has failed. Generated from "
+    first = (
+        "What `stackyard launch` reports when a run has failed. Generated from "
         "`src/stackyard/launch/run/causes.yaml`; the first rule that matches is reported. Those of your site are tried "
-        "before these ([how to add them](../howto/site-checks.md#causes-of-failures)).\n"
-    ]
+        "before these ([how to add them](../howto/site-checks.md#causes-of-failures))."
+    )
+    parts = ["# Known causes", first]
     for rule in rules() if table is None else table:
         seen = [f"`{one.pattern}`" for one in rule.patterns]
         seen += [f"exit status {', '.join(map(str, rule.codes))}"] if rule.codes else []
         seen += [f"{name} {value}" for name, value in rule.when.items()]
-        parts.append(
-            f"## {rule.name}\n\n{rule.cause[0].upper()}{rule.cause[1:]}.\n\n**Remedy:** {rule.remedy}.\n\n"
-            f"Recognised by: {'; '.join(seen)}. Source: {rule.source}\n"
-        )
-    return "\n".join(parts)
+        parts += [
+            f"## {rule.name}", f"{rule.cause[0].upper()}{rule.cause[1:]}.", f"**Remedy:** {rule.remedy}.",
+            f"Recognised by: {'; '.join(seen)}. Source: {rule.source}",
+        ]  # fmt: skip
+    lines = textwrap.TextWrapper(100, break_long_words=False, break_on_hyphens=False)
+    return "\n\n".join(map(lines.fill, parts)) + "\n"
