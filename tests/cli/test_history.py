@@ -16,7 +16,7 @@ import pytest
 from stackyard.host.files import at
 from stackyard.verify import verify
 from stackyard.yard.generation import generations
-from stackyard.yard.revision.record import Manifest, read_manifest
+from stackyard.yard.revision.manifest import Manifest, read_manifest
 from support import smallyard
 from support.accounts import Accounts
 from support.channel import Package, make_channel

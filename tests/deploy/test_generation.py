@@ -22,7 +22,8 @@ from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry, Manifest, read_manifest
+from stackyard.yard.revision.manifest import Entry, Manifest, read_manifest
+from stackyard.yard.revision.record import BuildRecord
 from support import stackrecords
 from support.failing import stale
 

@@ -8,7 +8,7 @@ import pytest
 
 from stackyard.deploy import memo
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.record import Entry, Manifest
+from stackyard.yard.revision.manifest import Entry, Manifest
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from stackyard.core.errors import InputError
 from stackyard.deploy.published.names import claim
 from stackyard.deploy.published.versions import version_keys
-from stackyard.yard.revision.record import Entry
+from stackyard.yard.revision.manifest import Entry
 
 
 def entry(stack: str, version: str, variant: str, revision: int, rank: int = 0) -> Entry:

@@ -14,7 +14,7 @@ from stackyard.upkeep.transfer.rebuilding import Ways
 from stackyard.yard.generation import generations, manifestfile
 from stackyard.yard.layout import Yard
 from stackyard.yard.others.moved import look
-from stackyard.yard.revision import record
+from stackyard.yard.revision import manifest as manifestformat
 from stackyard.yard.write import atomic
 from support import smallyard
 from support.accounts import Accounts
@@ -151,9 +151,9 @@ def test_every_format_is_read_packed(data: Path, tmp_path: Path, version: int) -
     plain = data / f"formats/manifest-{version}.json"
     file = tmp_path / "manifest.json"
     file.write_bytes(plain.read_bytes())
-    wanted = record.read_manifest(plain)
+    wanted = manifestformat.read_manifest(plain)
     first = manifestfile.freed(file)
-    assert manifestfile.pack(file) == first and record.read_manifest(file) == wanted
+    assert manifestfile.pack(file) == first and manifestformat.read_manifest(file) == wanted
     packed = manifestfile.place(file).read_bytes()
     file.write_bytes(plain.read_bytes())
     manifestfile.pack(file)

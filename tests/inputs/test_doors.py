@@ -23,7 +23,8 @@ from stackyard.launch.request.job_file import load_job
 from stackyard.make.activation.capture import environment_variables
 from stackyard.yard import formats
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.record import MANIFEST, RECORD
+from stackyard.yard.revision.manifest import MANIFEST
+from stackyard.yard.revision.record import RECORD
 from support import stackrecords
 
 BAD_NAMES = ("X;touch P;Y", "X Y", "X$(touch P)", "X`touch P`", "X\\nY", "1X", "é", "X-Y", "", "UID", "BASH_FUNC_f%%")

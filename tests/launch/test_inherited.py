@@ -18,7 +18,7 @@ from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.inherited import is_within_step, of_launcher, of_submission
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Allocation
-from stackyard.launch.plan.schedulers.slurm_nodes import Offer
+from stackyard.launch.plan.schedulers.base import Offer
 from stackyard.launch.request.intent import Intent
 from support.cli import STACKYARD
 from support.slurmcli import SHAPE, Work

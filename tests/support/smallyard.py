@@ -17,7 +17,8 @@ from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Manifest
+from stackyard.yard.revision.manifest import Manifest
+from stackyard.yard.revision.record import BuildRecord
 from support import stackrecords
 
 TCL = Site(modules=ModulePolicy(formats=("tcl",)))

@@ -10,7 +10,8 @@ from stackyard.core.change import EnvironmentChange
 from stackyard.expose.generation import write_modules
 from stackyard.inputs.models import Site
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.record import Activation, BuildRecord, Entry, PackageRecord
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import Activation, BuildRecord, PackageRecord
 
 PYTORCH = (
     PackageRecord("python", "3.11.4", "conda", "h1_0_cpython"),

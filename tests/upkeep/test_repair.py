@@ -27,7 +27,8 @@ from stackyard.yard.generation.origin import UsedFile, origin
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents, revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Manifest, read_record
+from stackyard.yard.revision.manifest import Manifest
+from stackyard.yard.revision.record import BuildRecord, read_record
 from stackyard.yard.write import atomic
 from support import stackrecords
 

@@ -28,7 +28,7 @@ from stackyard.yard.cache.audit import unfinished
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import usage, uses
-from stackyard.yard.revision.record import Entry
+from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.write.lease import lease
 from support.forked import Calendar, Ended, Person, Running, Stage, midnight, warm_up
 from support.processes import wait_for

@@ -13,7 +13,8 @@ from stackyard.yard.cache.audit import audit, unfinished
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.record import Entry, read_record
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import read_record
 from stackyard.yard.write import trash
 from support.forked import Person
 from support.sizes import taken

@@ -12,7 +12,7 @@ from stackyard.core.errors import InputError, StackyardError
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import GenerationPaths
-from stackyard.yard.revision.record import Entry, Manifest
+from stackyard.yard.revision.manifest import Entry, Manifest
 from stackyard.yard.write import atomic
 from support.failing import stale
 
@@ -81,7 +81,7 @@ def test_killed_before_the_flip_nothing_has_changed(tmp_path: Path, point: str, 
 from pathlib import Path
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.record import Manifest
+from stackyard.yard.revision.manifest import Manifest
 yard = Yard(Path({str(tmp_path)!r}))
 made = generations.begin(yard)
 made.modules.mkdir()
@@ -346,7 +346,7 @@ import sys
 from pathlib import Path
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.record import Entry, Manifest
+from stackyard.yard.revision.manifest import Entry, Manifest
 yard = Yard(Path.cwd())
 for number in range(5):
     made = generations.begin(yard)

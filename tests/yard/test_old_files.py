@@ -34,7 +34,8 @@ from stackyard.yard.others import basesinuse, childnotes
 from stackyard.yard.others.moved import NOTE
 from stackyard.yard.revision import signatures
 from stackyard.yard.revision.collision import Collision
-from stackyard.yard.revision.record import MANIFEST, RECORD, BuildRecord, Manifest, read_manifest, read_record
+from stackyard.yard.revision.manifest import MANIFEST, Manifest, read_manifest
+from stackyard.yard.revision.record import RECORD, BuildRecord, read_record
 from stackyard.yard.write import atomic, trash
 
 

@@ -49,7 +49,8 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.others import childnotes
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry, Manifest, read_record
+from stackyard.yard.revision.manifest import Entry, Manifest
+from stackyard.yard.revision.record import BuildRecord, read_record
 from stackyard.yard.write import atomic, reserve
 
 USABLE = ("published", "unverified", "unchanged", "updated", "reinstated", "inherited")

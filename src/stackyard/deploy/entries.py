@@ -21,7 +21,8 @@ from stackyard.yard import disk
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import Entry, now
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import now
 from stackyard.yard.write import trash
 
 NOT_SHOWN: dict[str, Any] = {"aliases": (), "default": False, "input_hash": "", "file": "", "dated": False}

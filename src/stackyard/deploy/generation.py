@@ -22,7 +22,8 @@ from stackyard.yard.generation.origin import Origin, origin
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import GenerationPaths, RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry, Manifest, now
+from stackyard.yard.revision.manifest import Entry, Manifest
+from stackyard.yard.revision.record import BuildRecord, now
 from stackyard.yard.write import atomic, trash
 
 

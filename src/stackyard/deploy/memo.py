@@ -20,7 +20,7 @@ from stackyard.yard import checksum, disk, formats
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import Entry, Manifest
+from stackyard.yard.revision.manifest import Entry, Manifest
 from stackyard.yard.write import atomic
 
 

@@ -23,7 +23,8 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.others import moved
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import lease, trash
 
 Action = Literal["unchanged", "inherited", "publish", "build"]

@@ -12,7 +12,7 @@ from stackyard.deploy.plan import Task
 from stackyard.expose.generation import Texts
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.changes import Changes, compare
-from stackyard.yard.revision.record import Manifest
+from stackyard.yard.revision.manifest import Manifest
 
 if TYPE_CHECKING:
     from stackyard.deploy.deploy import Request

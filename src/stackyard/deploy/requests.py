@@ -114,8 +114,8 @@ def preview_deploy(request: Request, progress: Progress) -> Preview:
 def lock_files(request: Request, progress: Progress, *, dry_run: bool = False) -> list[tuple[Locked, Path | None]]:
     """The fresh locks of all stacks, each with where it was written; None where it was fresh, and in a dry run.
 
-    For who cannot write to the yard what is solved is kept in the account's own; where only locks count that are
-    there, nothing is solved.
+    An account that cannot write to the yard keeps the result of the solve in a yard of its own. With `only_locked`,
+    nothing is solved.
 
     Raises:
         InputError, StackyardError: as `lock_all`.

@@ -25,7 +25,8 @@ from stackyard.yard.generation.origin import Origin
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions, signatures
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.revision.signatures import NAMESPACE
 from stackyard.yard.write import atomic
 

@@ -24,7 +24,8 @@ from stackyard.host.files import at
 from stackyard.host.files.hashing import sha256_file
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard, place_of
-from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.revision.signatures import refusals
 from stackyard.yard.write import atomic, trash
 

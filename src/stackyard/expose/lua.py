@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from stackyard.core import change as ops
 from stackyard.expose.page import Page, page
 from stackyard.expose.rendering import Syntax, messages, missing, ordered, refusal
-from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site

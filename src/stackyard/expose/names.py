@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from stackyard.core import grammar
 from stackyard.core.late import dataclass
 from stackyard.expose import lua, tcl
-from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site

@@ -13,7 +13,8 @@ from stackyard.core.late import dataclass
 from stackyard.core.names import canonical
 from stackyard.expose.base import holds_conda, licence_lines
 from stackyard.expose.published import change_of
-from stackyard.yard.revision.record import BuildRecord, Entry, PackageRecord
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord, PackageRecord
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site

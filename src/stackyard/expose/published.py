@@ -32,12 +32,7 @@ class _Frozen:
 MODULE = formats.Kind(
     4,
     lambda value: EnvironmentChange.from_json(members.make(_Frozen, value).change),
-    {
-        1: lambda value: value,  # format 2 renamed two operations, whose former names are always read
-        2: lambda value: value,  # format 3 has a checksum
-        3: lambda value: value,  # format 4 has two more operations
-    },
-    lambda _path: (
+    hint=lambda _path: (
         "restore it: `stackyard verify --repair`; or remove it: a deploy writes it from the record and the present site"
     ),
     checked_since=3,

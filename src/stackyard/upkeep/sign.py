@@ -13,7 +13,8 @@ from stackyard.inputs.models import Site
 from stackyard.upkeep.health.fsck.check import check
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry, read_record
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord, read_record
 
 _SHOWN = 10
 

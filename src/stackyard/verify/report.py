@@ -20,7 +20,8 @@ from stackyard.core.late import dataclass
 from stackyard.host.files import space
 from stackyard.host.machine.probe import machine
 from stackyard.yard import formats, members
-from stackyard.yard.revision.record import Entry, now
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import now
 
 REPORT_FORMAT = 3
 Status = Literal["passed", "failed", "skipped", "warned"]
@@ -188,8 +189,7 @@ def _report(value: dict[str, Any]) -> Report:
 REPORT = formats.Kind(
     REPORT_FORMAT,
     _report,
-    {1: lambda value: value, 2: lambda value: value},  # format 2 has a checksum, format 3 the hash of the checks
-    lambda _: "verify the revision again with this version: `stackyard verify REV`",
+    hint=lambda _: "verify the revision again with this version: `stackyard verify REV`",
     checked_since=2,
 )
 

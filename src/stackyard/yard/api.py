@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from stackyard.yard.others.uses import require_files as require_files
     from stackyard.yard.revision.collision import sentences as collision_sentences
     from stackyard.yard.revision.directories import RevisionPaths as RevisionPaths
+    from stackyard.yard.revision.manifest import Entry as Entry
+    from stackyard.yard.revision.manifest import Manifest as Manifest
     from stackyard.yard.revision.record import BuildRecord as BuildRecord
-    from stackyard.yard.revision.record import Entry as Entry
-    from stackyard.yard.revision.record import Manifest as Manifest
     from stackyard.yard.revision.record import read_record as read_record
     from stackyard.yard.revision.revisions import readable as readable_record
     from stackyard.yard.revision.signatures import Signature as Signature

@@ -15,7 +15,8 @@ from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.others import moved
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry, State, read_record
+from stackyard.yard.revision.manifest import Entry, State
+from stackyard.yard.revision.record import BuildRecord, read_record
 
 
 def listing(yard: Yard, *, everything: bool = False) -> list[dict[str, Any]]:

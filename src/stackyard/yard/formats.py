@@ -2,9 +2,9 @@
 
 Every file that Stackyard keeps carries its format number, except what is made again (the files of the caches, but for
 the notes on them; the list of what a repair did not restore) and who holds a lease or writes a draft. A change of what
-a file holds, also a new key, raises the number and comes with one function that turns the values of the former format
-into those of the next. So each version that was ever written stays readable, step by step, and no part of a file is
-dropped: an unknown key is an error.
+a file holds, also a new key, raises the number. Unless it only adds keys with a default, it comes with one function
+that turns the values of the former format into those of the next. So each version that was ever written stays readable,
+step by step, and no part of a file is dropped: an unknown key is an error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Kind(Generic[Made]):
     Attributes:
         version: the format that is written, and the newest that is read.
         make: turns the values of that format, without the number, into the object. Raises ValueError or KeyError.
-        upgrades: by format number, what turns its values into those of the next number.
+        upgrades: by format number, what turns its values into those of the next number; none where that only adds keys.
         hint: what to do about a damaged file, given its path.
         checked_since: the first format that carries a checksum of itself; 0: none does.
         unnumbered: the format of a file without a number; 0 where every format has one.
@@ -138,5 +138,5 @@ def _upgraded(value: Any, origin: str, kind: Kind[Any]) -> dict[str, Any]:
         raise kind.error(message, hint="upgrade stackyard")
     plain = {key: item for key, item in value.items() if key != "format"}
     for number in range(found, kind.version):
-        plain = kind.upgrades[number](plain)
+        plain = kind.upgrades.get(number, dict)(plain)
     return plain

@@ -368,11 +368,11 @@ def _digest(path: Path) -> str:
 
 
 def own_part(yard: Yard) -> Yard:
-    """The yard with this account's part of its cache: the cache itself for who made it.
+    """The yard with this account's part of its cache, which is the whole cache for the account that owns it.
 
-    Another account that may write to the yard too (staff, beside what root or a colleague fetched) cannot link those
-    files. So it has a part of its own, into which it takes what it needs once; root too, whose files staff cannot link.
-    Without a cache that is decided once there is one (`yard.cache.caches.make`).
+    Other accounts that may write to the yard cannot hard-link files that root or a colleague downloaded. So each has a
+    part of its own and copies into it, once, what it needs; root too, because staff cannot link root's files.
+    Before the cache exists this is undecided (`yard.cache.caches.make`).
     """
     return replace(yard, account=account_beside(replace(yard, account="").cache))
 

@@ -10,7 +10,8 @@ from stackyard.yard import catalogue
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import signatures
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry, PackageRecord
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord, PackageRecord
 
 
 def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from stackyard.core.errors import InputError
 from stackyard.deploy.published.versions import version_keys
-from stackyard.yard.revision.record import Entry
+from stackyard.yard.revision.manifest import Entry
 
 
 def claim(entries: Iterable[Entry]) -> tuple[Entry, ...]:

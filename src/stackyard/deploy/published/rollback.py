@@ -16,7 +16,7 @@ from stackyard.yard.generation.generations import Base
 from stackyard.yard.generation.origin import Origin
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import Entry, Manifest, State
+from stackyard.yard.revision.manifest import Entry, Manifest, State
 
 
 def target(yard: Yard, number: int | None) -> Manifest:

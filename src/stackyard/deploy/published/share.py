@@ -29,7 +29,8 @@ from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry, read_record
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord, read_record
 from stackyard.yard.write import atomic, trash, within
 from stackyard.yard.write.permissions import Policy, applied, of_directory, settle
 

@@ -20,7 +20,8 @@ from stackyard.inputs.models import Site
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.record import Entry, now
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import now
 from stackyard.yard.write import atomic, within
 
 NEW = ("published", "unverified")

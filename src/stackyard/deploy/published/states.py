@@ -17,7 +17,7 @@ from stackyard.deploy.published.rollback import last_shown
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.generations import Base
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.record import Entry
+from stackyard.yard.revision.manifest import Entry
 
 Make = Callable[[Base], Step]
 

@@ -31,8 +31,7 @@ from stackyard.images.squashfs.launcher import compare
 from stackyard.make.job import cores
 from stackyard.make.seal import PARTS
 from stackyard.yard import checksum, disk, formats, members
-from stackyard.yard.revision import contents, signatures
-from stackyard.yard.revision import record as records
+from stackyard.yard.revision import contents, manifest, signatures
 from stackyard.yard.revision.contents import Damage, Tree
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
@@ -308,7 +307,7 @@ def read(wanted: Reference) -> Arrived:
     fit = Fit.of_notes(found.annotations, str(wanted))
     try:
         record = BuildRecord.from_json(found.settings["record"], str(wanted))
-        entry = members.make(records.Entry, found.settings["entry"])
+        entry = members.make(manifest.Entry, found.settings["entry"])
         signed = _read_signed(found.settings.get("signed"), record, str(wanted))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StackyardError(f"cannot read {wanted}: {error}", hint="push it again") from error

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from stackyard.core.findings import Finding
 from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.plan.inherited import is_within_step
-from stackyard.launch.plan.schedulers.slurm_nodes import Offer, counts, last_number
+from stackyard.launch.plan.schedulers.base import Offer
+from stackyard.launch.plan.schedulers.slurm_nodes import counts, last_number
 from stackyard.launch.request.intent import Intent
 
 

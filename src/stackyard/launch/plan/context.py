@@ -14,8 +14,7 @@ from stackyard.launch.layout import nodes
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.model import Allocation
 from stackyard.launch.plan.schedulers import Batch
-from stackyard.launch.plan.schedulers.base import NodeReports
-from stackyard.launch.plan.schedulers.slurm_nodes import Offer
+from stackyard.launch.plan.schedulers.base import NodeReports, Offer
 from stackyard.launch.request.intent import Intent
 
 

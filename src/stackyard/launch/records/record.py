@@ -123,11 +123,11 @@ def _reasons_named(values: dict[str, Any]) -> dict[str, Any]:
 
 
 RECORD = formats.Kind(
-    FORMAT, lambda values: members.make(RunRecord, values), {1: _reasons_named, 2: dict},
+    FORMAT, lambda values: members.make(RunRecord, values), {1: _reasons_named},
     hint=lambda path: f"remove {path.parent}, or restore its record.json", error=InputError,
 )  # fmt: skip
 STATUS = formats.Kind(
-    STATUS_FORMAT, lambda values: members.make(RunStatus, values), {1: dict},
+    STATUS_FORMAT, lambda values: members.make(RunStatus, values),
     hint=lambda path: f"remove {path}", error=InputError,
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.others.same import is_same
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import Entry
+from stackyard.yard.revision.manifest import Entry
 
 
 @dataclass(frozen=True)

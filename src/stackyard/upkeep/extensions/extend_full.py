@@ -20,7 +20,8 @@ from stackyard.yard import catalogue, disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import signatures
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord
 
 
 def full_files(name: str, base: str, asked: Asked, yard: Yard) -> Files:

@@ -22,7 +22,8 @@ from stackyard.host.files import at
 from stackyard.yard import catalogue, disk
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import atomic, within
 
 STACK, REQUIREMENTS, LOCK = "stack.yaml", "requirements.txt", "stack.yaml.lock"

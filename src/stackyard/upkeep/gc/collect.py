@@ -31,7 +31,8 @@ from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import Origin
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions as built
-from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import atomic, idleleases, lease, temporaries, trash, within
 from stackyard.yard.write.trash import Item
 

@@ -28,7 +28,8 @@ from stackyard.yard.others import usage
 from stackyard.yard.others.children import Children
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import GenerationPaths, RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, read_manifest
+from stackyard.yard.revision.manifest import read_manifest
+from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import lease
 from stackyard.yard.write.trash import Sort
 

@@ -26,7 +26,8 @@ from stackyard.yard.generation.origin import Origin
 from stackyard.yard.others import moved
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import atomic, trash
 from stackyard.yard.write.trash import Item
 

@@ -21,7 +21,7 @@ from stackyard.yard.generation.origin import origin
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import Entry
+from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.write.trash import Item
 
 _MOST_DIGITS = 10  # of the number of an account

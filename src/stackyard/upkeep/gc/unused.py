@@ -9,7 +9,7 @@ from stackyard.core.errors import InputError, StackyardError
 from stackyard.host.run import clock
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import usage
-from stackyard.yard.revision.record import Entry
+from stackyard.yard.revision.manifest import Entry
 
 Unused = Callable[[Entry], str]
 """Why a revision that users see counts as unused; empty: it does not."""

@@ -45,7 +45,8 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents, revisions
 from stackyard.yard.revision.contents import Contents, Damage, Item
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import atomic, within
 
 LOCK = "lock/stack.lock"

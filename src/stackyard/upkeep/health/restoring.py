@@ -14,7 +14,8 @@ from stackyard.upkeep.health.repair import file_of, files_read, repair, require_
 from stackyard.upkeep.health.restore_record import restore_operations, restore_record, restore_rest
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import Entry, read_record
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import read_record
 
 _SHOWN = 5
 

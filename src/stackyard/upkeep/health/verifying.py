@@ -22,12 +22,13 @@ from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import origin
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import Entry, State, read_record
+from stackyard.yard.revision.manifest import Entry, State
+from stackyard.yard.revision.record import read_record
 
 
 @dataclass
 class Verification:
-    """The reports of revisions, by module, and which of them were verified: of others something was lacking."""
+    """The report of each revision, by module, and the entries that could be verified: the others are incomplete."""
 
     reports: dict[str, Report] = field(default_factory=dict)
     verified: list[Entry] = field(default_factory=list)

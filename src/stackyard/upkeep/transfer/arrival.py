@@ -44,7 +44,8 @@ from stackyard.yard.generation.origin import origin
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents, revisions, signatures
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry, read_record
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord, read_record
 from stackyard.yard.write import atomic, reserve, within
 from stackyard.yard.write.permissions import file_mode, program_mode, settle
 

@@ -31,7 +31,8 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.others import usage
 from stackyard.yard.revision import contents, revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import MANIFEST, BuildRecord, Manifest
+from stackyard.yard.revision.manifest import MANIFEST, Manifest
+from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import atomic, trash, within
 from stackyard.yard.write.permissions import file_mode
 

@@ -39,7 +39,8 @@ from stackyard.yard.others.moved import Note
 from stackyard.yard.others.same import require_other
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry, Manifest, State
+from stackyard.yard.revision.manifest import Entry, Manifest, State
+from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import atomic, lease, reserve, within
 
 

@@ -22,7 +22,7 @@ from stackyard.yard.others import children, moved
 from stackyard.yard.others.moved import Note
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import Entry, Manifest
+from stackyard.yard.revision.manifest import Entry, Manifest
 
 FROM = "move from "
 """How the reason of the generation begins by which a move publishes."""

@@ -29,7 +29,8 @@ from stackyard.yard.generation.origin import UsedFile
 from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry, read_record
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord, read_record
 from stackyard.yard.write import within
 
 

@@ -17,7 +17,8 @@ from stackyard.yard.cache.audit import audit
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
-from stackyard.yard.revision.record import Manifest, now, read_manifest, read_record
+from stackyard.yard.revision.manifest import Manifest, read_manifest
+from stackyard.yard.revision.record import now, read_record
 
 
 def check_yard(yard: Yard, *, deep: bool) -> Report:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 
 from stackyard.core.late import dataclass
-from stackyard.yard.revision.record import Entry
+from stackyard.yard.revision.manifest import Entry
 
 _WITHOUT = {"deprecated": "deprecated", "notice": "with a notice", "help": "with a help text"}
 

@@ -38,7 +38,7 @@ from stackyard.yard.generation import manifestfile
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import moved
 from stackyard.yard.revision.directories import GenerationPaths
-from stackyard.yard.revision.record import Entry, Manifest, read_manifest
+from stackyard.yard.revision.manifest import Entry, Manifest, read_manifest
 from stackyard.yard.write import atomic, within
 from stackyard.yard.write.claim import claim
 

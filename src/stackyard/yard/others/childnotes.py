@@ -81,7 +81,7 @@ class _Memory:
     building: Mapping[str, float] = field(default_factory=dict)
 
 
-KIND = formats.Kind(2, lambda value: _checked(members.make(_Text, value)), {1: lambda value: value}, unnumbered=1)
+KIND = formats.Kind(2, lambda value: _checked(members.make(_Text, value)), unnumbered=1)
 MEMORY = formats.Kind(
     1, lambda value: members.make(_Memory, value), hint=lambda path: f"remove it: {path}", checked_since=1
 )

@@ -25,7 +25,8 @@ from stackyard.yard.others import same
 from stackyard.yard.write import atomic
 
 if TYPE_CHECKING:
-    from stackyard.yard.revision.record import BuildRecord, Entry
+    from stackyard.yard.revision.manifest import Entry
+    from stackyard.yard.revision.record import BuildRecord
 
 _DIRECTORY = re.compile(rb'"folder":\s*("(?:[^"\\]|\\.)*")')
 

@@ -1,13 +1,12 @@
-"""What was built: the record of one revision, and the manifest of one generation. Plain dataclasses, quick to read.
+"""What was built: the record of one revision, as plain dataclasses.
 
-Both are read through `yard.formats`: an older file is upgraded, a newer one refused.
+It is read through `yard.formats`: an older file is upgraded, a newer one refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, field, replace
-from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -19,18 +18,15 @@ from stackyard.host.files import at
 from stackyard.host.run import clock
 from stackyard.yard import formats, members
 from stackyard.yard.disk import DiskUse
-from stackyard.yard.generation import manifestfile
-from stackyard.yard.generation.origin import Origin, UsedFile
 from stackyard.yard.kinds import table
 from stackyard.yard.kinds.adopted import AdoptedPrefix
 from stackyard.yard.kinds.extension import BaseRevision, payload_on
 from stackyard.yard.kinds.origins import Built, origin_of
 from stackyard.yard.kinds.payload import Form, Payload, check_container, payload_of
 from stackyard.yard.revision.collision import Collision
+from stackyard.yard.revision.manifest import check_module, check_place
 
 RECORD_FORMAT = 9
-MANIFEST_FORMAT = 4
-State = Literal["published", "unverified", "failed", "withdrawn", "removed", "missing", "built", "held"]
 
 
 def now() -> str:
@@ -197,13 +193,13 @@ def _record(value: dict[str, Any]) -> BuildRecord:
         },
     )
     for path in (made.path, made.prefix, *((made.base.yard, made.base.prefix) if made.base else ())):
-        _check_place(path)
+        check_place(path)
     for name in (*(made.settings.get("commands") or ()), *(made.container.get("commands") or ())):
         at.component(name)
     payload_of(made.form, made.prefix)
     check_container(made.form, made.container)
     table.require(made.form.kind, made.origin.kind, on_base=bool(made.base_id))
-    _check_module(made.module)
+    check_module(made.module)
     _check_settings(made)
     return made
 
@@ -213,23 +209,6 @@ def _collision(value: Mapping[str, Any]) -> Collision:
     for path in made.files:
         at.parts(path)
     return made
-
-
-def _check_module(name: str) -> None:
-    """Each part of a module's name is a file's name too.
-
-    Raises:
-        NotAllowed: one does not have its grammar.
-    """
-    for part in name.split("/"):
-        grammar.LABEL(part)
-
-
-def _check_place(path: str) -> None:
-    """The path of a directory, to which names are joined. Raises ValueError: it is relative, or leads back."""
-    if not path.startswith("/"):
-        raise ValueError(f"not an absolute path: {path!r:.200}")
-    at.parts(path[1:])
 
 
 def _check_settings(record: BuildRecord) -> None:
@@ -255,11 +234,6 @@ def _with_form(value: dict[str, Any]) -> dict[str, Any]:
     return {**value, "form": "prefix"}
 
 
-def _without_files(value: dict[str, Any]) -> dict[str, Any]:
-    """Format 3 has a checksum, and the hash of ``files.json``."""
-    return value
-
-
 def _with_former_hash(value: dict[str, Any]) -> dict[str, Any]:
     """Format 4 names how its hash was computed; before, the hash covered checks and the policy for users too."""
     return {**value, "hash_format": 1}
@@ -270,183 +244,12 @@ def _with_image(value: dict[str, Any]) -> dict[str, Any]:
     return {**value, "form": {"kind": value["form"]}}
 
 
-def _without_base(value: dict[str, Any]) -> dict[str, Any]:
-    """Format 6 names the base of an extension; before, every revision was complete in itself."""
-    return value
-
-
-def _all_built(value: dict[str, Any]) -> dict[str, Any]:
-    """Format 7 names the prefix of an adopted revision; before, the yard had built every revision."""
-    return value
-
-
-def _further(value: dict[str, Any]) -> dict[str, Any]:
-    """Format 8 has the hash of an image's launcher, which earlier versions did not record (`upkeep.health.launchers`),
-    and the paths that several packages install, for which they did not look."""
-    return value
-
-
-def _fewer_operations(value: dict[str, Any]) -> dict[str, Any]:
-    """Format 9 has two more operations: what activation scripts append."""
-    return value
-
-
 RECORD = formats.Kind(
     RECORD_FORMAT,
     _record,
-    {
-        1: _with_form,
-        2: _without_files,
-        3: _with_former_hash,
-        4: _with_image,
-        5: _without_base,
-        6: _all_built,
-        7: _further,
-        8: _fewer_operations,
-    },
+    {1: _with_form, 3: _with_former_hash, 4: _with_image},  # the others only added keys
     lambda path: f"restore it: `stackyard verify --repair`; or move {path.parent} away and deploy its file again",
     checked_since=3,
-)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One revision in a generation.
-
-    Attributes:
-        module: the full module name.
-        directory: absolute path of the revision's directory.
-        state: published; unverified; failed (its last verification failed); withdrawn (kept loadable by full name,
-            hidden, without alias or default); removed (its files are put aside: its modulefile unloads it, and
-            refuses to load it); or missing (its files no longer exist, so it has no modulefile). A revision that was
-            never published is built (not verified yet), failed, or held (a check was skipped).
-        default: whether ``module load <stack>`` loads this one.
-        aliases: short versions that load this one, e.g. ``2.13`` and ``2.13-py311``.
-        rank: position of its variant in the stack's matrix; among the variants of one version the highest is preferred.
-        hidden: not shown by `module avail`, loadable by its full name.
-        deprecated: a date and a message, shown when it is loaded.
-        notice: a message shown at every load.
-        help: added to what ``module help`` prints.
-        input_hash: that of its build: its name is used again only for the same inputs. Empty: not recorded.
-        file: the file that it was deployed from: relative to its git work tree, absolute where it is in none.
-        dated: its version is only the day of its solve, because its file gives none.
-        superseded: its file no longer describes it, but another revision or none. It stays, behind those that are
-            described, whatever their numbers are.
-        pinned: `stackyard default` made it what the stack's bare name loads, whichever version is the highest.
-        retired: the date from which loading it shows a warning (``2027-03-01``); empty: it is not retired.
-        successor: the module to use instead of a retired or removed one.
-    """
-
-    stack: str
-    version: str
-    variant: str
-    revision: int
-    module: str
-    folder: str
-    created: str
-    state: State = "published"
-    default: bool = False
-    aliases: tuple[str, ...] = ()
-    rank: int = 0
-    hidden: bool = False
-    deprecated: str = ""
-    notice: str = ""
-    help: str = ""
-    input_hash: str = ""
-    file: str = ""
-    dated: bool = False
-    superseded: bool = False
-    pinned: bool = False
-    retired: str = ""
-    successor: str = ""
-
-    @property
-    def is_visible(self) -> bool:
-        """Whether users can load it by a short name, if its labels and its rank permit."""
-        return self.state not in ("withdrawn", "removed", "missing")
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """The revisions of one generation, the reason for it, and who published it.
-
-    Every revision that was ever published stays in the list, so that its name is not given to another one.
-
-    Attributes:
-        content: the number of the generation whose content this one repeats after a rollback or a verification, else 0.
-        previous: the number of the generation that was current before, 0 for the first one.
-        files: sha256 of every file below ``modules/``, by its path there; empty in one of an earlier version.
-    """
-
-    number: int
-    created: str
-    reason: str
-    entries: tuple[Entry, ...] = ()
-    content: int = 0
-    previous: int = 0
-    origin: Origin = field(default_factory=Origin)
-    files: Mapping[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """The manifest as JSON values."""
-        return {"format": MANIFEST_FORMAT, **asdict(self)}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any], origin: str = "manifest.json") -> Manifest:
-        """Read what `to_json` wrote, in this version or an earlier one; `origin` names the file in errors."""
-        return formats.read(value, origin, MANIFEST)
-
-
-def _manifest(value: dict[str, Any]) -> Manifest:
-    entries = [members.make(Entry, entry) for entry in value["entries"]]
-    for entry in entries:
-        _check_module(entry.module)
-        _check_place(entry.folder)
-        for alias in entry.aliases:
-            grammar.LABEL(alias)
-        if entry.successor:
-            grammar.MODULE(entry.successor)
-        if entry.retired:
-            date.fromisoformat(entry.retired)
-    made = members.make(Manifest, {**value, "entries": entries, "origin": _origin(value.get("origin", {}))})
-    for name in made.files:
-        at.parts(name)
-    return made
-
-
-def _origin(value: Mapping[str, Any]) -> Origin:
-    files = [members.make(UsedFile, file) for file in value.get("files", ())]
-    return members.make(Origin, {**value, "files": files})
-
-
-def _with_origin(value: dict[str, Any]) -> dict[str, Any]:
-    """Format 2 names the previous generation, which was always the number before, and the superseded revisions.
-
-    In format 1 the highest revision of a variant was the present one.
-    """
-    newest: dict[tuple[str, str, str], int] = {}
-    for entry in value["entries"]:
-        if entry["state"] != "withdrawn":
-            newest[_line(entry)] = max(entry["revision"], newest.get(_line(entry), 0))
-    entries = [{**entry, "superseded": entry["revision"] < newest.get(_line(entry), 0)} for entry in value["entries"]]
-    return {**value, "entries": entries, "previous": value["number"] - 1}
-
-
-def _with_defaults(value: dict[str, Any]) -> dict[str, Any]:
-    """Format 3 added a checksum and the hashes of the modulefiles, format 4 what `retire` and `remove` say."""
-    return value
-
-
-def _line(entry: Mapping[str, Any]) -> tuple[str, str, str]:
-    return entry["stack"], entry["version"], entry["variant"]
-
-
-MANIFEST = formats.Kind(
-    MANIFEST_FORMAT,
-    _manifest,
-    {1: _with_origin, 2: _with_defaults, 3: _with_defaults},
-    checked_since=3,
-    hint=lambda path: f"restore it, or point the link `modules` at another of {path.parent.parent}/*/modules",
 )
 
 
@@ -463,18 +266,3 @@ def read_record(path: Path, top: Path | None = None) -> BuildRecord:
 def _record_in(raw: bytes, path: str) -> BuildRecord:
     """The same bytes are the same record, which a build on a base and each step of a deploy ask for again."""
     return formats.parsed(raw, path, RECORD)
-
-
-def read_manifest(path: Path) -> Manifest:
-    """Read a generation's ``manifest.json``, or what is packed beside it. Raises as `read_record` does."""
-    try:
-        raw = manifestfile.text(path)
-    except (OSError, ValueError) as error:
-        raise formats.unreadable(str(manifestfile.place(path)), MANIFEST, error) from error
-    return _manifest_in(raw, str(manifestfile.place(path)))
-
-
-@lru_cache(maxsize=4)
-def _manifest_in(raw: bytes, path: str) -> Manifest:
-    """The same for a manifest: the steps of a deploy ask a dozen times for what is published."""
-    return formats.parsed(raw, path, MANIFEST)

@@ -32,7 +32,8 @@ from stackyard.host.run.identity import account_name, whoami
 from stackyard.yard import disk, formats, members
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import State, now
+from stackyard.yard.revision.manifest import State
+from stackyard.yard.revision.record import now
 from stackyard.yard.write import atomic
 
 Sort = Literal["revision", "build", "cache", "leftover", "modules"]

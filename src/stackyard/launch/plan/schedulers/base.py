@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from stackyard.core.errors import MissingError
+from stackyard.core.late import dataclass
 from stackyard.host.run.command import which
 from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.launch.layout.model import Node
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
 
-if TYPE_CHECKING:
-    from stackyard.launch.plan.schedulers.slurm_nodes import Offer
+
+@dataclass(frozen=True)
+class Offer:
+    """The resources of each node that a job may use.
+
+    Attributes:
+        node: the node as reported by the scheduler; None: not queried, since the site describes it.
+        cpus: hardware threads of the allocation per node, on the node with the fewest; 0: unknown.
+        gpus: GPUs likewise; None: unknown.
+        partition: the partition, outside an allocation.
+        nodes: the number of nodes of the partition.
+    """
+
+    node: Node | None = None
+    cpus: int = 0
+    gpus: int | None = None
+    partition: str = ""
+    nodes: int = 0
 
 
 class NodeReports(Protocol):

@@ -12,33 +12,14 @@ from collections.abc import Mapping
 
 from stackyard.core.errors import InputError, MissingError
 from stackyard.core.findings import counted
-from stackyard.core.late import dataclass
 from stackyard.host.run.command import CommandError
 from stackyard.launch.layout.model import Layout, Node, NodeDomain
 from stackyard.launch.layout.nodes import even_split, this_node
 from stackyard.launch.plan.model import Allocation
 from stackyard.launch.plan.schedulers.asking import ask
+from stackyard.launch.plan.schedulers.base import Offer
 
 _AMD = ("mi", "amd", "instinct")
-
-
-@dataclass(frozen=True)
-class Offer:
-    """The resources of each node that a job may use.
-
-    Attributes:
-        node: the node as reported by Slurm; None: not queried, since the site describes it.
-        cpus: hardware threads of the allocation per node, on the node with the fewest; 0: unknown.
-        gpus: GPUs likewise; None: unknown.
-        partition: the partition, outside an allocation.
-        nodes: the number of nodes of the partition.
-    """
-
-    node: Node | None = None
-    cpus: int = 0
-    gpus: int | None = None
-    partition: str = ""
-    nodes: int = 0
 
 
 def of_allocation(

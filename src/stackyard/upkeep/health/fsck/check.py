@@ -25,7 +25,7 @@ from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import Entry
+from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.write import trash
 
 _SAMPLE_BYTES, _MOST_BYTES, _LEAST_BYTES = 512 << 20, 32 << 20, 2 << 20

@@ -28,7 +28,8 @@ from stackyard.yard.kinds.payload import STUB
 from stackyard.yard.layout import Yard, own_part
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, Entry
+from stackyard.yard.revision.manifest import Entry
+from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import atomic, trash, within
 
 _SHOWN = 4

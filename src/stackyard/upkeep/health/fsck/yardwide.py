@@ -24,7 +24,7 @@ from stackyard.yard import disk, formats
 from stackyard.yard.generation import generations, manifestfile
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents, signatures
-from stackyard.yard.revision.record import read_manifest
+from stackyard.yard.revision.manifest import read_manifest
 from stackyard.yard.write import temporaries, trash
 
 _DROPS = ("uses", "children", "usage")
