@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from stackyard.core.below import Below
 from stackyard.launch.records.paths import RunPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import BasePaths, GenerationPaths, RevisionPaths
@@ -55,7 +56,7 @@ def _quoted(text: str) -> list[str]:
 def properties(of: type, root: str = "/a/b/c/d") -> list[str]:
     """The paths that the code has names for, relative to their directory."""
     made = of(Path(root))
-    found = [getattr(made, name) for name, value in vars(of).items() if isinstance(value, property)]
+    found = [getattr(made, name) for name, value in vars(of).items() if isinstance(value, (property, Below))]
     return [str(path.relative_to(root)) for path in found if isinstance(path, Path) and path.is_relative_to(root)]
 
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import stackyard
+from stackyard.core.below import Below
 from stackyard.yard import layout
 from stackyard.yard.layout import Yard
 
 SOURCES = Path(stackyard.__file__).parent
 OTHERS = {"yard/layout.py"}
-DIRECTORIES = {name for name, value in vars(Yard).items() if isinstance(value, property)} - {"modules"}
+DIRECTORIES = {name for name, value in vars(Yard).items() if isinstance(value, (property, Below))} - {"modules"}
 
 
 def joins(tree: ast.AST) -> Iterator[ast.BinOp]:
@@ -40,4 +41,4 @@ def test_every_path_is_in_the_yard_and_no_two_are_the_same() -> None:
 
 
 def properties(cls: type) -> list[str]:
-    return [name for name, value in vars(cls).items() if isinstance(value, property) and name != "number"]
+    return [name for name, value in vars(cls).items() if isinstance(value, (property, Below)) and name != "number"]

@@ -37,6 +37,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
+from stackyard.core.below import Below
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.host.files import home
@@ -69,84 +70,41 @@ class Yard:
         account = account_beside(shared) if self.account is None else self.account
         return shared / ACCOUNTS / account if account else shared
 
-    @property
-    def conda(self) -> Path:
-        """Unpacked conda packages, in rattler's layout."""
-        return self.cache / "conda"
-
-    @property
-    def sources(self) -> Path:
-        """Downloaded source archives."""
-        return self.cache / "sources"
-
-    @property
-    def wheels(self) -> Path:
-        """Wheels that were compiled from source."""
-        return self.cache / "wheels"
-
-    @property
-    def bytecode(self) -> Path:
-        """Compiled bytecode."""
-        return self.cache / "bytecode"
-
-    @property
-    def uv(self) -> Path:
-        """uv's cache: downloaded and unpacked wheels."""
-        return self.cache / "uv"
-
-    @property
-    def repodata(self) -> Path:
-        """Indexes of conda channels, in rattler's layout."""
-        return self.cache / "repodata"
-
-    @property
-    def pythons(self) -> Path:
-        """Python interpreters that uv installed."""
-        return self.cache / "python"
+    conda = Below("conda", of="cache")
+    """Unpacked conda packages, in rattler's layout."""
+    sources = Below("sources", of="cache")
+    """Downloaded source archives."""
+    wheels = Below("wheels", of="cache")
+    """Wheels that were compiled from source."""
+    bytecode = Below("bytecode", of="cache")
+    """Compiled bytecode."""
+    uv = Below("uv", of="cache")
+    """uv's cache: downloaded and unpacked wheels."""
+    repodata = Below("repodata", of="cache")
+    """Indexes of conda channels, in rattler's layout."""
+    pythons = Below("python", of="cache")
+    """Python interpreters that uv installed."""
 
     def interpreter(self, name: str) -> Path:
         """One of them, by the name of its directory."""
         return self.pythons / name
 
-    @property
-    def memos(self) -> Path:
-        """Notes of deploys that changed nothing."""
-        return self.cache / "memo"
-
-    @property
-    def distributions(self) -> Path:
-        """What was read of conda packages about the Python distributions in them."""
-        return self.cache / "distributions"
-
-    @property
-    def notes(self) -> Path:
-        """What the entries of the other caches held when they were made."""
-        return self.cache / "notes"
-
-    @property
-    def locks(self) -> Path:
-        """What was solved, by the hash of its spec."""
-        return self.root / "locks"
-
-    @property
-    def stacks(self) -> Path:
-        """Every revision of every stack."""
-        return self.root / "stacks"
-
-    @property
-    def generations(self) -> Path:
-        """What users saw, one directory per generation."""
-        return self.root / "generations"
-
-    @property
-    def modules(self) -> Path:
-        """The one path that users put on MODULEPATH: a symlink into the current generation."""
-        return self.root / "modules"
-
-    @property
-    def bases(self) -> Path:
-        """Images of others that SIF and OCI images are built on."""
-        return self.root / "bases"
+    memos = Below("memo", of="cache")
+    """Notes of deploys that changed nothing."""
+    distributions = Below("distributions", of="cache")
+    """What was read of conda packages about the Python distributions in them."""
+    notes = Below("notes", of="cache")
+    """What the entries of the other caches held when they were made."""
+    locks = Below("locks")
+    """What was solved, by the hash of its spec."""
+    stacks = Below("stacks")
+    """Every revision of every stack."""
+    generations = Below("generations")
+    """What users saw, one directory per generation."""
+    modules = Below("modules")
+    """The one path that users put on MODULEPATH: a symlink into the current generation."""
+    bases = Below("bases")
+    """Images of others that SIF and OCI images are built on."""
 
     def base(self, name: str) -> BasePaths:
         """The paths of one base."""
@@ -156,30 +114,16 @@ class Yard:
         """The paths of a base that is being imported; a token of ``*`` is the pattern of all of this name."""
         return BasePaths(self.bases / f".{name}~{token}")
 
-    @property
-    def leases(self) -> Path:
-        """Who is writing what in this yard (`yard.write.lease`)."""
-        return self.root / "leases"
-
-    @property
-    def uses(self) -> Path:
-        """Who is running which revision (`yard.others.uses`)."""
-        return self.root / "uses"
-
-    @property
-    def children(self) -> Path:
-        """Yards whose revisions extend those of this one (`yard.others.children`)."""
-        return self.root / "children"
-
-    @property
-    def trash(self) -> Path:
-        """What was removed and can still be brought back (`yard.write.trash`)."""
-        return self.root / "trash"
-
-    @property
-    def reserve(self) -> Path:
-        """Room that a removal has where the file system is full (`yard.write.reserve`)."""
-        return self.root / "reserve"
+    leases = Below("leases")
+    """Who is writing what in this yard (`yard.write.lease`)."""
+    uses = Below("uses")
+    """Who is running which revision (`yard.others.uses`)."""
+    children = Below("children")
+    """Yards whose revisions extend those of this one (`yard.others.children`)."""
+    trash = Below("trash")
+    """What was removed and can still be brought back (`yard.write.trash`)."""
+    reserve = Below("reserve")
+    """Room that a removal has where the file system is full (`yard.write.reserve`)."""
 
     def reserved(self, number: int) -> Path:
         """One file of it."""
@@ -189,29 +133,19 @@ class Yard:
         """The note that a former version made for the yard at `root`, which extends revisions of this one."""
         return self.children / f"{_digest(root)}.json"
 
-    @property
-    def registrations(self) -> Path:
-        """Which notes this yard has left in those that it extends."""
-        return self.root / "registered"
+    registrations = Below("registered")
+    """Which notes this yard has left in those that it extends."""
 
     def registration(self, uid: int, parent: Path) -> Path:
         """Those of an account in the yard at `parent`."""
         return self.registrations / f"{uid}-{_digest(parent)}.json"
 
-    @property
-    def bases_in_use(self) -> Path:
-        """Which revisions are extended, as who may look everywhere found them last (`yard.others.basesinuse`)."""
-        return self.root / "bases-in-use.json"
-
-    @property
-    def usage(self) -> Path:
-        """How often revisions are used (`yard.others.usage`)."""
-        return self.root / "usage"
-
-    @property
-    def usage_since(self) -> Path:
-        """The day since which uses are counted."""
-        return self.usage / "since"
+    bases_in_use = Below("bases-in-use.json")
+    """Which revisions are extended, as who may look everywhere found them last (`yard.others.basesinuse`)."""
+    usage = Below("usage")
+    """How often revisions are used (`yard.others.usage`)."""
+    usage_since = Below("since", of="usage")
+    """The day since which uses are counted."""
 
     def usage_log(self, host: str, uid: int, month: str) -> Path:
         """The uses of one account on one host in a month (``2026-11``)."""
@@ -237,38 +171,26 @@ class Yard:
         """The note that a group gets also what is published of a stack later."""
         return self.shares / quote(group, safe="") / "later" / f"{stack}.json"
 
-    @property
-    def extensions(self) -> Path:
-        """The files of extensions."""
-        return self.root / "extensions"
+    extensions = Below("extensions")
+    """The files of extensions."""
 
     def extension(self, name: str) -> Path:
         """The directory of an extension's file and its lock, as `stackyard extend` writes them."""
         return self.extensions / name
 
-    @property
-    def licences(self) -> Path:
-        """Which licences were accepted, by whom and when."""
-        return self.root / "licences.json"
-
-    @property
-    def signatures(self) -> Path:
-        """Which signatures revisions must have."""
-        return self.root / "signatures.json"
-
-    @property
-    def move_note(self) -> Path:
-        """From where a yard is moved to this place; removed once that is published."""
-        return self.root / "move.json"
+    licences = Below("licences.json")
+    """Which licences were accepted, by whom and when."""
+    signatures = Below("signatures.json")
+    """Which signatures revisions must have."""
+    move_note = Below("move.json")
+    """From where a yard is moved to this place; removed once that is published."""
 
     def former(self) -> Yard:
         """What is put aside of a yard that is built again where it lies."""
         return replace(self, root=self.root / "former", account="")
 
-    @property
-    def shares(self) -> Path:
-        """Modulefiles for groups, a directory for each."""
-        return self.root / "shared"
+    shares = Below("shared")
+    """Modulefiles for groups, a directory for each."""
 
     def package(self, stem: str) -> Path:
         """An unpacked conda package; `stem` is ``name-version-build``."""
@@ -319,10 +241,8 @@ class Yard:
         """What was solved for a spec hash."""
         return self.locks / f"{spec_hash}.lock"
 
-    @property
-    def file_locks(self) -> Path:
-        """The locks of spec files in directories that are read-only."""
-        return self.locks / "files"
+    file_locks = Below("files", of="locks")
+    """The locks of spec files in directories that are read-only."""
 
     def lock_of(self, file: Path) -> Path:
         """The lock of such a file: the whole lock, by the path that it would have beside the file."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from stackyard.core.below import Below
 from stackyard.core.late import dataclass
 
 
@@ -33,30 +34,16 @@ class StepPaths:
 
     root: Path
 
-    @property
-    def shim(self) -> Path:
-        """What the launcher starts for every task."""
-        return self.root / "rank.sh"
-
-    @property
-    def agent(self) -> Path:
-        """The agent and what it needs to know, in one file that only its owner can read: it has the step's secret."""
-        return self.root / "agent.py"
-
-    @property
-    def plan(self) -> Path:
-        """What the hub knows: `stackyard.launch.node.step.StepFile`."""
-        return self.root / "plan.json"
-
-    @property
-    def private(self) -> Path:
-        """Variables of every rank whose values may be secret; `records.private` removes it."""
-        return self.root / "private.sh"
-
-    @property
-    def logs(self) -> Path:
-        """One file per rank or per node, the launcher's own, and one for each agent that has something to say."""
-        return self.root / "logs"
+    shim = Below("rank.sh")
+    """What the launcher starts for every task."""
+    agent = Below("agent.py")
+    """The agent and what it needs to know, in one file that only its owner can read: it has the step's secret."""
+    plan = Below("plan.json")
+    """What the hub knows: `stackyard.launch.node.step.StepFile`."""
+    private = Below("private.sh")
+    """Variables of every rank whose values may be secret; `records.private` removes it."""
+    logs = Below("logs")
+    """One file per rank or per node, the launcher's own, and one for each agent that has something to say."""
 
     def rank_log(self, rank: int) -> Path:
         """Both streams of one task."""
@@ -66,25 +53,14 @@ class StepPaths:
         """Both streams of all tasks of a node, where they have no files of their own."""
         return self.logs / f"node-{node:05d}.log"
 
-    @property
-    def launcher_log(self) -> Path:
-        """Both streams of the launcher."""
-        return self.logs / "launcher.log"
-
-    @property
-    def sidecar_log(self) -> Path:
-        """Both streams of a backend's helper program."""
-        return self.logs / "sidecar.log"
-
-    @property
-    def terminal(self) -> Path:
-        """Where the rank that has your terminal connects to, with a secret; only while it runs."""
-        return self.root / "terminal.json"
-
-    @property
-    def stacks(self) -> Path:
-        """Stacks of hanging ranks, one file per rank."""
-        return self.root / "stacks"
+    launcher_log = Below("launcher.log", of="logs")
+    """Both streams of the launcher."""
+    sidecar_log = Below("sidecar.log", of="logs")
+    """Both streams of a backend's helper program."""
+    terminal = Below("terminal.json")
+    """Where the rank that has your terminal connects to, with a secret; only while it runs."""
+    stacks = Below("stacks")
+    """Stacks of hanging ranks, one file per rank."""
 
 
 @dataclass(frozen=True)
@@ -121,45 +97,30 @@ class RunPaths:
         """The steps of the preflight, and the program that their ranks run."""
         return self._renamed("preflight", "gate")
 
-    @property
-    def record(self) -> Path:
-        """Written once, before the start."""
-        return self.root / "record.json"
-
-    @property
-    def status(self) -> Path:
-        """Replaced whole as things change."""
-        return self.root / "status.json"
-
-    @property
-    def events(self) -> Path:
-        """Appended to."""
-        return self.root / "events.jsonl"
+    record = Below("record.json")
+    """Written once, before the start."""
+    status = Below("status.json")
+    """Replaced whole as things change."""
+    events = Below("events.jsonl")
+    """Appended to."""
 
     @property
     def placement(self) -> Path:
         """Planned and actual places of the ranks."""
         return self._renamed("placement.json", "receipt.json")
 
-    @property
-    def usage(self) -> Path:
-        """The memory and the GPUs that the ranks used."""
-        return self.root / "usage.json"
-
-    @property
-    def staged(self) -> Path:
-        """What was copied to the nodes before the ranks started."""
-        return self.root / "stage.json"
+    usage = Below("usage.json")
+    """The memory and the GPUs that the ranks used."""
+    staged = Below("stage.json")
+    """What was copied to the nodes before the ranks started."""
 
     @property
     def preflight(self) -> Path:
         """What the preflight measured."""
         return self._renamed("preflight.json", "gate.json")
 
-    @property
-    def private(self) -> Path:
-        """Variables of a batch job whose values may be secret; `records.private` writes and removes it."""
-        return self.root / "private.json"
+    private = Below("private.json")
+    """Variables of a batch job whose values may be secret; `records.private` writes and removes it."""
 
     @property
     def private_files(self) -> Iterator[Path]:
@@ -169,15 +130,10 @@ class RunPaths:
         for steps in (self.preflight_steps, *self.root.glob(f"attempts/*/{self.preflight_steps.name}")):
             yield from (StepPaths(step).private for step in steps.glob("*"))
 
-    @property
-    def script(self) -> Path:
-        """The batch script."""
-        return self.root / "job.sh"
-
-    @property
-    def batch_log(self) -> Path:
-        """The batch script's own output."""
-        return self.root / "batch.log"
+    script = Below("job.sh")
+    """The batch script."""
+    batch_log = Below("batch.log")
+    """The batch script's own output."""
 
     def _renamed(self, name: str, before: str) -> Path:
         """`name`; where the run was recorded before that name was chosen, the file or directory called `before`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from stackyard.core.below import Below
 from stackyard.core.late import dataclass
 
 
@@ -30,124 +31,57 @@ class RevisionPaths:
         """Of a removed revision its yard, below which no link is followed to it; None: links are followed."""
         return self.yard if self.root.parent.parent.name == "trash" else None
 
-    @property
-    def prefix(self) -> Path:
-        """The installed software; never changed after the record is written."""
-        return self.root / "prefix"
-
-    @property
-    def image(self) -> Path:
-        """All files of the prefix in one, where the revision is an image; `prefix` then holds stubs."""
-        return self.root / "image.sqsh"
-
-    @property
-    def launcher(self) -> Path:
-        """The program behind each stub: it mounts the image where that is not mounted, and runs the command in it."""
-        return self.root / "launch"
-
-    @property
-    def lock(self) -> Path:
-        """The lock that it was built from."""
-        return self.root / "lock" / "stack.lock"
-
-    @property
-    def recipe(self) -> Path:
-        """Copies of the input files."""
-        return self.root / "recipe"
-
-    @property
-    def record(self) -> Path:
-        """The marker: what was built, from what, how."""
-        return self.root / "record.json"
-
-    @property
-    def spare(self) -> Path:
-        """The same text as `record`: it is read in place of a damaged one, and that is restored from it."""
-        return self.root / "record.spare.json"
-
-    @property
-    def files(self) -> Path:
-        """What every file of `prefix`, `lock` and `recipe` holds; the record has its hash."""
-        return self.root / "files.json"
-
-    @property
-    def adopted(self) -> Path:
-        """Of an adopted revision: the files of its prefix, which is elsewhere, with sizes and times."""
-        return self.root / "adopted.json"
-
-    @property
-    def damaged(self) -> Path:
-        """The files that cannot be made again as they were: the revision is not reused by a deploy."""
-        return self.root / "damaged.json"
-
-    @property
-    def report(self) -> Path:
-        """The last verification."""
-        return self.root / "report.json"
-
-    @property
-    def checks(self) -> Path:
-        """What the revision is verified against, where that changed after its build."""
-        return self.root / "checks.json"
-
-    @property
-    def check_scripts(self) -> Path:
-        """Copies of the scripts in `checks`."""
-        return self.root / "checks"
-
-    @property
-    def junit(self) -> Path:
-        """The same verification as JUnit XML."""
-        return self.root / "report.xml"
-
-    @property
-    def module(self) -> Path:
-        """The operations of its module, frozen when the modulefile was first written."""
-        return self.root / "module.json"
-
-    @property
-    def condarc(self) -> Path:
-        """The site's policy for environments that users create on top of it; CONDARC names this file."""
-        return self.root / "condarc"
-
-    @property
-    def drift(self) -> Path:
-        """Of an extension: what its user installed since, which no record has."""
-        return self.root / "drift"
-
-    @property
-    def commands(self) -> Path:
-        """Scripts for the commands that its module offers, where it does not offer the whole stack."""
-        return self.root / "commands"
-
-    @property
-    def signatures(self) -> Path:
-        """Signatures of `record` and `module`, one for each signer."""
-        return self.root / "signatures"
+    prefix = Below("prefix")
+    """The installed software; never changed after the record is written."""
+    image = Below("image.sqsh")
+    """All files of the prefix in one, where the revision is an image; `prefix` then holds stubs."""
+    launcher = Below("launch")
+    """The program behind each stub: it mounts the image where that is not mounted, and runs the command in it."""
+    lock = Below("lock/stack.lock")
+    """The lock that it was built from."""
+    recipe = Below("recipe")
+    """Copies of the input files."""
+    record = Below("record.json")
+    """The marker: what was built, from what, how."""
+    spare = Below("record.spare.json")
+    """The same text as `record`: it is read in place of a damaged one, and that is restored from it."""
+    files = Below("files.json")
+    """What every file of `prefix`, `lock` and `recipe` holds; the record has its hash."""
+    adopted = Below("adopted.json")
+    """Of an adopted revision: the files of its prefix, which is elsewhere, with sizes and times."""
+    damaged = Below("damaged.json")
+    """The files that cannot be made again as they were: the revision is not reused by a deploy."""
+    report = Below("report.json")
+    """The last verification."""
+    checks = Below("checks.json")
+    """What the revision is verified against, where that changed after its build."""
+    check_scripts = Below("checks")
+    """Copies of the scripts in `checks`."""
+    junit = Below("report.xml")
+    """The same verification as JUnit XML."""
+    module = Below("module.json")
+    """The operations of its module, frozen when the modulefile was first written."""
+    condarc = Below("condarc")
+    """The site's policy for environments that users create on top of it; CONDARC names this file."""
+    drift = Below("drift")
+    """Of an extension: what its user installed since, which no record has."""
+    commands = Below("commands")
+    """Scripts for the commands that its module offers, where it does not offer the whole stack."""
+    signatures = Below("signatures")
+    """Signatures of `record` and `module`, one for each signer."""
 
     def signature(self, key: str) -> Path:
         """One of them, by a name of its key."""
         return self.signatures / f"{key}.sig"
 
-    @property
-    def asking(self) -> Path:
-        """The links that ask for licences before the commands of their names run."""
-        return self.root / "asking"
-
-    @property
-    def building(self) -> Path:
-        """The lease of the process that builds here, with the inputs; removed once the record is written."""
-        return self.root / "building"
-
-    @property
-    def log(self) -> Path:
-        """The output of every program that the build ran."""
-        return self.root / "build.log"
-
-    @property
-    def work(self) -> Path:
-        """Scratch space of the build, removed at its end."""
-        return self.root / ".work"
+    asking = Below("asking")
+    """The links that ask for licences before the commands of their names run."""
+    building = Below("building")
+    """The lease of the process that builds here, with the inputs; removed once the record is written."""
+    log = Below("build.log")
+    """The output of every program that the build ran."""
+    work = Below(".work")
+    """Scratch space of the build, removed at its end."""
 
 
 @dataclass(frozen=True)
@@ -156,20 +90,12 @@ class BasePaths:
 
     root: Path
 
-    @property
-    def record(self) -> Path:
-        """What was imported, from where, by whom."""
-        return self.root / "base.json"
-
-    @property
-    def image(self) -> Path:
-        """All its files, as one SquashFS."""
-        return self.root / "root.sqsh"
-
-    @property
-    def layout(self) -> Path:
-        """The same as an OCI layout: its layers, unchanged."""
-        return self.root / "oci"
+    record = Below("base.json")
+    """What was imported, from where, by whom."""
+    image = Below("root.sqsh")
+    """All its files, as one SquashFS."""
+    layout = Below("oci")
+    """The same as an OCI layout: its layers, unchanged."""
 
 
 @dataclass(frozen=True)
@@ -178,20 +104,12 @@ class GenerationPaths:
 
     root: Path
 
-    @property
-    def modules(self) -> Path:
-        """Its modulefiles, run-command files and spider cache."""
-        return self.root / "modules"
-
-    @property
-    def manifest(self) -> Path:
-        """The revisions that it publishes."""
-        return self.root / "manifest.json"
-
-    @property
-    def packed(self) -> Path:
-        """The same of an old generation, packed."""
-        return self.root / "manifest.json.gz"
+    modules = Below("modules")
+    """Its modulefiles, run-command files and spider cache."""
+    manifest = Below("manifest.json")
+    """The revisions that it publishes."""
+    packed = Below("manifest.json.gz")
+    """The same of an old generation, packed."""
 
     @property
     def owner(self) -> Path:
