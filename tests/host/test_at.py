@@ -329,13 +329,13 @@ from pathlib import Path
 from stackyard.host.files import at, copying
 if "old" in sys.argv: at._OPENAT2 = 9999
 top = Path(sys.argv[1])
-with at.folder(top, top) as fd:
+with at.directory(top, top) as fd:
     for act in (lambda: at.remove_tree(fd, "tree"), lambda: copying.copy_tree((fd, "tree"), (fd, "copy")),
                 lambda: at.open_directory(fd, "tree/mounted") if False else None):
         try: act()
         except OSError as error: print(type(error).__name__, error.errno, error.filename)
     try:
-        with at.folder(top, top / "tree" / "mounted"): print("entered")
+        with at.directory(top, top / "tree" / "mounted"): print("entered")
     except OSError as error: print("folder", error.errno, error.filename)
 print(sorted(os.listdir(top / "tree")), os.listdir(top / "tree" / "mounted"))
 """
