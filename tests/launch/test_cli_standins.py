@@ -161,7 +161,7 @@ def test_a_job_whose_time_is_over(cluster: Cluster) -> None:
 @on("jsrun", sites=("jsrun", "flux"))
 def test_a_job_that_goes_on_after_its_time(cluster: Cluster) -> None:
     """Twelve minutes (of a second) before the end its ranks are told; LSF starts it again, Flux cannot."""
-    cluster.env["STANDIN_MINUTE"] = "1"
+    cluster.env.update(STANDIN_MINUTE="1", STANDIN_LATE_S="1")  # brequeue returns before anything has happened
     lsf = cluster.name == "jsrun"
     options = ("-t", "20", "--requeue", "--signal", "720")
     done = cluster.submit(*options, "hello.py", "again", expect=0 if lsf else 5)

@@ -5,7 +5,8 @@
 <state>/jobs/<number>/end         somebody wants it to end: the word says how (cancel, requeue, signal:USR1)
 
 A job waits until enough hosts are free and its dependencies allow it. STANDIN_MINUTE is how long a minute of wall
-time lasts here, in seconds (60 where it is not set), so that a test can see a time-out.
+time lasts here, in seconds (60 where it is not set), so that a test can see a time-out; STANDIN_LATE_S, how long after
+a request it is carried out.
 """
 
 from __future__ import annotations
@@ -147,6 +148,8 @@ def wait_for(number: int, done: Callable[[Job], bool], patience_s: float = 10) -
 def _asked(number: int) -> str:
     path = directory(number) / "end"
     try:
+        if time.time() - path.stat().st_mtime < float(os.environ.get("STANDIN_LATE_S", "0")):
+            return ""
         word = path.read_text(encoding="utf-8")
         path.unlink()
     except FileNotFoundError:

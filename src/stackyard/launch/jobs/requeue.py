@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from contextlib import suppress
 
 from stackyard.core.errors import StackyardError
@@ -63,8 +64,12 @@ def _preempted(context: PlanContext) -> bool:
 
 
 def requeue(context: PlanContext, listener: Listener) -> None:
-    """Put the job back into its queue. The scheduler then terminates this process, so this must come last."""
+    """Put the job back into its queue. The scheduler then terminates this process, so this must come last.
+
+    LSF and PBS do so some time after their program has returned, and a job that ends by itself before is not requeued.
+    """
     job = job_id(context)
     listener.event("requeue", {"job": job})
     listener.flush()
     run(schedulers.get(context.scheduler).requeue_argv(job), timeout_s=REQUEUE_S, leaves_others=True)
+    time.sleep(REQUEUE_S)
