@@ -114,7 +114,7 @@ def download(url: str, sha256: str, part: Path, target: Path, *, mode: int, trus
         require_hash(part, sha256, shown(url))
         part.chmod(mode)
         fault_point("cache")
-        os.replace(part, target)
+        os.replace(part, target)  # noqa: TID251  of a temporary file beside it
     finally:
         part.unlink(missing_ok=True)
 

@@ -198,7 +198,7 @@ class Settling:
         temporary.unlink(missing_ok=True)
         try:
             disk.link_or_copy(source, temporary, link=not self._job.private_files)
-            os.replace(temporary, place)
+            os.replace(temporary, place)  # noqa: TID251  in a half-build
         finally:
             temporary.unlink(missing_ok=True)  # a rename to another name of the same file leaves both
 

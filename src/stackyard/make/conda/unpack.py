@@ -100,7 +100,7 @@ async def _unpack(job: Job, package: CondaPackage, client: Client) -> None:
             return  # of a build that did not wait, and may be linking from it
         disk.remove_tree(place)  # without a note: left by an interrupted build
         write_note(job.yard, package)
-        os.rename(temporary, place)
+        os.rename(temporary, place)  # noqa: TID251  into the cache, under its lease
     finally:
         disk.remove_tree(temporary)
 
@@ -111,7 +111,7 @@ def write_note(yard: Yard, package: CondaPackage) -> None:
     part = atomic.temporary(note)
     try:
         part.write_bytes(NOTE_REVISION + bytes.fromhex(package.sha256))
-        os.replace(part, note)
+        os.replace(part, note)  # noqa: TID251  into the cache, under its lease
     finally:
         part.unlink(missing_ok=True)
 

@@ -358,7 +358,7 @@ def _put(top: Path, path: Path, item: Item, found: bytes | Path) -> None:
                                          hint="repair again")  # fmt: skip
             if stat.S_ISDIR(_mode(directory, name)):
                 at.remove_tree(directory, name)
-            os.replace(made, name, src_dir_fd=directory, dst_dir_fd=directory)
+            os.replace(made, name, src_dir_fd=directory, dst_dir_fd=directory)  # noqa: TID251  by descriptors
         finally:
             at.remove_tree(directory, made)  # a rename to another name of the same file leaves both
         atomic.fault_point("mended")

@@ -298,7 +298,7 @@ def _interpreter(record: BuildRecord, paths: RevisionPaths, yard: Yard) -> None:
     with at.directory(paths.yard, came) as source, at.directory(top, yard.pythons, make=True) as pythons:
         for each in _home(came, at.parts(path.relative_to(yard.pythons).as_posix())[0], yard):
             if not os.path.lexists(yard.interpreter(each.name)):
-                os.rename(each.name, each.name, src_dir_fd=source, dst_dir_fd=pythons)
+                os.rename(each.name, each.name, src_dir_fd=source, dst_dir_fd=pythons)  # noqa: TID251  by descriptors
     if not _is_same(path, record.interpreter.get("sha256", "")):
         raise StackyardError(f"{path} is not the interpreter that {record.module} was built with",
                              hint="build it here: `stackyard deploy FILE`")  # fmt: skip
