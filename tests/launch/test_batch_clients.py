@@ -18,7 +18,7 @@ from stackyard.launch.layout.model import Node
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.model import Allocation, JobState
 from stackyard.launch.plan.schedulers import Batch
-from stackyard.launch.plan.schedulers.pbs_state import ended
+from stackyard.launch.plan.schedulers.pbs import ended
 from support.standins import Family, standins
 
 CASES: dict[str, tuple[Family, Node, Scheduler, dict[str, Any]]] = {

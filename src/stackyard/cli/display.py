@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from stackyard.cli.output import show_notice
+from stackyard.core.progress import Progress
 from stackyard.core.quoting import harmless, one_line
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ ENDS = {
 """The phases that end a step, with their marks."""
 
 
-class Lines:
+class Lines(Progress):
     """Progress for logs: a line for each new phase of a variant, with the seconds since the start."""
 
     def __init__(self) -> None:
@@ -50,9 +51,6 @@ class Lines:
             line = one_line(f"[{time.monotonic() - self._started:6.1f} s] {subject}: {text}")
             print(line, file=sys.stderr, flush=True)
 
-    def advance(self, subject: str, done: int, total: int) -> None:
-        """Not shown in a log."""
-
     def notice(self, text: str) -> None:
         """One line; repeated notices are dropped."""
         if text not in self.notices:
@@ -60,7 +58,7 @@ class Lines:
             show_notice(text)
 
 
-class Bars:
+class Bars(Progress):
     """Progress for a terminal: per step its phase, a bar where items are counted, and the elapsed time."""
 
     def __init__(self) -> None:

@@ -14,6 +14,7 @@ from stackyard.cli.findings import show_finding
 from stackyard.cli.output import echo, only_shown, show_error, show_notice, show_text
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
+from stackyard.core.progress import Listener
 from stackyard.core.quoting import harmless
 
 if TYPE_CHECKING:
@@ -32,8 +33,10 @@ _SENTENCES = {
 """What a phase is called here; the names are those of the events."""
 
 
-class LaunchView:
+class LaunchView(Listener):
     """A `Listener` for a terminal or a log. A phase is one line; on a terminal, the count of nodes is redrawn.
+
+    Events and the stack traces of a hang are not shown: they are kept in the run directory.
 
     Args:
         hidden: a rank whose output is not shown, because it has the terminal itself.
@@ -96,17 +99,11 @@ class LaunchView:
         self._names = names
         self._many = self._many or bool(names)
 
-    def event(self, kind: str, data: dict[str, Any]) -> None:
-        """Not shown: events are kept in the run directory; those worth showing also come as phases and notices."""
-
     def notice(self, text: str) -> None:
         """One sentence."""
         self._close()
         if not self._quiet:
             show_notice(text)
-
-    def stack(self, file: Path, text: str) -> None:
-        """Not shown: the stack traces of a hang are in the run directory."""
 
     def flush(self) -> None:
         """Every line is shown at once; where it cannot be, no further one is tried."""

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from stackyard.core.progress import Listener
 from stackyard.inputs.sites.settings import Settings
 from stackyard.launch.api import jobs
 from stackyard.launch.api.failures import hints_shown
@@ -150,7 +151,7 @@ def _from(place: jobs.Workspace, how: str, intent: jobs.Intent) -> jobs.Workspac
     return replace(place, argv=as_call(how, intent))
 
 
-class _Shown:
+class _Shown(Listener):
     """A `Listener` that passes on the output of the first rank."""
 
     def __init__(self, show: Callable[[str], object] | None) -> None:
@@ -160,21 +161,3 @@ class _Shown:
         """Passed on."""
         if self._show:
             self._show(text)
-
-    def phase(self, name: str, detail: str = "") -> None:
-        """Not shown."""
-
-    def nodes(self, there: int, expected: int) -> None:
-        """Not shown."""
-
-    def event(self, kind: str, data: dict[str, Any]) -> None:
-        """Not shown."""
-
-    def notice(self, text: str) -> None:
-        """Not shown."""
-
-    def stack(self, file: FilePath, text: str) -> None:
-        """Not shown."""
-
-    def flush(self) -> None:
-        """Nothing is kept back."""

@@ -11,13 +11,12 @@ from stackyard.core.errors import InputError
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.find import compare, find_run, handle, known_runs, row
 from stackyard.launch.records.follow import follow
-from stackyard.launch.records.outcome import Listener, StepResult
+from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunRecord, RunStatus, read_run, read_status
 from stackyard.launch.records.status import array_tasks, cancel, current_status, why_ended
 
 __all__ = [
-    "Listener",
     "RunPaths",
     "RunReport",
     "RunStatus",

@@ -12,6 +12,7 @@ from typing import Literal
 
 from stackyard.core.errors import StackyardError, Stopped
 from stackyard.core.late import dataclass
+from stackyard.core.progress import Listener
 from stackyard.host.run.command import which
 from stackyard.host.run.identity import hostname
 from stackyard.inputs.sites.sitemodels import NodeKind
@@ -33,7 +34,7 @@ from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.arrays import forget_shared
-from stackyard.launch.records.outcome import Listener, State, StepResult, Together
+from stackyard.launch.records.outcome import State, StepResult, Together
 from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.launch.records.record import RunStatus, read_status
 from stackyard.launch.run.start import WatchOptions

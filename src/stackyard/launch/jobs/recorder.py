@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stackyard.core.progress import Listener
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import EventsFile, RunStatus, write_status
 from stackyard.yard.write import atomic
 
 
-class Recorder:
+class Recorder(Listener):
     """Keeps what happens to a run. The run goes on where its files cannot be written; `lost` says why then."""
 
     ignores = frozenset({"nodes", "output"})
@@ -37,12 +38,6 @@ class Recorder:
         self._events.add("phase", {"phase": name, "detail": detail})
         self._events.flush()
         self.change(phase=f"{name} {detail}".rstrip())
-
-    def nodes(self, there: int, expected: int) -> None:
-        """Not kept."""
-
-    def output(self, task: int, text: str) -> None:
-        """Not kept: every rank has its log."""
 
     def event(self, kind: str, data: dict[str, Any]) -> None:
         """Kept; `phase` keeps the phases."""

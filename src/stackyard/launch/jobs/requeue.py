@@ -7,11 +7,12 @@ import time
 from contextlib import suppress
 
 from stackyard.core.errors import StackyardError
+from stackyard.core.progress import Listener
 from stackyard.host.run.command import run
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.records.find import handle
-from stackyard.launch.records.outcome import Listener, StepResult
+from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.request.intent import Intent
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from stackyard.core.errors import ChecksFailed, InputError, StackyardError
 from stackyard.core.findings import counted
+from stackyard.core.progress import Listener
 from stackyard.inputs.sites.sitemodels import Reference
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.preflight import trial
@@ -18,7 +19,7 @@ from stackyard.launch.preflight.bisect import Found, Group, find_bad, suspects
 from stackyard.launch.preflight.judge import floor
 from stackyard.launch.preflight.model import Measurement, PreflightReport, Stage
 from stackyard.launch.preflight.trial import PreflightOptions, Trial
-from stackyard.launch.records.outcome import Listener, StepResult
+from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.yard.write.atomic import write_json, write_text
 
@@ -181,7 +182,7 @@ class _Preflight:
     def _group_passes(self, step: StepPaths, group: Group, stage: str, least: float) -> bool:
         stages = ("identity",) if stage == "identity" else ("identity", "libraries", stage)
         short = replace(self.options, speed_seconds=0.0, start_s=min(self.options.start_s, SEARCH_START_S))
-        made = self._start(step, group, stages, short, _Silent())
+        made = self._start(step, group, stages, short, Listener())
         if not all(s.outcome != "failed" for s in made.stages) or made.bad:
             return False
         return all(m.value >= least for s in made.stages if s.name == stage for m in _bandwidths(s.measurements))
@@ -223,32 +224,7 @@ def _bandwidths(measurements: Sequence[Measurement]) -> list[Measurement]:
     return [m for m in measurements if m.unit == "GB/s"]
 
 
-class _Silent:
-    """A listener that ignores everything."""
-
-    def phase(self, name: str, detail: str = "") -> None:
-        """Not shown."""
-
-    def nodes(self, there: int, expected: int) -> None:
-        """Not shown."""
-
-    def output(self, task: int, text: str) -> None:
-        """Not shown."""
-
-    def event(self, kind: str, data: dict[str, Any]) -> None:
-        """Not shown."""
-
-    def notice(self, text: str) -> None:
-        """Not shown."""
-
-    def stack(self, file: Path, text: str) -> None:
-        """Not kept."""
-
-    def flush(self) -> None:
-        """Nothing is held back."""
-
-
-class _Shown(_Silent):
+class _Shown(Listener):
     """Reports what rank 0 prints at the end of each stage as phases."""
 
     def __init__(self, listener: Listener) -> None:

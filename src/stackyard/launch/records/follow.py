@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from stackyard.core.progress import Listener
 from stackyard.launch.records import arrays
-from stackyard.launch.records.outcome import Listener
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunStatus, read_status
 from stackyard.launch.records.status import array_tasks, current_status, why_ended

@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import asdict, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from stackyard.core.late import dataclass
+from stackyard.core.progress import Listener
 
 State = Literal["done", "failed", "cancelled", "node-lost", "no-start", "hung"]
 
@@ -123,32 +124,7 @@ class StepResult:
         return asdict(self)
 
 
-class Listener(Protocol):
-    """Receives the progress of a step. It may take its time, and an error of it ends nothing (see `Together`)."""
-
-    def phase(self, name: str, detail: str = "") -> None:
-        """``queued``, ``nodes``, ``preflight``, ``first output``, ``running``, ``ending`` ..."""
-
-    def nodes(self, there: int, expected: int) -> None:
-        """How many nodes have reported."""
-
-    def output(self, task: int, text: str) -> None:
-        """Output of a rank, whole lines where possible."""
-
-    def event(self, kind: str, data: dict[str, Any]) -> None:
-        """For events.jsonl: ``phase``, ``exit``, ``node-lost``, ``hang``, ``signal``."""
-
-    def notice(self, text: str) -> None:
-        """One sentence that the user should read now."""
-
-    def stack(self, file: Path, text: str) -> None:
-        """The stack traces of a rank that hangs, to be kept in `file`."""
-
-    def flush(self) -> None:
-        """Nothing more to report for the moment."""
-
-
-class Forwarding:
+class Forwarding(Listener):
     """A listener that passes on whatever it is told, by `_all`."""
 
     def phase(self, name: str, detail: str = "") -> None:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from stackyard.launch.records.outcome import Forwarding, Listener, Together
+from stackyard.core.progress import Listener
+from stackyard.launch.records.outcome import Forwarding, Together
 
 LATE_S = 5.0
 """After so many seconds of waiting for one listener, the others are told."""

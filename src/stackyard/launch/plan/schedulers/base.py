@@ -11,6 +11,7 @@ from stackyard.host.run.command import which
 from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.layout.model import Node
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
+from stackyard.launch.plan.schedulers import heads
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Batch:
         disk_on_request: nodes have their local disk only in a job that requests it.
         finds_nodes: launchers of MPI that find the nodes of its jobs by themselves, without a file of hosts.
         cpus_variable: the variable with the CPUs of a task, which programs read.
+        hosts_variable: the variable with the name of a file of the allocation's hosts; the first word of a line is one.
         makes_allocation: its launcher, outside of a job, makes one with the options of a batch script.
         reports: what it knows about its nodes; None: the site describes them.
     """
@@ -83,6 +85,7 @@ class Batch:
     disk_on_request: bool = False
     finds_nodes: tuple[str, ...] = ("mpirun", "mpich")
     cpus_variable: str = ""
+    hosts_variable: str = ""
     makes_allocation: bool = False
     reports: NodeReports | None = None
 
@@ -102,9 +105,13 @@ class Batch:
         """The directives. Raises InputError where the scheduler cannot express a request."""
         raise NotImplementedError
 
+    def quoted(self, word: str) -> str:
+        """A word of a directive, quoted as this scheduler reads it. Raises InputError for one that cannot be."""
+        return heads.quoted_once(word)
+
     def head_text(self, head: BatchHead) -> str:
-        """The directives as lines of a script, each quoted as this scheduler reads it."""
-        raise NotImplementedError
+        """The directives as lines of a script."""
+        return "".join(f"{head.prefix} {' '.join(map(self.quoted, directive))}\n" for directive in head.directives)
 
     def submit_argv(self, script: str) -> tuple[str, ...]:
         """The command that submits a script file (bsub reads it from standard input: `submit_stdin`)."""
@@ -146,8 +153,15 @@ class Batch:
         return ()
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
-        """The nodes of the allocation that `environ` describes, or None outside of one."""
-        raise NotImplementedError
+        """The nodes of the allocation that `environ` describes, or None outside of one.
+
+        By default those in the file of hosts. Raises StackyardError where that cannot be read.
+        """
+        job, name = environ.get(self.job_variable, ""), environ.get(self.hosts_variable, "")
+        if not job or not name:
+            return None
+        lines = heads.hosts_file(name).splitlines()
+        return Allocation(self.name, job, tuple(dict.fromkeys(line.split()[0] for line in lines if line.strip())))
 
 
 class NoScheduler(Batch):

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted
-from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobPhase, JobState
+from stackyard.launch.plan.model import BatchHead, BatchRequest, JobPhase, JobState
 from stackyard.launch.plan.schedulers import heads
 from stackyard.launch.plan.schedulers.asking import ask, end
 from stackyard.launch.plan.schedulers.base import Batch
@@ -39,7 +38,6 @@ class DirectiveScheduler(Batch):
         states: the phase of each word.
         end_words, end_pattern: the same for jobs that have ended; the group ``code`` is the exit status.
         ends: the phases of jobs that were ended, by patterns of what `end_words` prints.
-        hosts_variable: the variable with the name of the file of hosts; the first word of a line is the host.
     """
 
     prefix: str
@@ -58,7 +56,6 @@ class DirectiveScheduler(Batch):
     end_words: tuple[str, ...] = ()
     end_pattern: str = ""
     ends: Mapping[str, JobPhase] = {}
-    hosts_variable: str
 
     def head(self, request: BatchRequest) -> BatchHead:
         """The directives. Raises InputError for a request that the table has no words for."""
@@ -72,10 +69,6 @@ class DirectiveScheduler(Batch):
             made.add(reason, *text.split())
         made.own(request)
         return made.head(self.prefix)
-
-    def head_text(self, head: BatchHead) -> str:
-        """The directives as lines, in which both quotes enclose a word."""
-        return heads.lines(head, [[heads.quoted_once(word) for word in directive] for directive in head.directives])
 
     def job_id(self, output: str) -> str:
         """The id from what the submit program printed. Raises StackyardError."""
@@ -123,17 +116,6 @@ class DirectiveScheduler(Batch):
     def requeue_argv(self, job: str) -> tuple[str, ...]:
         """The command that restarts a running job under the same id."""
         return (*self.requeue_words, job) if self.requeue_words else ()
-
-    def allocation(self, environ: dict[str, str]) -> Allocation | None:
-        """From the variable of a job, and the file of its hosts. Raises StackyardError where that cannot be read."""
-        job, name = environ.get(self.job_variable, ""), environ.get(self.hosts_variable, "")
-        if not job or not name:
-            return None
-        try:
-            lines = Path(name).read_text(encoding="utf-8").splitlines()
-        except OSError as error:
-            raise StackyardError(f"cannot read this job's host file: {error}") from error
-        return Allocation(self.name, job, tuple(dict.fromkeys(line.split()[0] for line in lines if line.strip())))
 
 
 _HINT = "leave it out, or give the scheduler's own option with --scheduler-arg"

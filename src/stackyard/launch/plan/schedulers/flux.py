@@ -10,13 +10,22 @@ import shlex
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted
+from stackyard.host.run.command import CommandError
 from stackyard.inputs.sites.sitemodels import Scheduler
-from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
+from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobPhase, JobState
 from stackyard.launch.plan.schedulers import heads
-from stackyard.launch.plan.schedulers.asking import ask, end
+from stackyard.launch.plan.schedulers.asking import ask, end, signalled
 from stackyard.launch.plan.schedulers.base import Batch
-from stackyard.launch.plan.schedulers.flux_state import ask_state
 from stackyard.launch.plan.schedulers.hostlist import expand
+
+FORMAT = "{state}|{result}|{returncode}|{exception.type}|{nodelist}|{exception.note}"
+_STATES: dict[str, JobPhase] = {
+    "NEW": "queued", "DEPEND": "queued", "PRIORITY": "queued", "SCHED": "queued", "RUN": "running",
+    "CLEANUP": "running",
+}  # fmt: skip
+_RESULTS: dict[str, JobPhase] = {
+    "COMPLETED": "done", "FAILED": "failed", "CANCELED": "cancelled", "TIMEOUT": "timeout",
+}  # fmt: skip
 
 
 class Flux(Batch):
@@ -57,9 +66,9 @@ class Flux(Batch):
         made.own(request)
         return made.head("#flux:")
 
-    def head_text(self, head: BatchHead) -> str:
-        """The directives as lines; Flux splits them like a shell, without expansion (RFC 36)."""
-        return heads.lines(head, [[shlex.quote(word) for word in directive] for directive in head.directives])
+    def quoted(self, word: str) -> str:
+        """Flux splits the lines like a shell, without expansion (RFC 36)."""
+        return shlex.quote(word)
 
     def submit_argv(self, script: str) -> tuple[str, ...]:
         """The submission of a file."""
@@ -77,8 +86,14 @@ class Flux(Batch):
         raise InputError(f"Flux has no job arrays: task {index} of {job}")
 
     def state(self, job: str) -> JobState:
-        """Ask flux jobs. Raises MissingError, CommandError."""
-        return ask_state(job)
+        """Ask flux-jobs(1). Raises MissingError (no flux), CommandError (no answer from Flux)."""
+        result = ask(("flux", "jobs", "-n", "-o", FORMAT, job))
+        rows = [line.split("|", 5) for line in result.stdout.splitlines() if line.count("|") >= 5]
+        if rows:
+            return _row(rows[0])
+        if "No such file" in result.output or "unknown" in result.output.lower():
+            return JobState("unknown", "Flux no longer lists this job")
+        raise CommandError(f"cannot read the state of job {job} from Flux", result)
 
     def cancel(self, job: str) -> None:
         """Cancel a job; not an error if it has already ended. Raises CommandError."""
@@ -116,20 +131,20 @@ def _refuse(request: BatchRequest) -> None:
 def _about(made: heads.Directives, request: BatchRequest) -> None:
     options = request.options
     made.add("job name", f"--job-name={heads.name(request)}")
-    if options.account:
-        made.add("bank to charge", f"--bank={options.account}")
-    if heads.queue(request):
-        made.add("queue of the nodes", f"--queue={heads.queue(request)}")
-    if heads.constraint(request):
-        made.add("only nodes with these properties (RFC 35)", f"--requires={heads.constraint(request)}")
+    made.add_given(options.account, "bank to charge", f"--bank={options.account}")
+    made.add_given(heads.queue(request), "queue of the nodes", f"--queue={heads.queue(request)}")
+    made.add_given(
+        heads.constraint(request),
+        "only nodes with these properties (RFC 35)",
+        f"--requires={heads.constraint(request)}",
+    )
     if options.dependency:
         if not re.match(r"(after(any|ok|notok|except)?|begin-time|singleton|string):?", options.dependency):
             raise InputError(
                 f"'{options.dependency}' is not a valid Flux dependency", hint="write it as afterok:ƒ2Tz1 (RFC 26)"
             )
         made.add("starts after other jobs", f"--dependency={options.dependency}")
-    if options.time_min:
-        made.add("wall time limit", f"--time-limit={options.time_min:g}m")
+    made.add_given(options.time_min, "wall time limit", f"--time-limit={options.time_min:g}m")
 
 
 def _nodes(made: heads.Directives, request: BatchRequest) -> None:
@@ -140,9 +155,22 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
     made.add("one slot per rank", f"--nslots={slots}")
     made.add(f"{counted(layout.cores_per_rank, 'core')} per slot", f"--cores-per-slot={layout.cores_per_rank}")
     gpus = layout.gpus_per_rank if request.scheduler.gpu_request != "none" else 0
-    if gpus:
-        made.add(f"{counted(gpus, 'GPU')} per slot", f"--gpus-per-slot={gpus}")
-    if heads.exclusive(request):
-        made.add("exclusive nodes, not shared with other jobs", "--exclusive")
+    made.add_given(gpus, f"{counted(gpus, 'GPU')} per slot", f"--gpus-per-slot={gpus}")
+    made.add_given(heads.exclusive(request), "exclusive nodes, not shared with other jobs", "--exclusive")
     if request.options.requeue:
         made.note("requeue-not-said", "Flux has no option to restart a job", "a node failure ends the job")
+
+
+def _row(row: list[str]) -> JobState:
+    state, result, code, exception, nodes, note = (part.strip() for part in row)
+    hosts = expand(nodes) if nodes else ()
+    if state != "INACTIVE":
+        return JobState(_STATES.get(state, "unknown"), "" if state == "RUN" else state, None, hosts)
+    phase = _RESULTS.get(result, "unknown")
+    if phase == "failed" and exception in ("node-failure", "exec") and "lost" in note:
+        phase = "node-fail"
+    number = int(code) if code.lstrip("-").isdigit() else None
+    if number is not None and number < 0:
+        number = None if number == -128 else signalled(0, -number)
+    reason = ": ".join(part for part in (exception, note) if part)
+    return JobState(phase, reason, number, hosts)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence, Set
+from collections.abc import Set
+from pathlib import Path
 
-from stackyard.core.errors import InputError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import Finding
 from stackyard.launch.plan.model import BatchHead, BatchRequest, Reason
 
@@ -26,6 +27,11 @@ class Directives:
     def add(self, reason: str, *words: str) -> None:
         """Append one directive with its reason: one sentence without a full stop."""
         self._reasons.append(Reason(words, reason))
+
+    def add_given(self, value: object, reason: str, *words: str) -> None:
+        """Append a directive if its value is given: not empty, not 0, not False."""
+        if value:
+            self.add(reason, *words)
 
     def note(self, rule: str, message: str, reason: str = "", remedy: str = "") -> None:
         """Add a note, which does not stop the job."""
@@ -77,9 +83,12 @@ def quoted_once(word: str) -> str:
     )
 
 
-def lines(head: BatchHead, words: Sequence[Sequence[str]]) -> str:
-    """The directives as lines of a script."""
-    return "".join(f"{head.prefix} {' '.join(directive)}\n" for directive in words)
+def hosts_file(name: str) -> str:
+    """The text of an allocation's file of hosts. Raises StackyardError."""
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise StackyardError(f"cannot read this job's host file: {error}") from error
 
 
 def minutes(request: BatchRequest) -> int:

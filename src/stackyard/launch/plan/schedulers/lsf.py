@@ -7,20 +7,52 @@ expert mode of CSM: the pages of -csm, -nnodes, -cn_cu and -alloc_flags there, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted
+from stackyard.host.run.command import CommandError
 from stackyard.inputs.sites.sitemodels import Scheduler
-from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
+from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobPhase, JobState
 from stackyard.launch.plan.schedulers import heads
-from stackyard.launch.plan.schedulers.asking import end
+from stackyard.launch.plan.schedulers.asking import ask, end
 from stackyard.launch.plan.schedulers.base import Batch
-from stackyard.launch.plan.schedulers.lsf_state import ask_state
+from stackyard.launch.plan.schedulers.slurm_state import together
 
 _COMPUTE = "select[((CN)&&(type==any))]order[r15s:pg]span[ptile={slots}]cu[type=rack:maxcus={racks}]"
 _LAUNCH = "1*{select[((LN)&&(type==any))]order[r15s:pg]span[hosts=1]cu[type=rack:pref=config]}"
+
+_PHASES: dict[str, JobPhase] = {
+    "PEND": "queued",
+    "PSUSP": "queued",
+    "WAIT": "queued",
+    "PROV": "starting",
+    "RUN": "running",
+    "USUSP": "running",
+    "SSUSP": "running",
+    "DONE": "done",
+    "POST_DONE": "done",
+    "EXIT": "failed",
+    "POST_ERR": "failed",
+    "ZOMBI": "node-fail",
+    "UNKWN": "unknown",
+}
+_REASONS: dict[str, JobPhase] = {
+    "TERM_RUNLIMIT": "timeout",
+    "TERM_DEADLINE": "timeout",
+    "TERM_OWNER": "cancelled",
+    "TERM_ADMIN": "cancelled",
+    "TERM_FORCE_OWNER": "cancelled",
+    "TERM_FORCE_ADMIN": "cancelled",
+    "TERM_PREEMPT": "cancelled",
+    "TERM_REQUEUE_OWNER": "queued",
+    "TERM_REQUEUE_ADMIN": "queued",
+    "TERM_ZOMBIE": "node-fail",
+    "TERM_CSM_ALLOC": "node-fail",
+    "TERM_RMS": "node-fail",
+}
+FIELDS = "stat exit_code exit_reason exec_host pend_reason delimiter='|'"
 
 
 def reservation(nodes: int, slots: int, rack_nodes: int) -> tuple[int, str]:
@@ -83,10 +115,6 @@ class Lsf(Batch):
         made.own(request)
         return made.head("#BSUB")
 
-    def head_text(self, head: BatchHead) -> str:
-        """The directives as lines; bsub splits them, no shell reads them."""
-        return heads.lines(head, [[heads.quoted_once(word) for word in directive] for directive in head.directives])
-
     def submit_argv(self, script: str) -> tuple[str, ...]:
         """``bsub`` alone if the script is read from standard input."""
         return (self.submit_program,) if self.submit_stdin else super().submit_argv(script)
@@ -107,8 +135,17 @@ class Lsf(Batch):
         return self.task_id(job, index)
 
     def state(self, job: str) -> JobState:
-        """Ask bjobs. Raises MissingError, CommandError."""
-        return ask_state(job)
+        """The state of a job, of one index (``12[3]``), or of an array as a whole, as bjobs(1) reports it.
+
+        Raises MissingError (no bjobs), CommandError (no answer from LSF).
+        """
+        result = ask(("bjobs", "-noheader", "-o", FIELDS, job))
+        rows = [line.split("|") for line in result.stdout.splitlines() if line.count("|") >= 4]
+        if rows:
+            return together([_row(row) for row in rows])
+        if "is not found" in result.output:
+            return JobState("unknown", "LSF no longer lists this job")
+        raise CommandError(f"cannot read the state of job {job} from LSF", result)
 
     def cancel(self, job: str) -> None:
         """Cancel a job; not an error if it has already ended. Raises CommandError."""
@@ -140,14 +177,7 @@ def _pairs(environ: dict[str, str]) -> dict[str, int]:
     if fields and len(fields) % 2 == 0:
         return {host: int(count) for host, count in zip(fields[::2], fields[1::2], strict=True)}
     name = environ.get("LSB_DJOB_RANKFILE") or environ.get("LSB_DJOB_HOSTFILE", "")
-    try:
-        listed = Path(name).read_text(encoding="utf-8").split() if name else environ.get("LSB_HOSTS", "").split()
-    except OSError as error:
-        raise StackyardError(f"cannot read this job's host file: {error}") from error
-    counts: dict[str, int] = {}
-    for host in listed:
-        counts[host] = counts.get(host, 0) + 1
-    return counts
+    return Counter((heads.hosts_file(name) if name else environ.get("LSB_HOSTS", "")).split())
 
 
 def _about(made: heads.Directives, request: BatchRequest) -> None:
@@ -159,18 +189,14 @@ def _about(made: heads.Directives, request: BatchRequest) -> None:
             raise InputError(f"LSF array indices start at 1, not {indices}", hint="use e.g. 1-10")
         index = f"[{indices}]" + (f"%{limit}" if limit else "")
     made.add("job name" + (" and array indices" if index else ""), "-J", heads.name(request) + index)
-    if options.account:
-        made.add("project to charge", "-P", options.account)
-    if heads.queue(request):
-        made.add("queue of the nodes", "-q", heads.queue(request))
+    made.add_given(options.account, "project to charge", "-P", options.account)
+    made.add_given(heads.queue(request), "queue of the nodes", "-q", heads.queue(request))
     if options.qos:
         raise heads.unsupported(
             "LSF", "quality of service", "use a queue, or a service class: --scheduler-arg='-sla …'"
         )
-    if options.reservation:
-        made.add("advance reservation", "-U", options.reservation)
-    if options.dependency:
-        made.add("starts after other jobs", "-w", options.dependency)
+    made.add_given(options.reservation, "advance reservation", "-U", options.reservation)
+    made.add_given(options.dependency, "starts after other jobs", "-w", options.dependency)
     if options.time_min:
         total = heads.minutes(request)
         made.add("wall time limit (hours:minutes)", "-W", f"{total // 60}:{total % 60:02d}")
@@ -207,8 +233,7 @@ def _flags(made: heads.Directives, request: BatchRequest) -> None:
     flags = list(request.scheduler.alloc_flags)
     if request.node_local_disk and not any(flag.lower() == "nvme" for flag in flags):
         flags.append("nvme")
-    if flags:
-        made.add("node settings; LSF accepts only one such line", "-alloc_flags", " ".join(flags))
+    made.add_given(flags, "node settings; LSF accepts only one such line", "-alloc_flags", " ".join(flags))
 
 
 def _plain(made: heads.Directives, request: BatchRequest) -> None:
@@ -239,8 +264,7 @@ def _plain(made: heads.Directives, request: BatchRequest) -> None:
             f"{counted(heads.gpus(request), 'GPU')} per node, exclusive to this job",
             "-gpu", f"num={heads.gpus(request)}:mode={shared}:j_exclusive=yes{kind}",
         )  # fmt: skip
-    if heads.exclusive(request):
-        made.add("exclusive nodes, not shared with other jobs", "-x")
+    made.add_given(heads.exclusive(request), "exclusive nodes, not shared with other jobs", "-x")
 
 
 def _selection(request: BatchRequest) -> str:
@@ -268,9 +292,27 @@ def _life(made: heads.Directives, request: BatchRequest) -> None:
             )
         made.add("signal sent before the end; the script forwards it to the ranks", "-wa", "USR1")
         made.add(f"sent {ahead} min before the end", "-wt", str(ahead))
-    if "begin" in options.mail_events:
-        made.add("mail at the start of the job", "-B")
-    if {"end", "fail"} & set(options.mail_events):
-        made.add("mail at the end of the job", "-N")
-    if options.mail:
-        made.add("mail recipient", "-u", options.mail)
+    made.add_given("begin" in options.mail_events, "mail at the start of the job", "-B")
+    made.add_given({"end", "fail"} & set(options.mail_events), "mail at the end of the job", "-N")
+    made.add_given(options.mail, "mail recipient", "-u", options.mail)
+
+
+def _row(row: Sequence[str]) -> JobState:
+    stat, code, why, hosts, pending = ("" if part.strip() == "-" else part.strip() for part in row[:5])
+    phase = _PHASES.get(stat, "unknown")
+    word = why.split(":")[0].strip()
+    if phase == "failed" and word in _REASONS:
+        phase = _REASONS[word]
+    ended = phase in ("done", "failed", "cancelled", "timeout", "node-fail")
+    exit_code = int(code) if code.isdigit() else (0 if phase == "done" else None)
+    reason = why if ended else pending or ("" if phase != "unknown" else stat)
+    return JobState(phase, reason, exit_code if ended else None, _hosts(hosts))
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    """``batch1:42*h41n01:42*h41n02``: compute nodes; a launch node comes first, without a count."""
+    parts = text.split(":") if text else []
+    compute = [part.split("*")[1] for part in parts if "*" in part]
+    if compute and len(compute) == len(parts) - 1 and "*" not in parts[0]:
+        return tuple(dict.fromkeys(compute))
+    return tuple(dict.fromkeys(part.split("*")[-1] for part in parts))

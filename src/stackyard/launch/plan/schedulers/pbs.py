@@ -8,19 +8,37 @@ directory). A name has at most 15 characters (POSIX, enforced by older PBS); lon
 
 from __future__ import annotations
 
+import json
 import re
-from pathlib import Path
+from typing import Any
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted
-from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
+from stackyard.host.run.command import CommandError, Result
+from stackyard.launch.plan.model import BatchHead, BatchRequest, JobPhase, JobState
 from stackyard.launch.plan.schedulers import heads
-from stackyard.launch.plan.schedulers.asking import end
+from stackyard.launch.plan.schedulers.asking import ask, end, signalled
 from stackyard.launch.plan.schedulers.base import Batch
-from stackyard.launch.plan.schedulers.pbs_state import ask_state, ask_tasks
 
 NAME_LENGTH = 15
 _MAIL = {"begin": "b", "end": "e", "fail": "a"}
+
+_PHASES: dict[str, JobPhase] = {
+    "Q": "queued", "H": "queued", "W": "queued", "T": "queued", "M": "queued", "B": "running",
+    "R": "running", "E": "running", "S": "running", "U": "running", "F": "done", "X": "done",
+}  # fmt: skip
+# JOB_EXEC_* of OpenPBS's job.h with a specific meaning.
+_SPECIAL: dict[int, tuple[JobPhase, str]] = {
+    -4: ("node-fail", "the daemon of the node restarted"),
+    -5: ("node-fail", "the daemon of the node restarted"),
+    -6: ("node-fail", "the daemon of the node restarted"),
+    -20: ("node-fail", "lost connection to the first node of the job"),
+    -25: ("failed", "killed: CPU limit exceeded"),
+    -26: ("failed", "killed: virtual memory limit exceeded"),
+    -27: ("failed", "killed: memory limit exceeded"),
+    -28: ("failed", "killed: CPU time limit exceeded"),
+    -29: ("timeout", "killed: wall time limit exceeded"),
+}
 
 
 class Pbs(Batch):
@@ -30,6 +48,7 @@ class Pbs(Batch):
     job_variable = "PBS_JOBID"
     submit_program = "qsub"
     index_variable = "PBS_ARRAY_INDEX"
+    hosts_variable = "PBS_NODEFILE"
     carries_environment = False
     inherited = r"(?!PBS_|PMI|PALS_).*|PBS_(CONF_FILE|DEFAULT|SERVER|EXEC|HOME|DPREFIX|AUTH_METHOD|ENCRYPT_METHOD)"
 
@@ -41,10 +60,6 @@ class Pbs(Batch):
         _life(made, request)
         made.own(request)
         return made.head("#PBS")
-
-    def head_text(self, head: BatchHead) -> str:
-        """The directives as lines; qsub splits them, no shell reads them."""
-        return heads.lines(head, [[heads.quoted_once(word) for word in directive] for directive in head.directives])
 
     def job_id(self, output: str) -> str:
         """The ID from ``1234.server``, or ``1234[].server`` for an array. Raises StackyardError."""
@@ -58,12 +73,32 @@ class Pbs(Batch):
         return job.replace("[]", f"[{index}]")
 
     def state(self, job: str) -> JobState:
-        """Query qstat, including finished jobs. Raises MissingError, CommandError."""
-        return ask_state(job)
+        """The state of a job, finished ones included (``-x``).
+
+        Raises MissingError (no qstat), CommandError (no answer from the server).
+        """
+        result = ask(("qstat", "-x", "-f", "-F", "json", job))
+        if result.returncode and re.search(r"unknown job id", result.output, re.IGNORECASE):
+            return JobState("unknown", "PBS no longer lists this job")
+        jobs = list(_jobs(result).values())
+        if not jobs:
+            raise CommandError(f"cannot read the state of job {job} from PBS", result)
+        return _state(jobs[0])
 
     def task_states(self, job: str) -> dict[str, JobState] | None:
-        """The states of the subjobs of an array, by index."""
-        return ask_tasks(job)
+        """The states of an array's subjobs (``-t``), by index; empty for an array that PBS no longer lists.
+
+        Raises MissingError (no qstat), CommandError (no answer from the server).
+        """
+        result = ask(("qstat", "-t", "-x", "-f", "-F", "json", job))
+        jobs = _jobs(result)
+        if not jobs and not re.search(r"unknown job id", result.output, re.IGNORECASE):
+            raise CommandError(f"cannot read the states of the tasks of job {job} from PBS", result)
+        found = {}
+        for name, attributes in jobs.items():
+            if index := re.match(r"\d+\[(\d+)\]", name):
+                found[index[1]] = _state(attributes)
+        return found
 
     def cancel(self, job: str) -> None:
         """Cancel a job; not an error if it has already ended. Raises CommandError."""
@@ -73,17 +108,6 @@ class Pbs(Batch):
         """The command that restarts a running job from its beginning, under the same ID."""
         return ("qrerun", job)
 
-    def allocation(self, environ: dict[str, str]) -> Allocation | None:
-        """From PBS_JOBID and the file PBS_NODEFILE, which lists a host once per MPI process."""
-        job, name = environ.get("PBS_JOBID", ""), environ.get("PBS_NODEFILE", "")
-        if not job or not name:
-            return None
-        try:
-            hosts = Path(name).read_text(encoding="utf-8").split()
-        except OSError as error:
-            raise StackyardError(f"cannot read this job's host file: {error}") from error
-        return Allocation("pbs", job, tuple(dict.fromkeys(hosts)))
-
 
 def _about(made: heads.Directives, request: BatchRequest) -> None:
     options = request.options
@@ -92,20 +116,16 @@ def _about(made: heads.Directives, request: BatchRequest) -> None:
     if short != whole:
         made.note("name-shortened", f"the job name is shortened to {short}", "PBS allows 15 characters and no spaces")
     made.add("job name", "-N", short)
-    if options.account:
-        made.add("project to charge", "-A", options.account)
-    if heads.queue(request):
-        made.add("queue of the nodes", "-q", heads.queue(request))
+    made.add_given(options.account, "project to charge", "-A", options.account)
+    made.add_given(heads.queue(request), "queue of the nodes", "-q", heads.queue(request))
     if options.qos:
         raise heads.unsupported("PBS", "quality of service", "use a queue")
     if options.reservation:
         raise heads.unsupported(
             "PBS", "option for a reservation", "use the queue of the reservation: -q R123 (see pbs_rstat)"
         )
-    if options.dependency:
-        made.add("starts after other jobs", "-W", f"depend={options.dependency}")
-    if options.time_min:
-        made.add("wall time limit", "-l", f"walltime={heads.clock(request)}")
+    made.add_given(options.dependency, "starts after other jobs", "-W", f"depend={options.dependency}")
+    made.add_given(options.time_min, "wall time limit", "-l", f"walltime={heads.clock(request)}")
 
 
 def _nodes(made: heads.Directives, request: BatchRequest) -> None:
@@ -156,8 +176,7 @@ def _rack_group(request: BatchRequest) -> str:
 
 def _life(made: heads.Directives, request: BatchRequest) -> None:
     options = request.options
-    if heads.output(request):
-        made.add("output file of the script", "-o", heads.output(request, "^array_index^"))
+    made.add_given(heads.output(request), "output file of the script", "-o", heads.output(request, "^array_index^"))
     made.add("stderr goes to the same file", "-j", "oe")
     if options.array:
         if "%" in options.array or "," in options.array:
@@ -173,7 +192,53 @@ def _life(made: heads.Directives, request: BatchRequest) -> None:
         raise heads.unsupported(
             "PBS", "signal before the end of a job", "omit the signal; PBS sends SIGTERM at the end of a job"
         )
-    if options.mail_events:
-        made.add("events that send mail", "-m", "".join(_MAIL[event] for event in options.mail_events))
-    if options.mail:
-        made.add("mail recipient", "-M", options.mail)
+    made.add_given(
+        options.mail_events, "events that send mail", "-m", "".join(_MAIL[event] for event in options.mail_events)
+    )
+    made.add_given(options.mail, "mail recipient", "-M", options.mail)
+
+
+def _jobs(result: Result) -> dict[str, dict[str, Any]]:
+    """OpenPBS 19 writes control characters into JSON; they are accepted."""
+    try:
+        value = json.loads(result.stdout, strict=False)
+    except ValueError:
+        return {}
+    return dict(value.get("Jobs", {})) if isinstance(value, dict) else {}
+
+
+def _state(attributes: dict[str, Any]) -> JobState:
+    phase = _PHASES.get(str(attributes.get("job_state", "")), "unknown")
+    restarts = max(int(attributes.get("run_count", 1)) - 1, 0)
+    hosts = _hosts(str(attributes.get("exec_host", "")))
+    comment = str(attributes.get("comment", ""))
+    if phase != "done":
+        return JobState(phase, comment if phase == "queued" else "", None, hosts, restarts)
+    status = attributes.get("Exit_status")
+    if status is None:
+        return JobState("cancelled", comment, None, hosts, restarts)
+    phase, reason, code = ended(int(status), comment)
+    return JobState(phase, reason or comment, code, hosts, restarts)
+
+
+def ended(status: int, comment: str) -> tuple[JobPhase, str, int]:
+    """Exit_status: the script's exit status; 256 + signal (128 + signal from a shell); negative: an error of PBS.
+
+    A job cancelled by qdel is recognized by its comment, as is one over its wall time on servers without -29.
+    """
+    if status in _SPECIAL:
+        phase, reason = _SPECIAL[status]
+        return phase, reason, signalled(0, 15)
+    code = signalled(0, status - 256) if status > 256 else status
+    if status and re.search(r"walltime .*exceeded|exceeded .*walltime", comment):
+        return "timeout", comment, code
+    if status in (256 + 15, 256 + 9, 128 + 15, 128 + 9) and "terminated" in comment:
+        return "cancelled", comment, code
+    if status < 0:
+        return "failed", f"PBS failed to run the job ({status})", 1
+    return ("failed" if status else "done"), "", code
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    """``x1/0*64+x2/0*64`` as names."""
+    return tuple(dict.fromkeys(part.split("/")[0] for part in text.split("+") if part))

@@ -75,9 +75,14 @@ class Slurm(Batch):
         made.own(request)
         return made.head("#SBATCH")
 
-    def head_text(self, head: BatchHead) -> str:
-        """The directives as lines; sbatch splits them and supports double quotes and backslashes."""
-        return heads.lines(head, [[_quoted(word) for word in directive] for directive in head.directives])
+    def quoted(self, word: str) -> str:
+        """sbatch removes backslashes in both kinds of quotes, and # starts a comment even inside a word."""
+        if "\n" in word:
+            raise InputError(f"a directive cannot contain a line break: {word!r}")
+        if _PLAIN.fullmatch(word):
+            return word
+        text = word.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{text}"'
 
     def submit_argv(self, script: str) -> tuple[str, ...]:
         """``--parsable`` makes sbatch print only the ID."""
@@ -128,33 +133,18 @@ class Slurm(Batch):
         return Allocation("slurm", job, expand(nodes))
 
 
-def _quoted(word: str) -> str:
-    """sbatch removes backslashes in both kinds of quotes, and # starts a comment even inside a word."""
-    if "\n" in word:
-        raise InputError(f"a directive cannot contain a line break: {word!r}")
-    if _PLAIN.fullmatch(word):
-        return word
-    text = word.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
-
-
 def _about(made: heads.Directives, request: BatchRequest) -> None:
     options = request.options
     made.add("job name", f"--job-name={heads.name(request)}")
-    if options.account:
-        made.add("project to charge", f"--account={options.account}")
-    if heads.queue(request):
-        made.add("partition of the nodes", f"--partition={heads.queue(request)}")
-    if options.qos:
-        made.add("quality of service", f"--qos={options.qos}")
-    if heads.constraint(request):
-        made.add("only nodes with this feature", f"--constraint={heads.constraint(request)}")
-    if options.reservation:
-        made.add("reservation", f"--reservation={options.reservation}")
-    if options.dependency:
-        made.add("starts after other jobs", f"--dependency={options.dependency}")
-    if options.time_min:
-        made.add("wall time limit (hours:minutes:seconds)", f"--time={heads.clock(request)}")
+    made.add_given(options.account, "project to charge", f"--account={options.account}")
+    made.add_given(heads.queue(request), "partition of the nodes", f"--partition={heads.queue(request)}")
+    made.add_given(options.qos, "quality of service", f"--qos={options.qos}")
+    made.add_given(
+        heads.constraint(request), "only nodes with this feature", f"--constraint={heads.constraint(request)}"
+    )
+    made.add_given(options.reservation, "reservation", f"--reservation={options.reservation}")
+    made.add_given(options.dependency, "starts after other jobs", f"--dependency={options.dependency}")
+    made.add_given(options.time_min, "wall time limit (hours:minutes:seconds)", f"--time={heads.clock(request)}")
 
 
 def _nodes(made: heads.Directives, request: BatchRequest) -> None:
@@ -162,8 +152,9 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
     is_range = _is_range(request)
     least = f"{request.least_nodes}-" if is_range else ""
     made.add("number of nodes", f"--nodes={least}{request.nodes}")
-    if request.restarts:
-        made.add("the job goes on when a node is lost: the program starts again on the others", "--no-kill")
+    made.add_given(
+        request.restarts, "the job goes on when a node is lost: the program starts again on the others", "--no-kill"
+    )
     per_rank = layout.cores_per_rank * layout.smt
     cores = counted(layout.cores_per_rank, "core")
     says = cores if layout.smt == 1 else f"{per_rank} hardware threads ({cores} x {layout.smt})"
@@ -181,11 +172,13 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
             f"uses {layout.smt} of {layout.node.smt} hardware threads per core; --cpus-per-task counts these",
             f"--threads-per-core={layout.smt}",
         )
-    if heads.exclusive(request):
-        made.add("exclusive nodes, not shared with other jobs", "--exclusive")
+    made.add_given(heads.exclusive(request), "exclusive nodes, not shared with other jobs", "--exclusive")
     _memory(made, request)
-    if request.scheduler.core_spec >= 0:
-        made.add("cores of each node reserved for the system", f"--core-spec={request.scheduler.core_spec}")
+    made.add_given(
+        request.scheduler.core_spec >= 0,
+        "cores of each node reserved for the system",
+        f"--core-spec={request.scheduler.core_spec}",
+    )
 
 
 def _is_range(request: BatchRequest) -> bool:
@@ -263,10 +256,8 @@ def _racks(made: heads.Directives, request: BatchRequest) -> None:
 
 def _life(made: heads.Directives, request: BatchRequest) -> None:
     options = request.options
-    if heads.output(request):
-        made.add("output file of the script", f"--output={heads.output(request, '%a')}")
-    if options.array:
-        made.add("one job per array index", f"--array={options.array}")
+    made.add_given(heads.output(request), "output file of the script", f"--output={heads.output(request, '%a')}")
+    made.add_given(options.array, "one job per array index", f"--array={options.array}")
     if options.requeue:
         made.add("restarts after a preemption or a node failure", "--requeue")
         made.add("appends, so that a restart keeps the output of the first run", "--open-mode=append")
@@ -280,5 +271,4 @@ def _life(made: heads.Directives, request: BatchRequest) -> None:
     if options.mail_events:
         events = ",".join(_MAIL[event] for event in options.mail_events)
         made.add("events that send mail", f"--mail-type={events}")
-    if options.mail:
-        made.add("mail recipient", f"--mail-user={options.mail}")
+    made.add_given(options.mail, "mail recipient", f"--mail-user={options.mail}")
