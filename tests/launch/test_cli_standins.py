@@ -167,7 +167,7 @@ def test_a_job_that_goes_on_after_its_time(cluster: Cluster) -> None:
     done = cluster.submit(*options, "hello.py", "again", expect=0 if lsf else 5)
     assert done.out.count("rank 0 met") == (2 if lsf else 1)
     assert cluster.status()["attempts"] == (2 if lsf else 1)
-    assert ("queued again" in done.err) == lsf
+    assert ("queued again: out of time" in done.err) == lsf
     assert ("flux cannot requeue a running job" in done.err) != lsf
     assert cluster.left() == []
 

@@ -16,7 +16,8 @@ from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.request.intent import Intent
 
-OUT_OF_TIME, PREEMPTED = "out of time; queued again", "preempted; queued again"
+OUT_OF_TIME, PREEMPTED = "again: out of time", "again: preempted"
+"""What follows "queued"."""
 LEAVE_S = 20.0
 """Seconds before the time limit at which ranks that still run get SIGTERM, to leave time for the requeue."""
 REQUEUE_S = 60.0
@@ -51,7 +52,7 @@ def reason_to_wait(
         )
         return ""
     # the scheduler decides what comes next
-    return "terminated by the scheduler" if terminated and result.state == "cancelled" else ""
+    return "or ended: terminated by the scheduler" if terminated and result.state == "cancelled" else ""
 
 
 def _preempted(context: PlanContext) -> bool:

@@ -119,8 +119,6 @@ class _Events:
             listener.phase(event.get("phase", ""), event.get("detail", ""))
         elif kind == "notice":
             listener.notice(event.get("text", ""))
-        elif kind == "requeue" and not self._over:
-            listener.phase("queued", "again")
 
 
 def follow(paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] = (), poll_s: float = 0.1) -> RunStatus:
