@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.measure import Figure
 from benchmarks.tools import scratch
+from stackyard.inputs.workspace import Workspace
 
 REVISIONS, ENTRIES, PACKAGES = 200, 10_000_000, 400
 TARGET_S, TARGET_MIB = 5.0, 300.0
@@ -59,7 +60,7 @@ def _make(root: Path) -> None:
         revisions.mark(made[-1])
     smallyard.publish(yard, made)
     withdrawn = {record.module for record in made[::2]}
-    rollback.publish(yard, smallyard.TCL, lambda base: Step(tuple(
+    rollback.publish(Workspace(smallyard.TCL, yard), lambda base: Step(tuple(
         replace(e, state="withdrawn") if e.module in withdrawn else e for e in base.entries
     ), "withdraw half"))  # fmt: skip
 

@@ -22,7 +22,7 @@ from stackyard.core.errors import ChecksFailed
 from stackyard.core.progress import Progress, Silent
 from stackyard.core.secrets import redacted
 from stackyard.deploy import api as deploying
-from stackyard.inputs.api import Settings
+from stackyard.inputs.api import Settings, Workspace
 from stackyard.launch.api.failures import hints_shown
 from stackyard.lock import api as locking
 from stackyard.upkeep import api as upkeep
@@ -31,11 +31,9 @@ from stackyard.yard import api as yards
 
 if TYPE_CHECKING:
     from stackyard.deploy.api import Result
-    from stackyard.inputs.api import Site
     from stackyard.lock.api import LockedVariant
     from stackyard.upkeep.api import RemovalOutcome
     from stackyard.verify.api import Report
-    from stackyard.yard.api import Yard
 
 __all__ = ["deploy", "extend", "list", "lock", "remove", "show", "verify"]
 
@@ -83,9 +81,9 @@ def deploy(
         ChecksFailed: a variant was built and not published.
         StackyardError: a variant was not built, or nothing could be done.
     """
-    found, place = _place(site, yard)
+    workspace = _workspace(site, yard)
     request = deploying.deploy_request(
-        _paths(files), found, place, name=name, version=version, variants=variants, image=image,
+        _paths(files), workspace, name=name, version=version, variants=variants, image=image,
         mirror=None if mirror is None else os.fspath(mirror), only_locked=locked, allow_unverified=allow_unverified,
         rebuild=rebuild, accept=tuple(accept), command=_command("deploy", files),
     )  # fmt: skip
@@ -118,13 +116,15 @@ def lock(
         InputError: a file is invalid, or its lock is not fresh and had to be.
         StackyardError: it cannot be solved.
     """
-    found, place = _place(site, yard)
-    stacks = locking.load_stacks(_paths(files), found, place, name, version)
+    workspace = _workspace(site, yard)
+    stacks = locking.load_stacks(_paths(files), workspace, name, version)
     wanted = locking.Update(update is True, tuple(update) if not isinstance(update, bool) else ())
     progress = progress or _Warned()
     locking.tell_notices(stacks, progress)
     done = deploying.lock_files(
-        deploying.Request(stacks, found, place, only_locked=locked, update=wanted), progress, dry_run=dry_run
+        deploying.Request(workspace.site, workspace.yard, stacks, only_locked=locked, update=wanted),
+        progress,
+        dry_run=dry_run,
     )
     return [(written or each.path, each.lock.variants) for each, written in done]
 
@@ -164,12 +164,12 @@ def verify(
     Raises:
         InputError: no such revision, or it is not published.
     """
-    found, place = _place(site, yard)
-    verifying.site_checks(found)
-    entries = upkeep.revisions_to_verify(place, rev)
-    modules = upkeep.modules_to_verify(place, entries)
-    done = upkeep.verify_again(place, found, modules, entries, progress or _Warned(), deep=deep)
-    upkeep.publish_results(place, found, done, _command("verify", (rev,) if rev else ()))
+    workspace = _workspace(site, yard)
+    verifying.site_checks(workspace.site)
+    entries = upkeep.revisions_to_verify(workspace.yard, rev)
+    modules = upkeep.modules_to_verify(workspace.yard, entries)
+    done = upkeep.verify_again(workspace, modules, entries, progress or _Warned(), deep=deep)
+    upkeep.publish_results(workspace, done, _command("verify", (rev,) if rev else ()))
     return done.reports
 
 
@@ -200,12 +200,12 @@ def extend(
         InputError: a requirement is invalid, or no such base.
         StackyardError: it cannot be solved, built or verified; its file stays as it was.
     """
-    found, place = _place(site, yard)
+    workspace = _workspace(site, yard)
     asked = upkeep.checked_packages(upkeep.AskedPackages(tuple(pip), tuple(conda), tuple(_paths(files))))
-    name = name if name in upkeep.extension_names(place) else upkeep.new_extension_name(name, place)
-    change = upkeep.extended(place, name, base, asked, full=full)
+    name = name if name in upkeep.extension_names(workspace.yard) else upkeep.new_extension_name(name, workspace.yard)
+    change = upkeep.extended(workspace.yard, name, base, asked, full=full)
     command = _command("extend", (name,))
-    done = upkeep.deploy_changed(place, found, name, change, progress or _Warned(), accept=accept, command=command)
+    done = upkeep.deploy_changed(workspace, name, change, progress or _Warned(), accept=accept, command=command)
     return _usable(done, raises)
 
 
@@ -219,9 +219,9 @@ def remove(*revs: str, site: Name | None = None, yard: Name | None = None) -> Re
     """
     from stackyard.launch.api.asking import is_over
 
-    found, place = _place(site, yard)
-    entries = [upkeep.own_revision(place, rev) for rev in revs]
-    watch = upkeep.watch_yard(place, found, is_over, tidy=True)
+    workspace = _workspace(site, yard)
+    entries = [upkeep.own_revision(workspace.yard, rev) for rev in revs]
+    watch = upkeep.watch_yard(workspace, is_over, tidy=True)
     outcome = upkeep.remove_unused(watch, entries, _Warned().notice, command=_command("remove", revs))
     if error := upkeep.kept_error(outcome, revs):
         raise error
@@ -232,10 +232,9 @@ def _settings(site: Name | None, yard: Name | None) -> Settings:
     return Settings(Path(yard) if yard else None, Path(site) if site else None)
 
 
-def _place(site: Name | None, yard: Name | None) -> tuple[Site, Yard]:
+def _workspace(site: Name | None, yard: Name | None) -> Workspace:
     """The site and the yard that are named, or those of the environment."""
-    settings = _settings(site, yard)
-    return settings.site(), settings.yard()
+    return _settings(site, yard).workspace()
 
 
 def _paths(files: Sequence[Name]) -> Sequence[Path]:

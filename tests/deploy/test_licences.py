@@ -13,6 +13,7 @@ import pytest
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.deploy import licences
 from stackyard.inputs.models import Licence, Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard.layout import Yard
 from stackyard.yard.write import atomic
 from stackyard.yard.write.lease import Lease
@@ -34,35 +35,35 @@ def _as_another(yard: Yard) -> None:
 
 def test_nothing_is_accepted_silently(tmp_path: Path, licence: Licence) -> None:
     with pytest.raises(MissingError, match=r"licence not accepted by \w+ in .*: powerai") as caught:
-        licences.require(Yard(tmp_path / "yard"), Site(), [licence], [])
+        licences.require(Workspace(Site(), Yard(tmp_path / "yard")), [licence], [])
     assert "--accept-licence" in (caught.value.hint or "")
     assert not (tmp_path / "yard").exists()
 
 
 def test_an_acceptance_is_recorded_and_holds_for_the_same_account(tmp_path: Path, licence: Licence) -> None:
     yard, child = Yard(tmp_path / "yard"), Yard(tmp_path / "mine", parent=Yard(tmp_path / "yard"))
-    (entry,) = licences.require(yard, Site(), [licence], ["powerai"])
+    (entry,) = licences.require(Workspace(Site(), yard), [licence], ["powerai"])
     assert entry["who"] == pwd.getpwuid(entry["uid"]).pw_name and entry["when"]
     assert entry["sha256"] == licences.text_hash(licence)
     kept = json.loads(yard.licences.read_text())
     assert (kept["format"], kept["acceptances"]) == (2, [dict(entry)])
-    assert licences.require(child, Site(), [licence], []) == (entry,)
+    assert licences.require(Workspace(Site(), child), [licence], []) == (entry,)
 
 
 def test_what_staff_accepted_holds_in_the_sites_yard_and_for_no_user(tmp_path: Path, licence: Licence) -> None:
     yard = Yard(tmp_path / "yard")
     site = Site(yard=str(yard.root))
-    licences.require(yard, site, [licence], ["powerai"])
+    licences.require(Workspace(site, yard), [licence], ["powerai"])
     _as_another(yard)
-    (entry,) = licences.require(yard, site, [licence], [])
+    (entry,) = licences.require(Workspace(site, yard), [licence], [])
     assert entry["who"] == "anna"
     child = Yard(tmp_path / "mine", parent=yard)
     with pytest.raises(MissingError, match="licence not accepted by"):
-        licences.require(child, site, [licence], [])
+        licences.require(Workspace(site, child), [licence], [])
     with pytest.raises(MissingError, match="licence not accepted by"):
-        licences.require(yard, Site(), [licence], [])  # not the site's: each account for itself
-    (own,) = licences.require(child, site, [licence], ["powerai"])
-    assert own["who"] != "anna" and licences.require(child, site, [licence], []) == (own,)
+        licences.require(Workspace(Site(), yard), [licence], [])  # not the site's: each account for itself
+    (own,) = licences.require(Workspace(site, child), [licence], ["powerai"])
+    assert own["who"] != "anna" and licences.require(Workspace(site, child), [licence], []) == (own,)
 
 
 def test_the_first_format_is_read_as_the_acceptance_of_who_is_named(tmp_path: Path, licence: Licence) -> None:
@@ -70,28 +71,28 @@ def test_the_first_format_is_read_as_the_acceptance_of_who_is_named(tmp_path: Pa
     me = tmp_path.owner()
     old = {"name": "powerai", "sha256": digest, "variable": "A", "when": "2025-01-01T00:00:00Z"}
     yard.licences.write_text(json.dumps({f"powerai:{digest}": {**old, "who": me}}))
-    assert licences.require(yard, Site(), [licence], [])[0]["who"] == me
+    assert licences.require(Workspace(Site(), yard), [licence], [])[0]["who"] == me
     yard.licences.write_text(json.dumps({f"powerai:{digest}": {**old, "who": "anna"}}))
     with pytest.raises(MissingError):
-        licences.require(yard, Site(), [licence], [])
+        licences.require(Workspace(Site(), yard), [licence], [])
     yard.licences.write_text("[1]")
     with pytest.raises(StackyardError, match=r"cannot read .*licences\.json"):
-        licences.require(yard, Site(), [licence], [])
+        licences.require(Workspace(Site(), yard), [licence], [])
 
 
 def test_a_changed_text_must_be_accepted_anew(tmp_path: Path, licence: Licence) -> None:
     yard = Yard(tmp_path / "yard")
-    licences.require(yard, Site(), [licence], ["powerai"])
+    licences.require(Workspace(Site(), yard), [licence], ["powerai"])
     Path(licence.text).write_text("You may not.\n")
     with pytest.raises(MissingError):
-        licences.require(yard, Site(), [licence], [])
+        licences.require(Workspace(Site(), yard), [licence], [])
 
 
 def test_an_error_of_the_file_system_is_no_empty_ledger(
     tmp_path: Path, licence: Licence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     yard = Yard(tmp_path / "yard")
-    licences.require(yard, Site(), [licence], ["powerai"])
+    licences.require(Workspace(Site(), yard), [licence], ["powerai"])
     with monkeypatch.context() as patched:
         patched.setattr(os, "access", lambda *_: False)
         licences._accept(yard, Licence(name="other"))

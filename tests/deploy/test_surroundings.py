@@ -11,6 +11,7 @@ import pytest
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.deploy import surroundings
 from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard.layout import Yard
 from support.accounts import Accounts
 from support.cli import STACKYARD, stackyard
@@ -19,13 +20,13 @@ from support.cli import STACKYARD, stackyard
 @pytest.mark.parametrize("name", ["y ard", "y\\ard", "yärd", "y:ard", 'y"ard', "y{ard", "y\nard"])
 def test_a_path_that_module_systems_cannot_hold(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="is not a path that module systems") as caught:
-        surroundings.require(Yard(tmp_path / name), Site())
+        surroundings.require(Workspace(Site(), Yard(tmp_path / name)))
     assert "ASCII" in (caught.value.hint or "") and not (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize("name", ["yard", "y'ard", "y[ard]", "y=ard", "y%20ard", "y@ard+1", "y#;&|()"])
 def test_a_path_that_they_can_hold(tmp_path: Path, name: str) -> None:
-    surroundings.require(Yard(tmp_path / name / "not" / "yet"), Site())
+    surroundings.require(Workspace(Site(), Yard(tmp_path / name / "not" / "yet")))
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def noexec(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_file_system_without_programs(noexec: Path) -> None:
     with pytest.raises(StackyardError, match=r"its file system is mounted noexec"):
-        surroundings.require(Yard(noexec / "yard"), Site())
+        surroundings.require(Workspace(Site(), Yard(noexec / "yard")))
 
 
 def test_without_proc(tmp_path: Path) -> None:

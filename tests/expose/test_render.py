@@ -31,6 +31,7 @@ from stackyard.expose.limits import limits, unquotable_in
 from stackyard.expose.names import alias_modules
 from stackyard.expose.published import change_of, freeze
 from stackyard.inputs.models import ChannelPolicy, CondaRc, LicencePolicy, ModulePolicy, Site, UserPaths
+from stackyard.inputs.workspace import Workspace
 from stackyard.make.seal import pinned_text
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.record import Activation, BuildRecord
@@ -156,7 +157,7 @@ def test_a_licences_variable_is_set_only_where_it_was_accepted(tmp_path: Path) -
     agreed = dataclasses.replace(plain, licences=({"name": "IBM", "variable": "IBM_ACCEPT", "who": "me"},))
     assert "IBM_ACCEPT" not in full_change(plain, Site()).apply({})
     assert full_change(agreed, Site()).apply({})["IBM_ACCEPT"] == "yes"
-    text = module_texts([entry(agreed)], {agreed.module: agreed}, Site(), Yard(tmp_path))
+    text = module_texts([entry(agreed)], {agreed.module: agreed}, Workspace(Site(), Yard(tmp_path)))
     assert not any("to accept it" in each for each in text.values())
 
 
@@ -176,11 +177,11 @@ def test_published_operations_stay_when_the_site_changes(tmp_path: Path) -> None
     yard = Yard(tmp_path)
     made = record(yard, "a", "1")
     entries, records = [entry(made, default=True)], {made.module: made}
-    before = module_texts(entries, records, Site(), yard)
+    before = module_texts(entries, records, Workspace(Site(), yard))
     assert not (Path(made.path) / "module.json").exists(), "looking writes nothing"
     freeze(made, Site())
     moved = Site(user_paths=UserPaths(suffix="elsewhere"))
-    after = module_texts([dataclasses.replace(entries[0], default=False)], records, moved, yard)
+    after = module_texts([dataclasses.replace(entries[0], default=False)], records, Workspace(moved, yard))
     assert after["a/1-py311-1.lua"] == before["a/1-py311-1.lua"]
     assert after["a/1-py311-1"] == before["a/1-py311-1"]
     assert "elsewhere" not in str(change_of(made, moved))
@@ -198,7 +199,7 @@ def test_a_damaged_freeze_is_an_error_that_names_the_file(tmp_path: Path) -> Non
 def test_an_entry_without_a_record_is_an_error(tmp_path: Path) -> None:
     made = record(Yard(tmp_path), "a", "1")
     with pytest.raises(StackyardError, match="cannot read the build record"):
-        module_texts([entry(made)], {}, Site(), Yard(tmp_path))
+        module_texts([entry(made)], {}, Workspace(Site(), Yard(tmp_path)))
 
 
 def test_only_words_that_every_module_system_knows(tmp_path: Path) -> None:
@@ -206,7 +207,7 @@ def test_only_words_that_every_module_system_knows(tmp_path: Path) -> None:
     shown = record(yard, "a", "1", settings={"aliases": ["pytorch"]})
     gone = record(yard, "a", "2")
     entries = [entry(shown, "1", default=True), entry(gone, state="withdrawn")]
-    texts = module_texts(entries, {r.module: r for r in (shown, gone)}, Site(), yard)
+    texts = module_texts(entries, {r.module: r for r in (shown, gone)}, Workspace(Site(), yard))
     words = {m for name, text in texts.items() if name.endswith(".lua") and "modulerc" in name
              for m in re.findall(r"^(\w+)\(", text, re.M)}  # fmt: skip
     assert words == {"module_version", "module_alias", "hide_version"}

@@ -265,7 +265,7 @@ def _others_record(path: Path) -> None:
     assert all(isinstance(text, str) for item in read_yard(own).items for text in item)
     (path.parent / "children").mkdir(exist_ok=True)
     (path.parent / "children" / f"{0:032}.json").write_text(json.dumps({"yard": str(own)}))
-    Watch(Yard(path.parent), Site()).look()
+    Watch(Site(), Yard(path.parent)).look()
 
 
 def _archive(path: Path) -> None:

@@ -27,6 +27,7 @@ from stackyard.images.bases.unpack import Unpacked
 from stackyard.images.oci import base
 from stackyard.images.oci.layout import Reference
 from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard.layout import Yard
 from support import programs
 from support.accounts import Accounts
@@ -89,7 +90,7 @@ def test_every_source_gives_the_same_files(yard: Yard, tmp_path: Path) -> None:
     assert (modes["tmp"], modes["bin/su"], modes["bin/sh"][0]) == ("drwxrwxrwt", "-rwxr-xr-x", "l")
     for kept in made:
         assert kept.base.platform == "linux-64" and kept.base.without_rights == ("bin/su",)
-        assert store.find(yard, Site(), kept.base.name) == kept
+        assert store.find(Workspace(Site(), yard), kept.base.name) == kept
         store.check(kept)
         assert not kept.paths.image.stat().st_mode & 0o222
         assert [path.name for path in yard.bases.iterdir() if path.name.startswith(".")] == []
@@ -429,7 +430,7 @@ def test_an_import_that_is_killed_is_never_seen(yard: Yard, tmp_path: Path) -> N
         assert subprocess.run([sys.executable, "-c", code], env=environ, check=False).returncode == -signal.SIGKILL
         assert list(store.everything(yard)) == []
         with pytest.raises(InputError, match=r"no such base in .*: base"):
-            store.find(yard, Site(), "base")
+            store.find(Workspace(Site(), yard), "base")
         assert [path.name[:6] for path in yard.bases.iterdir()] == [".base~"]
     add(yard, f"docker-archive:{archive}")
     assert [path.name for path in yard.bases.iterdir()] == ["base"]
@@ -456,20 +457,20 @@ def test_what_another_account_imported_is_not_trusted(yard: Yard, tmp_path: Path
     kept = import_layers(yard, layer([("a", "1")]))
     os.chown(kept.paths.record, 12345, -1)
     with pytest.raises(StackyardError, match="was imported by 12345"):
-        store.find(yard, Site(), "base")
-    assert store.find(yard, Site(yard=str(yard.root)), "base") == kept, "the site's yard is its staff's"
+        store.find(Workspace(Site(), yard), "base")
+    assert store.find(Workspace(Site(yard=str(yard.root)), yard), "base") == kept, "the site's yard is its staff's"
 
 
 def test_a_site_pins_and_retires(yard: Yard) -> None:
     kept = import_layers(yard, layer([("a", "1")]))
     good = Site.model_validate({"bases": {"base": {"digest": kept.base.manifest}}})
-    assert store.find(yard, good, "base") == kept
+    assert store.find(Workspace(good, yard), "base") == kept
     bad = Site.model_validate({"bases": {"base": {"digest": f"sha256:{'1' * 64}"}}, "file": "site.yaml"})
     with pytest.raises(InputError, match=r"wrong digest: the base base is sha256:.*, and site.yaml pins sha256:1111"):
-        store.find(yard, bad, "base")
+        store.find(Workspace(bad, yard), "base")
     gone = Site.model_validate({"bases": {"base": {"successor": "newer"}}})
     with pytest.raises(InputError, match="the base base is retired") as caught:
-        store.find(yard, gone, "base")
+        store.find(Workspace(gone, yard), "base")
     assert caught.value.hint == "use newer"
 
 

@@ -41,7 +41,7 @@ def job(built: Yard, small: LockedVariant, tmp_path: Path) -> Callable[[], Job]:
     """A build in a yard below the parent's."""
     yard = Yard(tmp_path / "own", built)
     variant = Variant(stack="demo", version="1.0", name="py311")
-    return lambda: Job(variant, small, Site(), yard, RevisionPaths(yard.root / "stacks/demo/1"), "demo/1", Silent())
+    return lambda: Job(Site(), yard, variant, small, RevisionPaths(yard.root / "stacks/demo/1"), "demo/1", Silent())
 
 
 def test_a_link_that_another_build_uses_stays(job: Callable[[], Job]) -> None:

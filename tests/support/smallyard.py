@@ -13,6 +13,7 @@ from stackyard.deploy.generation import Step
 from stackyard.deploy.published import names
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.sitemodels import ModulePolicy
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
@@ -50,7 +51,7 @@ def publish(yard: Yard, records: Iterable[BuildRecord], site: Site = TCL) -> Man
     def step(base: generation.Base) -> Step:
         return Step(names.claim([*base.entries, *new]), f"deploy {', '.join(e.module for e in new)}")
 
-    with generation.draft(yard, site) as draft:
+    with generation.draft(Workspace(site, yard)) as draft:
         return draft.publish(step)
 
 

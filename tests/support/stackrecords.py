@@ -9,6 +9,7 @@ from typing import Any
 from stackyard.core.change import EnvironmentChange
 from stackyard.expose.generation import write_modules
 from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import Activation, BuildRecord, PackageRecord
@@ -60,7 +61,7 @@ def publish(
 ) -> Path:
     """Write a generation and make it the current one; its ``modules`` directory."""
     directory = yard.generation(number).modules
-    write_modules(directory, list(entries), {each.module: each for each in records}, site or Site(), yard)
+    write_modules(directory, list(entries), {each.module: each for each in records}, Workspace(site or Site(), yard))
     yard.modules.unlink(missing_ok=True)
     yard.modules.symlink_to(f"generations/{number}/modules")
     return directory

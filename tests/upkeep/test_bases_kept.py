@@ -187,7 +187,7 @@ from stackyard.upkeep.gc.inuse import Watch
 from stackyard.inputs.sites.site import load_site
 from stackyard.yard.layout import Yard
 
-seen = Watch(Yard(Path(sys.argv[1])), load_site(Path(sys.argv[2]))).look()
+seen = Watch(load_site(Path(sys.argv[2])), Yard(Path(sys.argv[1]))).look()
 print(json.dumps([seen.of(name) for name in sys.argv[3:]]))
 """
 EXTENDS = """

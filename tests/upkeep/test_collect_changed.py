@@ -30,11 +30,11 @@ def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
 
 
 def planned(yard: Yard, keep: int = 0) -> collect.Plan:
-    return collect.plan(Watch(yard, SITE), collect.Rules(keep))
+    return collect.plan(Watch(SITE, yard), collect.Rules(keep))
 
 
 def collected(yard: Yard, plan: collect.Plan) -> Outcome:
-    return collect.collect(Watch(yard, SITE), plan, origin())
+    return collect.collect(Watch(SITE, yard), plan, origin())
 
 
 def states(yard: Yard) -> dict[str, str]:
@@ -64,7 +64,7 @@ def test_what_was_published_after_the_plan_stays(yard: Yard) -> None:
 def test_what_is_not_retired_any_more_is_not_hidden(yard: Yard) -> None:
     inside("retire", OLD, "--on", "2026-01-01", "--use", "tool/2.0")
     hiding = SITE.removal.model_copy(update={"remove_days": 99_999})
-    watch = Watch(yard, SITE.model_copy(update={"removal": hiding}))
+    watch = Watch(SITE.model_copy(update={"removal": hiding}), yard)
     plan = collect.plan(watch, collect.Rules(0))
     assert plan.hide == [OLD]
     inside("retire", OLD, "--undo")

@@ -49,7 +49,7 @@ def test_what_is_no_note_is_named_and_left(accounts: Accounts, yard: Yard) -> No
     bert.run("sh", "-c", f"cd {yard.uses}; mkdir d.json; mkfifo p.json; ln -s a.json l.json; echo > w; echo [ > b.json")
     large = yard.uses / "large.json"
     large.write_text(used.read_text() + " " * 20_000)
-    seen = Watch(yard, site_of(yard), tidy=True).look()
+    seen = Watch(site_of(yard), yard, tidy=True).look()
     assert len(seen.of(OLD)) == 1 and not seen.everything
     strange = [text for text in seen.unseen if text.startswith("uses/")]
     assert len(strange) == 4 and strange[3] == "uses/: 3 more that stackyard does not write; left"
@@ -72,10 +72,10 @@ def test_an_account_with_too_many_notes_may_use_everything(
         note(yard, bert, f"b{number}", directory, scheduler="slurm", job="7")
     note(yard, carl, "c", directory, scheduler="slurm", job="8")
     why = f"possibly the yard of {bert.name}, which cannot be looked into: more than 20 notes in uses/"
-    seen = Watch(yard, site_of(yard)).look()
+    seen = Watch(site_of(yard), yard).look()
     assert seen.of(OLD) == (why,)
     assert f"job 8 of {carl.name}" in " ".join(seen.of("tool/2.0-py311-1"))
-    assert Watch(yard, site_of(yard), despite=frozenset({bert.uid})).look().of(OLD) == ()
+    assert Watch(site_of(yard), yard, despite=frozenset({bert.uid})).look().of(OLD) == ()
 
 
 def test_few_jobs_and_yards_of_an_account_are_asked_about(accounts: Accounts, yard: Yard, common: Path) -> None:
@@ -89,12 +89,12 @@ def test_few_jobs_and_yards_of_an_account_are_asked_about(accounts: Accounts, ya
         asked.append(job)
         return True
 
-    seen = Watch(yard, site_of(yard), is_over, tidy=True).look()
+    seen = Watch(site_of(yard), yard, is_over, tidy=True).look()
     assert len(asked) == 500 and len(seen.of(OLD)) == 100 and len(os.listdir(yard.uses)) == 100
     assert all("which cannot be asked from here" in text for text in seen.of(OLD))
     for file in yard.uses.iterdir():
         file.unlink()
     for number in range(40):
         note(yard, bert, f"y{number}", common / str(number) / "stacks/tool/1.0-py311-1", scheduler="slurm", job="7")
-    seen = Watch(yard, site_of(yard)).look()
+    seen = Watch(site_of(yard), yard).look()
     assert seen.of(OLD) == (f"possibly the yard of {bert.name}, which cannot be looked into: names more than 32 yards",)

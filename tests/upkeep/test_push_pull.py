@@ -29,6 +29,7 @@ from stackyard.images.oci.layout import MANIFEST, Reference, blob, image
 from stackyard.images.oci.writer import writer
 from stackyard.images.squashfs import launcher
 from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.make.seal import PARTS
 from stackyard.make.tree import tree_hash
 from stackyard.upkeep.transfer import arrival
@@ -261,9 +262,9 @@ def test_a_licence_is_accepted_by_who_pulls(tmp_path: Path) -> None:
     record = replace(stackrecords.record(yard, "demo", "1", 1), licences=({"name": "EULA", "sha256": "a" * 64},))
     (tmp_path / "leases").mkdir()
     with pytest.raises(MissingError, match=r"licence not accepted by .*: EULA"):
-        licences.require_of_record(yard, site, record, ())
-    licences.require_of_record(yard, site, record, ("EULA",))
-    licences.require_of_record(yard, site, record, ())
+        licences.require_of_record(Workspace(site, yard), record, ())
+    licences.require_of_record(Workspace(site, yard), record, ("EULA",))
+    licences.require_of_record(Workspace(site, yard), record, ())
 
 
 # --------------------------------------------------------------------------- what does not fit

@@ -19,6 +19,7 @@ from stackyard.expose.published import change_of, follow_policy
 from stackyard.host.files import at
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.sitemodels import ModulePolicy, UserPaths
+from stackyard.inputs.workspace import Workspace
 from stackyard.upkeep.health import repair
 from stackyard.upkeep.health import restore_record as beside
 from stackyard.verify.checks.content import look, own_files
@@ -61,12 +62,12 @@ def record(yard: Yard) -> Iterator[BuildRecord]:
 
 @pytest.fixture
 def published(yard: Yard, record: BuildRecord) -> BuildRecord:
-    publish(yard, SITE, lambda _: Step((stackrecords.entry(record),), "deploy"))
+    publish(Workspace(SITE, yard), lambda _: Step((stackrecords.entry(record),), "deploy"))
     return record
 
 
 def repaired(record: BuildRecord, yard: Yard, *given: UsedFile) -> repair.Outcome:
-    return repair.repair(record, yard, SITE, Silent(), given)
+    return repair.repair(record, Workspace(SITE, yard), Silent(), given)
 
 
 def test_an_added_directory_is_removed_with_its_files(yard: Yard, record: BuildRecord) -> None:
@@ -189,7 +190,7 @@ def test_a_recipe_is_restored_from_the_file_that_was_deployed(yard: Yard, record
     (tmp_path / "work" / ".git").mkdir()
     file.write_text("name: s\n")
     entry = replace(stackrecords.entry(record), file="stacks/stack.yaml")
-    publish(yard, SITE, lambda _: Step((entry,), "deploy"), origin((), [file, tmp_path / "unreadable"]))
+    publish(Workspace(SITE, yard), lambda _: Step((entry,), "deploy"), origin((), [file, tmp_path / "unreadable"]))
     copy = RevisionPaths.of(record.path).recipe / "stack.yaml"
     os.utime(file, ns=(copy.stat().st_mtime_ns, copy.stat().st_mtime_ns))
     copy.chmod(0o644)
@@ -217,12 +218,12 @@ def test_a_record_and_its_copy_restore_each_other(record: BuildRecord) -> None:
 def test_operations_are_restored_if_they_are_those_of_the_modulefile(yard: Yard, published: BuildRecord) -> None:
     module = RevisionPaths.of(published.path).module
     before, frozen = module.read_bytes(), change_of(published, SITE)
-    assert beside.restore_operations(published, yard, SITE) == []
+    assert beside.restore_operations(published, Workspace(SITE, yard)) == []
     module.write_text("{")
     moved = SITE.model_copy(update={"user_paths": UserPaths(suffix="elsewhere")})
     with pytest.raises(StackyardError, match="present site"):
-        beside.restore_operations(published, yard, moved)
-    assert beside.restore_operations(published, yard, SITE) == ["module.json"]
+        beside.restore_operations(published, Workspace(moved, yard))
+    assert beside.restore_operations(published, Workspace(SITE, yard)) == ["module.json"]
     assert module.read_bytes() == before and change_of(published, SITE) == frozen
 
 
@@ -257,7 +258,7 @@ def test_a_policy_that_cannot_be_written_is_told_for_each_revision(
 
 def test_files_that_deploys_read_are_known_by_their_content(yard: Yard, record: BuildRecord, tmp_path: Path) -> None:
     entry = stackrecords.entry(record)
-    publish(yard, SITE, lambda _: Step((entry,), "deploy"), origin((), [tmp_path / "lost"]))
+    publish(Workspace(SITE, yard), lambda _: Step((entry,), "deploy"), origin((), [tmp_path / "lost"]))
     manifest = generations.current(yard)
     assert isinstance(manifest, Manifest) and list(repair.files_read(yard)) == [UsedFile(str(tmp_path / "lost"))]
     assert repair.file_of(replace(entry, file="/other.yaml"), yard) == "/other.yaml"

@@ -113,7 +113,7 @@ def test_no_lock_goes_while_a_deploy_is_at_work(yard: Yard) -> None:
 @pytest.mark.parametrize("is_over", [True, False], ids=["built since", "being built"])
 def test_a_lock_that_a_deploy_uses_after_the_plan_was_made_stays(yard: Yard, *, is_over: bool) -> None:
     path = lock_of_file(yard, "/ro/used", "c")
-    watch = Watch(yard, smallyard.TCL)
+    watch = Watch(smallyard.TCL, yard)
     wanted = collect.plan(watch, collect.Rules(5))
     assert path in [each.path for each in wanted.garbage]
     if is_over:

@@ -12,6 +12,7 @@ import pytest
 
 from stackyard.core.errors import StackyardError
 from stackyard.host.machine.probe import machine
+from stackyard.inputs.workspace import Workspace
 from stackyard.verify.checks.consistency import check_consistency
 from stackyard.verify.checks.distributions import distributions
 from stackyard.verify.checks.yardfiles import modulefiles
@@ -98,7 +99,7 @@ def test_a_modulefile_that_cannot_be_read_is_a_problem_and_no_end(
     yard, site = Yard(tmp_path / "yard"), Site(modules=ModulePolicy(formats=("tcl",)))
     record = stackrecords.record(yard, "s", "1")
     revisions.mark(record)
-    publish(yard, site, lambda _: Step((stackrecords.entry(record),), "deploy"))
+    publish(Workspace(site, yard), lambda _: Step((stackrecords.entry(record),), "deploy"))
 
     def fail(path: Path) -> str:
         raise StackyardError(f"cannot read {path}: Input/output error")

@@ -17,6 +17,7 @@ from stackyard.core.errors import InputError
 from stackyard.inputs.models import Permissions, Site
 from stackyard.inputs.sites.site import load_site
 from stackyard.inputs.sites.siteyard import expanded, is_sites, policy, unused
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard.layout import Yard
 from stackyard.yard.write import permissions
 from stackyard.yard.write.atomic import write_text
@@ -38,10 +39,16 @@ def mode(path: Path) -> int:
 def test_the_sites_permissions_are_for_the_yard_that_it_names(tmp_path: Path, umask: int) -> None:
     site = Site(yard=str(tmp_path / "sw"), permissions=Permissions(group="root", umask="0002"))
     (tmp_path / "link").symlink_to("sw")
-    assert policy(Yard(tmp_path / "sw"), site) == Policy(0o002, "root")
-    assert is_sites(Yard(tmp_path / "link"), site)
-    assert not is_sites(Yard(tmp_path / "mine"), site) and not is_sites(Yard(tmp_path / "sw"), Site())
-    assert policy(Yard(tmp_path / "mine"), site) == policy(Yard(tmp_path / "mine"), Site()) == Policy(umask | 0o027)
+    assert policy(Workspace(site, Yard(tmp_path / "sw"))) == Policy(0o002, "root")
+    assert is_sites(Workspace(site, Yard(tmp_path / "link")))
+    assert not is_sites(Workspace(site, Yard(tmp_path / "mine"))) and not is_sites(
+        Workspace(Site(), Yard(tmp_path / "sw"))
+    )
+    assert (
+        policy(Workspace(site, Yard(tmp_path / "mine")))
+        == policy(Workspace(Site(), Yard(tmp_path / "mine")))
+        == Policy(umask | 0o027)
+    )
 
 
 def test_permissions_for_a_yard_that_is_not_named_are_said_to_be_unused(tmp_path: Path) -> None:
@@ -75,9 +82,10 @@ def test_a_group_writes_to_a_yard_whatever_the_umasks_of_its_members(accounts: A
     yard.chmod(0o2775)
     code = (
         "import sys; from pathlib import Path; from stackyard.deploy.writing import writing;"
+        "from stackyard.inputs.workspace import Workspace;"
         "from stackyard.inputs.models import Site; from stackyard.yard.layout import Yard\n"
         "yard = Yard(Path(sys.argv[1]))\n"
-        "with writing(yard, Site()): (yard.stacks / 'x').mkdir(parents=True, exist_ok=True);"
+        "with writing(Workspace(Site(), yard)): (yard.stacks / 'x').mkdir(parents=True, exist_ok=True);"
         "(yard.stacks / 'x' / sys.argv[2]).touch()"
     )
     for account, name in ((anna, "hers"), (bert, "his"), (anna, "later")):
@@ -92,7 +100,7 @@ def test_a_group_writes_to_a_yard_whatever_the_umasks_of_its_members(accounts: A
 def test_a_directory_with_the_sites_group_did_not_get_it_from_its_owner(tmp_path: Path) -> None:
     tmp_path.chmod(0o2775)
     site = Site(yard="/sw", permissions=Permissions(group=tmp_path.group()))
-    assert policy(Yard(tmp_path), site).umask & 0o022 == 0o022
+    assert policy(Workspace(site, Yard(tmp_path))).umask & 0o022 == 0o022
 
 
 def test_the_umask_of_the_process_is_known_while_another_is_applied(umask: int) -> None:

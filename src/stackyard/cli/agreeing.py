@@ -31,12 +31,12 @@ def agreed(context: Context, record: BuildRecord) -> dict[str, str]:
         return {}
     from stackyard.deploy.api import accept_licence, licence_variables, needed_licences, writing
 
-    yard, site = context.yard(), context.site()
-    for needed in needed_licences(yard, site, record, os.environ):
+    workspace = context.workspace()
+    for needed in needed_licences(workspace, record, os.environ):
         ask(needed, record)
-        with writing(yard, site):
-            accept_licence(yard, needed)
-    return licence_variables(yard, site, record)
+        with writing(workspace):
+            accept_licence(workspace.yard, needed)
+    return licence_variables(workspace, record)
 
 
 def agree(context: Context, job: Job) -> Job:

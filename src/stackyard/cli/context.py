@@ -39,7 +39,7 @@ class Context(Settings):
             words += ["--site", str(with_home(str(self.site_option)).absolute())]
         return shlex.join(words)
 
-    def workspace(self) -> Workspace:
+    def job_workspace(self) -> Workspace:
         """What jobs are planned and recorded with: this site and yard, this shell, this command line."""
         from stackyard.launch.api.jobs import Workspace
 

@@ -31,6 +31,7 @@ from stackyard.expose.root import make_root
 from stackyard.host.machine.probe import machine
 from stackyard.inputs.models import Site, Stack
 from stackyard.inputs.sites import siteyard
+from stackyard.inputs.workspace import Workspace
 from stackyard.lock import solve
 from stackyard.lock.base import extension as onbase
 from stackyard.lock.renewal import NOTHING, Update, require_known
@@ -68,7 +69,7 @@ REASONS = {
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(Workspace):
     """What to deploy, where and how.
 
     `accept` names the licences that are accepted with it, `update` what is solved anew although it is locked,
@@ -78,8 +79,6 @@ class Request:
     """
 
     stacks: tuple[Stack, ...]
-    site: Site
-    yard: Yard
     only_locked: bool = False
     allow_unverified: bool = False
     accept: tuple[str, ...] = ()
@@ -165,7 +164,7 @@ def stack_platforms(stack: Stack, site: Site) -> tuple[str, ...]:
 
 def require(request: Request) -> None:
     """Raise InputError, MissingError or StackyardError where a deploy cannot succeed, before anything is solved."""
-    surroundings.require(request.yard, request.site)
+    surroundings.require(request)
     site_checks(request.site)  # mistakes in them are found before hours of building
     pathlengths.require_short(request, machine().platform)
 
@@ -218,14 +217,14 @@ def carry_out(
     policy = users_policy(request.site)
     _tell_lost(request.yard, progress)
     candidates: list[Task] = []
-    key = None if all(task.is_kept for task in tasks) else signing.require_key(request.yard, request.site)
+    key = None if all(task.is_kept for task in tasks) else signing.require_key(request)
     for task in tasks:
         if task.is_kept:
             result.outcomes.append(Outcome(task.module, task.action, str(task.paths.root), record=task.record))
             continue
         try:
             built = ensure_built(task, request, progress, held)
-            signing.sign_built(built.record or read_record(built.paths.record), request.site, request.yard, key)
+            signing.sign_built(built.record or read_record(built.paths.record), request, key)
             candidates.append(built)
         except StackyardError as error:
             progress.phase(task.module, "stopped", "not built")
@@ -235,10 +234,10 @@ def carry_out(
     signing.tell_refused(request.yard, progress)
     reserve.keep(request.yard)
     _tell_pinned(request.yard, {task.stack.name for task in tasks}, progress)
-    make_root(request.yard, request.site)
+    make_root(request)
     shown = (e.folder for e in generations.entries(request.yard) if e.is_visible)
     new = {outcome.module for outcome in result.outcomes if outcome.status in sharedlater.NEW}
-    for text in (*follow_policy(shown, policy), *sharedlater.share_new(request.yard, request.site, new)):
+    for text in (*follow_policy(shown, policy), *sharedlater.share_new(request, new)):
         progress.notice(text)  # the revisions are published: nothing of this undoes it
 
 
@@ -343,7 +342,7 @@ def _publish(
         progress.notice("the modules are written again: they differ from what this program and the site now give")
     if not candidates and not status and not policy:
         return
-    with generation.draft(request.yard, request.site, made_by) as draft:
+    with generation.draft(request, made_by) as draft:
         draft.texts = expected.texts
         draft.write(after(now, candidates))
         visible = {e.module for e in now if e.is_visible}
@@ -403,7 +402,7 @@ def verified(
         wanted, deep: as of `verify.verify`.
     """
     progress.phase(record.module, "verify")
-    agreed = licences.variables(request.yard, request.site, record)
+    agreed = licences.variables(request, record)
     report = verify.verify(record, modules, request.site, variables=agreed, progress=progress, deep=deep,
                            expectations=wanted, yards=request.yard.lineage())  # fmt: skip
     write_report(RevisionPaths.of(record.path), report)

@@ -25,7 +25,7 @@ def in_its_form(task: Task, record: BuildRecord, request: Request, progress: Pro
         from stackyard.images.wrap.make import wrap
 
         progress.phase(task.module, "image", task.variant.wrap.image)
-        return wrap(record, task.variant.wrap, request.yard, request.site, directory_of(task.stack))
+        return wrap(record, task.variant.wrap, request, directory_of(task.stack))
     if not _is_image(task, record, request.site, progress):
         return record
     from stackyard.images import form

@@ -14,7 +14,7 @@ from stackyard.deploy.published import share
 from stackyard.expose import spider
 from stackyard.expose.generation import Texts, module_texts, write_modules
 from stackyard.expose.root import check_root, make_root
-from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.generations import Base
@@ -44,8 +44,7 @@ class Step:
 class Draft:
     """A generation that users do not see yet, in a directory of its own."""
 
-    yard: Yard
-    site: Site
+    workspace: Workspace
     paths: GenerationPaths
     origin: Origin
     entries: tuple[Entry, ...] | None = None
@@ -61,10 +60,10 @@ class Draft:
         """Write the modules of these entries, and of no others: modules written before are removed."""
         self.entries = tuple(entries)
         with suppress(OSError):
-            disk.delete_tree(self.modules, self.yard.root)
-        shown, self.records = _with_records(self.entries, self.yard, self.records)
+            disk.delete_tree(self.modules, self.workspace.yard.root)
+        shown, self.records = _with_records(self.entries, self.workspace.yard, self.records)
         with atomic.together():
-            write_modules(self.modules, shown, self.records, self.site, self.yard, self.texts)
+            write_modules(self.modules, shown, self.records, self.workspace, self.texts)
 
     def publish(self, step: Callable[[Base], Step], may: Callable[[], object] = lambda: None) -> Manifest:
         """Make it the current generation, in one step.
@@ -75,25 +74,25 @@ class Draft:
             may: raises where this process may not publish any more (`writing.Held.check`).
         """
         while True:
-            base = generations.base(self.yard)
+            base = generations.base(self.workspace.yard)
             wanted = step(base)
             if wanted.entries != self.entries:
                 self.write(wanted.entries)
             what = (base.number, now(), wanted.reason, wanted.entries, wanted.content, base.previous, self.origin)
             may()
-            manifest = generations.commit(self.yard, self.paths, Manifest(*what))
+            manifest = generations.commit(self.workspace.yard, self.paths, Manifest(*what))
             if manifest is not None:
-                make_root(self.yard, self.site)
-                share.refresh(self.yard, self.site)
+                make_root(self.workspace)
+                share.refresh(self.workspace)
                 return manifest
 
     def discard(self) -> None:
         """Remove it; one that was published has another name since."""
         with suppress(OSError):
-            disk.delete_tree(self.paths.root, self.yard.root)
+            disk.delete_tree(self.paths.root, self.workspace.yard.root)
 
 
-def is_as_the_site_wants(yard: Yard, site: Site, manifest: Manifest, done: Texts | None = None) -> bool:
+def is_as_the_site_wants(workspace: Workspace, manifest: Manifest, done: Texts | None = None) -> bool:
     """Whether writing the modules of a generation again would give the same files.
 
     They differ after a change of the site's policy for all modules, such as its aliases and formats, and where the
@@ -104,12 +103,12 @@ def is_as_the_site_wants(yard: Yard, site: Site, manifest: Manifest, done: Texts
         done: gets the modulefiles, so that a draft does not render them again.
     """
     written = {path: digest for path, digest in manifest.files.items() if not path.startswith(f"{spider.DIRECTORY}/")}
-    entries, records = _with_records(manifest.entries, yard)
+    entries, records = _with_records(manifest.entries, workspace.yard)
     if not written or any(entry.module not in records for entry in entries):
         return True
     if not all(disk.is_there(RevisionPaths.of(e.folder).module) for e in entries if e.state != "removed"):
         return False
-    texts = module_texts(entries, records, site, yard, done)
+    texts = module_texts(entries, records, workspace, done)
     return written == {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()}
 
 
@@ -132,7 +131,7 @@ def _with_records(
 
 
 @contextmanager
-def draft(yard: Yard, site: Site, made_by: Origin | None = None) -> Iterator[Draft]:
+def draft(workspace: Workspace, made_by: Origin | None = None) -> Iterator[Draft]:
     """The next generation, to be written and published; it is removed at the end where it was not.
 
     The caller writes with the site's permissions (`writing.writing`).
@@ -143,9 +142,9 @@ def draft(yard: Yard, site: Site, made_by: Origin | None = None) -> Iterator[Dra
     Raises:
         StackyardError: the file system failed, with what to do about it; the current generation is untouched.
     """
-    check_root(yard, site)
+    check_root(workspace)
     try:
-        made = Draft(yard, site, generations.begin(yard), made_by or origin())
+        made = Draft(workspace, generations.begin(workspace.yard), made_by or origin())
         try:
             yield made
         finally:

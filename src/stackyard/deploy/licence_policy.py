@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from stackyard.core.names import canonical
 from stackyard.core.progress import Progress
 from stackyard.deploy.locking import Locked
-from stackyard.inputs.models import Site, Variant
+from stackyard.inputs.models import Variant
 from stackyard.inputs.pip.settings import settings
+from stackyard.inputs.workspace import Workspace
 from stackyard.lock import licences
 from stackyard.lock.base.installed import site_packages
 from stackyard.lock.licences import Policy, Stated, of_metadata
 from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.lock.lockfile.text import read
 from stackyard.make.mirror.read import opened
-from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stackyard.deploy.deploy import Request
 
 
-def of_variant(locked: LockedVariant, variant: Variant | None, site: Site, yard: Yard) -> list[Stated]:
+def of_variant(locked: LockedVariant, variant: Variant | None, workspace: Workspace) -> list[Stated]:
     """The licence of every package of a locked variant.
 
     Args:
@@ -36,16 +36,16 @@ def of_variant(locked: LockedVariant, variant: Variant | None, site: Site, yard:
     from stackyard.inputs.models import PipOptions
 
     options = variant.environment.pip_options if variant else PipOptions()
-    found = settings(site.pip, options, os.environ)[0]
-    mirror = opened(site.mirror, found) if site.mirror else None
+    found = settings(workspace.site.pip, options, os.environ)[0]
+    mirror = opened(workspace.site.mirror, found) if workspace.site.mirror else None
     packages = tuple(mirror.pip(p) if mirror and p.sha256 in mirror.held.files else p for p in locked.pip)
-    return licences.stated(replace(locked, pip=packages), found, yard)
+    return licences.stated(replace(locked, pip=packages), found, workspace.yard)
 
 
-def of_revision(record: BuildRecord, site: Site, yard: Yard) -> list[Stated]:
+def of_revision(record: BuildRecord, workspace: Workspace) -> list[Stated]:
     """The licence of every package of a revision; what its lock does not tell, its files do, where they are visible."""
     (locked,) = read(RevisionPaths.of(record.path).lock).variants
-    packages = of_variant(locked, None, site, yard)
+    packages = of_variant(locked, None, workspace)
     if all(each.licence for each in packages):
         return packages
     installed = distributions(
@@ -66,5 +66,5 @@ def require_allowed(locked: Locked, request: Request, progress: Progress) -> Non
     variants = {(v.version, v.name): v for v in locked.stack.wanted}
     for each in (v for v in locked.lock.variants if (v.version, v.variant) in variants):
         label = f"{each.stack} {each.version} {each.variant}".rstrip()
-        packages = of_variant(each, variants.get((each.version, each.variant)), site, request.yard)
+        packages = of_variant(each, variants.get((each.version, each.variant)), Workspace(site, request.yard))
         licences.require_allowed(f"{label} for {each.platform}", packages, policy, progress.notice)

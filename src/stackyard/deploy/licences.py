@@ -24,6 +24,7 @@ from stackyard.host.files import at
 from stackyard.host.run.identity import account_name
 from stackyard.inputs.sites.settings import config_directory
 from stackyard.inputs.sites.siteyard import in_sites_yard, is_sites
+from stackyard.inputs.workspace import Workspace
 from stackyard.lock.base import extension as onbase
 from stackyard.yard import disk, formats, members
 from stackyard.yard.layout import Yard
@@ -34,7 +35,7 @@ from stackyard.yard.write.lease import lease
 
 if TYPE_CHECKING:
     from stackyard.deploy.deploy import Request
-    from stackyard.inputs.models import Licence, Site, Variant
+    from stackyard.inputs.models import Licence, Variant
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,13 @@ MARK = formats.Kind(
 it, which knows no yard (`expose.asking`)."""
 
 
-def accepted(yard: Yard, site: Site, licence: Licence) -> Acceptance | None:
+def accepted(workspace: Workspace, licence: Licence) -> Acceptance | None:
     """The acceptance of the present text of a licence that holds for a build of this account in this yard, or None."""
-    return _holding(yard, site, licence.name, text_hash(licence))
+    return _holding(workspace, licence.name, text_hash(licence))
 
 
 def variables(
-    yard: Yard, site: Site, record: BuildRecord, environ: Mapping[str, str] = MappingProxyType({})
+    workspace: Workspace, record: BuildRecord, environ: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     """The variables by which this account accepts the licences of a revision, for verifying it.
 
@@ -88,7 +89,7 @@ def variables(
         environ: those that are set here accept it too.
     """
     named = [entry for entry in record.licences if entry.get("variable")]
-    held = {e["variable"]: "yes" for e in named if _holding(yard, site, e["name"], e["sha256"])}
+    held = {e["variable"]: "yes" for e in named if _holding(workspace, e["name"], e["sha256"])}
     return held | {e["variable"]: environ[e["variable"]] for e in named if environ.get(e["variable"])}
 
 
@@ -101,25 +102,25 @@ class Needed:
     variable: str
 
 
-def needed(yard: Yard, site: Site, record: BuildRecord, environ: Mapping[str, str]) -> list[Needed]:
+def needed(workspace: Workspace, record: BuildRecord, environ: Mapping[str, str]) -> list[Needed]:
     """The licences of a revision that this account has to accept before it uses it.
 
     Those that the site accepts for all users are not among them, nor those whose variable is set: its user did so.
     """
     found = [Needed(e["name"], e["sha256"], e["variable"]) for e in record.licences if e.get("variable")]
-    for_all = site.licences.on_behalf_of_users if in_sites_yard(record.path, site) else ()
+    for_all = workspace.site.licences.on_behalf_of_users if in_sites_yard(record.path, workspace.site) else ()
     return [
         each
         for each in found
         if each.name not in for_all
         and not environ.get(each.variable)
-        and _holding(yard, site, each.name, each.sha256) is None
+        and _holding(workspace, each.name, each.sha256) is None
     ]
 
 
-def unaccepted(yard: Yard, site: Site, record: BuildRecord, environ: Mapping[str, str]) -> MissingError | None:
+def unaccepted(workspace: Workspace, record: BuildRecord, environ: Mapping[str, str]) -> MissingError | None:
     """Which licences this account has not accepted without which the commands of a revision do not run."""
-    missing = [each.name for each in needed(yard, site, record, environ)]
+    missing = [each.name for each in needed(workspace, record, environ)]
     if not missing:
         return None
     lines = (f"stackyard licences accept {shlex.quote(name)} --of {record.module}" for name in missing)
@@ -157,7 +158,7 @@ def mine(yard: Yard) -> list[tuple[Path, Acceptance]]:
 
 
 def require(
-    yard: Yard, site: Site, licences: Collection[Licence], accepting: Collection[str]
+    workspace: Workspace, licences: Collection[Licence], accepting: Collection[str]
 ) -> tuple[Mapping[str, Any], ...]:
     """The acceptances of all licences; those named in `accepting` are accepted now by this account.
 
@@ -165,42 +166,42 @@ def require(
         MissingError: a licence was not accepted; nothing was built.
     """
     for licence in licences:
-        if licence.name in accepting and accepted(yard, site, licence) is None:
-            _accept(yard, licence)
-    found = {licence: accepted(yard, site, licence) for licence in licences}
+        if licence.name in accepting and accepted(workspace, licence) is None:
+            _accept(workspace.yard, licence)
+    found = {licence: accepted(workspace, licence) for licence in licences}
     missing = [licence for licence, entry in found.items() if entry is None]
     if missing:
         names = ", ".join(licence.name for licence in missing)
         options = " ".join(f"--accept-licence {json.dumps(licence.name)}" for licence in missing)
         texts = ", ".join(licence.text for licence in missing if licence.text)
         raise MissingError(
-            f"licence not accepted by {me()} in {yard.root}: {names}",
+            f"licence not accepted by {me()} in {workspace.yard.root}: {names}",
             hint=f"read {texts or 'its text'}, then deploy again with {options}",
         )
     return tuple(asdict(entry) for entry in found.values() if entry is not None)
 
 
 def require_of_record(
-    yard: Yard, site: Site, record: BuildRecord, accepting: Collection[str]
+    workspace: Workspace, record: BuildRecord, accepting: Collection[str]
 ) -> tuple[Mapping[str, Any], ...]:
     """The same for a revision that was built elsewhere: that others accepted its licences there holds for them alone.
 
     Raises:
         MissingError: a licence was not accepted.
     """
-    return tuple(asdict(_of_record(yard, site, record, entry, accepting)) for entry in record.licences)
+    return tuple(asdict(_of_record(workspace, record, entry, accepting)) for entry in record.licences)
 
 
 def _of_record(
-    yard: Yard, site: Site, record: BuildRecord, entry: Mapping[str, Any], accepting: Collection[str]
+    workspace: Workspace, record: BuildRecord, entry: Mapping[str, Any], accepting: Collection[str]
 ) -> Acceptance:
-    held = _holding(yard, site, entry["name"], entry["sha256"])
+    held = _holding(workspace, entry["name"], entry["sha256"])
     if held is None and entry["name"] not in accepting:
         raise MissingError(
-            f"licence not accepted by {me()} in {yard.root}: {entry['name']}, of {record.module}",
+            f"licence not accepted by {me()} in {workspace.yard.root}: {entry['name']}, of {record.module}",
             hint=f"read its text, then the same again with --accept-licence {json.dumps(entry['name'])}",
         )
-    return held or accept(yard, Needed(entry["name"], entry["sha256"], entry.get("variable", "")))
+    return held or accept(workspace.yard, Needed(entry["name"], entry["sha256"], entry.get("variable", "")))
 
 
 def require_for_build(request: Request, variant: Variant) -> tuple[Mapping[str, Any], ...]:
@@ -209,13 +210,12 @@ def require_for_build(request: Request, variant: Variant) -> tuple[Mapping[str, 
     Raises:
         MissingError: a licence was not accepted; nothing was built.
     """
-    yard, site = request.yard, request.site
-    own = require(yard, site, variant.licences, request.accept)
+    own = require(request, variant.licences, request.accept)
     base = onbase.record_of(variant.base) if variant.base else None
     if base is None:
         return own
-    asked = replace(base, licences=tuple(asked_of_users(base, site)))
-    return (*own, *require_of_record(yard, site, asked, request.accept))
+    asked = replace(base, licences=tuple(asked_of_users(base, request.site)))
+    return (*own, *require_of_record(request, asked, request.accept))
 
 
 def text_hash(licence: Licence) -> str:
@@ -228,11 +228,11 @@ def text_hash(licence: Licence) -> str:
         raise InputError(f"cannot read the text of licence {licence.name}: {error}") from error
 
 
-def _holding(yard: Yard, site: Site, name: str, sha256: str) -> Acceptance | None:
+def _holding(workspace: Workspace, name: str, sha256: str) -> Acceptance | None:
     """One's own acceptance, in this yard or in a parent; in the site's yard also that of other staff."""
-    for each in yard.lineage():
+    for each in workspace.yard.lineage():
         for entry in _ledger(each) if os.access(each.licences, os.R_OK) else ():
-            ours = entry.is_mine or (each is yard and is_sites(yard, site))
+            ours = entry.is_mine or (each is workspace.yard and is_sites(workspace))
             if ours and (entry.name, entry.sha256) == (name, sha256):
                 return entry
     return _marked(name, sha256)

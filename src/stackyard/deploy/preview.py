@@ -42,5 +42,5 @@ def looked_at(request: Request, kept: Sequence[Task], manifest: Manifest | None)
     """The same for the tasks of published revisions, and one generation."""
     now = manifest.entries if manifest else ()
     after, texts = entries_after(now, request.site, kept), Texts()
-    same = manifest is None or generation.is_as_the_site_wants(request.yard, request.site, manifest, texts)
+    same = manifest is None or generation.is_as_the_site_wants(request, manifest, texts)
     return Outlook(kept_status(now, after), compare(now, after), not same, texts)

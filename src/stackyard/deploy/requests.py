@@ -18,8 +18,9 @@ from stackyard.deploy.plan import Task
 from stackyard.deploy.preview import Outlook, outlook
 from stackyard.deploy.writing import building, solving
 from stackyard.host.files.scratch import scratch
-from stackyard.inputs.models import Site, Stack
+from stackyard.inputs.models import Stack
 from stackyard.inputs.sites.settings import scratch_yard
+from stackyard.inputs.workspace import Workspace
 from stackyard.lock.stackfiles import load_stacks
 from stackyard.yard.kinds.table import refusal
 from stackyard.yard.layout import Yard
@@ -27,8 +28,7 @@ from stackyard.yard.layout import Yard
 
 def deploy_request(
     files: Sequence[Path],
-    site: Site,
-    yard: Yard,
+    workspace: Workspace,
     *,
     name: str | None = None,
     version: str | None = None,
@@ -48,14 +48,15 @@ def deploy_request(
     Raises:
         InputError: a file is invalid, or these options do not go with it.
     """
+    site = workspace.site
     if len(files) > 1 and (name or version):
         raise InputError("--name and --version require exactly one FILE", hint="deploy the files one by one")
     if mirror:
         site = site.model_copy(update={"mirror": mirror if "://" in mirror else str(Path(mirror).absolute())})
-    stacks = load_stacks(files, site, yard, name, version, variants)
+    stacks = load_stacks(files, Workspace(site, workspace.yard), name, version, variants)
     if image:
         stacks = tuple(_in_form(stack, image) for stack in stacks)
-    return Request(stacks, site, yard, read=as_read(stacks, site), **options)
+    return Request(site, workspace.yard, stacks, read=as_read(stacks, site), **options)
 
 
 def _in_form(stack: Stack, form: Literal["prefix", "squashfs"]) -> Stack:
@@ -74,7 +75,7 @@ def deploy_stacks(request: Request, progress: Progress, *, remembered: Path | No
     Raises:
         StackyardError: as `deploy`; or the yard cannot be written to, or another process builds for too long.
     """
-    with building(request.yard, request.site, [stack.name for stack in request.stacks], progress.notice) as held:
+    with building(request, [stack.name for stack in request.stacks], progress.notice) as held:
         result = deploy(request, progress, held)
         if remembered:
             _remember(remembered, request, result)
@@ -105,7 +106,7 @@ def preview_deploy(request: Request, progress: Progress) -> Preview:
         StackyardError: as `deploy`, before anything is built.
     """
     require(request)
-    with scratch("dry-run") as directory, solving(request.yard, request.site, lambda: directory, dry_run=True) as apart:
+    with scratch("dry-run") as directory, solving(request, lambda: directory, dry_run=True) as apart:
         locks = lock_all(replace(request, yard=apart), progress)
         tasks = plan(request, locks)
         return Preview(tuple(locks), tuple(tasks), outlook(request, tasks))
@@ -122,7 +123,7 @@ def lock_files(request: Request, progress: Progress, *, dry_run: bool = False) -
     """
     if request.only_locked:
         return _locked(request, request.yard, progress, dry_run)
-    with solving(request.yard, request.site, scratch_yard, dry_run=dry_run) as yard:
+    with solving(request, scratch_yard, dry_run=dry_run) as yard:
         return _locked(request, yard, progress, dry_run)
 
 

@@ -16,9 +16,9 @@ from stackyard.deploy import generation
 from stackyard.deploy.published import rollback
 from stackyard.expose.published import freeze
 from stackyard.host.tools import sshkeygen
-from stackyard.inputs.models import Site
 from stackyard.inputs.reading.paths import with_home
 from stackyard.inputs.sites.siteyard import is_sites
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import Origin
@@ -34,14 +34,14 @@ VARIABLE = "STACKYARD_SIGN_KEY"
 NAME_ONE = f"name it: `signatures: key:` of site.yaml (for the site's yard), ${VARIABLE}, or `stackyard sign --key`"
 
 
-def key_of(yard: Yard, site: Site, named: str = "") -> Path | None:
+def key_of(workspace: Workspace, named: str = "") -> Path | None:
     """The key that signs in a yard: the named one, that of the variable, or the site's own in its yard; None: none."""
-    own = site.signatures.key if is_sites(yard, site) or not site.yard else ""
+    own = workspace.site.signatures.key if is_sites(workspace) or not workspace.site.yard else ""
     found = named or os.environ.get(VARIABLE, "") or own
     return with_home(found).absolute() if found else None
 
 
-def require_key(yard: Yard, site: Site, noted: Yard | None = None) -> Path | None:
+def require_key(workspace: Workspace, noted: Yard | None = None) -> Path | None:
     """The key for what is going to be published, tried and judged before hours of building.
 
     Args:
@@ -51,21 +51,24 @@ def require_key(yard: Yard, site: Site, noted: Yard | None = None) -> Path | Non
         InputError: this yard publishes only signed revisions, and no key is named.
         StackyardError: the key cannot be used, or is not that of an allowed signer.
     """
-    key = key_of(yard, site)
+    key = key_of(workspace)
     if key is not None:
-        _require_accepted("", sshkeygen.sign("", key, NAMESPACE), noted or yard, key)
-    elif who := _demanding(yard, site, noted or yard):
-        raise InputError(f"cannot publish in {yard.root}: {who} demands signatures, and no key is named", hint=NAME_ONE)
+        _require_accepted("", sshkeygen.sign("", key, NAMESPACE), noted or workspace.yard, key)
+    elif who := _demanding(workspace, noted or workspace.yard):
+        raise InputError(
+            f"cannot publish in {workspace.yard.root}: {who} demands signatures, and no key is named", hint=NAME_ONE
+        )
     return key
 
 
-def _demanding(yard: Yard, site: Site, noted: Yard) -> str:
+def _demanding(workspace: Workspace, noted: Yard) -> str:
     """Who demands that what a yard publishes is signed: a yard that noted it, or the site's file; empty: none."""
     found = [str(root) for root, _ in signatures.demands_in(noted, "load")]
-    return next(iter(found), site.file if is_sites(yard, site) and "load" in site.signatures.require else "")
+    by_site = is_sites(workspace) and "load" in workspace.site.signatures.require
+    return next(iter(found), workspace.site.file if by_site else "")
 
 
-def sign_built(record: BuildRecord, site: Site, yard: Yard, key: Path | None) -> None:
+def sign_built(record: BuildRecord, workspace: Workspace, key: Path | None) -> None:
     """Sign a revision that is built and not published yet; without a key nothing is signed.
 
     Raises:
@@ -74,9 +77,9 @@ def sign_built(record: BuildRecord, site: Site, yard: Yard, key: Path | None) ->
     if key is None:
         return
     try:
-        freeze(record, site)
+        freeze(record, workspace.site)
         atomic.fault_point("sign-before")
-        sign(record, yard, key)
+        sign(record, workspace.yard, key)
     except OSError as error:
         raise disk.failure(error, f"signing {record.module}") from error
 
@@ -118,11 +121,11 @@ def _require_accepted(text: str, made: str, yard: Yard, key: Path) -> str:
     return who
 
 
-def republish(yard: Yard, site: Site, made_by: Origin) -> None:
+def republish(workspace: Workspace, made_by: Origin) -> None:
     """Write the modules again where a signature, or a change of who may sign, changed what can be loaded."""
-    present = generations.current(yard)
-    if present is not None and not generation.is_as_the_site_wants(yard, site, present):
-        rollback.publish(yard, site, lambda base: rollback.again(base, "signatures"), made_by)
+    present = generations.current(workspace.yard)
+    if present is not None and not generation.is_as_the_site_wants(workspace, present):
+        rollback.publish(workspace, lambda base: rollback.again(base, "signatures"), made_by)
 
 
 def tell_refused(yard: Yard, progress: Progress) -> None:

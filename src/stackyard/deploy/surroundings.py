@@ -8,12 +8,12 @@ from pathlib import Path
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.grammar import YARD, NotAllowed
 from stackyard.expose.root import check_root, users_path
-from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 
 
-def require(yard: Yard, site: Site) -> None:
+def require(workspace: Workspace) -> None:
     """Raise unless a deploy into this yard can succeed here.
 
     Raises:
@@ -21,9 +21,10 @@ def require(yard: Yard, site: Site) -> None:
         MissingError: /proc is not mounted.
         StackyardError: the programs of the yard could not run: its file system is mounted noexec.
     """
-    for path in dict.fromkeys((yard.root, users_path(yard, site))):
+    yard = workspace.yard
+    for path in dict.fromkeys((yard.root, users_path(workspace))):
         _require_usable(path)
-    _require_link(check_root(yard, site), yard)
+    _require_link(check_root(workspace), yard)
     if not Path("/proc/self").exists():
         raise MissingError("/proc is not mounted", hint="mount it: mount -t proc proc /proc")
     place = next(each for each in (yard.root, *yard.root.parents) if disk.is_there(each))

@@ -34,7 +34,7 @@ def _pinned(variant: Variant, stack: Stack, request: Request) -> Variant:
     from stackyard.images.wrap import origin
 
     try:
-        digest = origin.digest_of(variant.wrap, request.yard, request.site, directory_of(stack))
+        digest = origin.digest_of(variant.wrap, request, directory_of(stack))
         wrap = _with_site(variant.wrap.model_copy(update={"digest": digest}), request.site)
     except InputError as error:
         raise InputError(error.message, where=error.where or variant.place, hint=error.hint) from error

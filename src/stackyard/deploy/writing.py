@@ -15,8 +15,8 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.files import space
-from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import is_sites, policy
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk
 from stackyard.yard.cache import caches
 from stackyard.yard.layout import Yard
@@ -27,7 +27,7 @@ from stackyard.yard.write.permissions import applied, narrow
 
 
 @contextmanager
-def writing(yard: Yard, site: Site) -> Iterator[None]:
+def writing(workspace: Workspace) -> Iterator[None]:
     """Write with the yard's policy: in the site's yard, who writes makes no difference.
 
     The top directories get the policy's group and pass it on to generations, locks and caches, as prefixes have it.
@@ -36,28 +36,30 @@ def writing(yard: Yard, site: Site) -> Iterator[None]:
     Raises:
         StackyardError: the yard cannot be created or written to, or its group cannot be set.
     """
-    own = policy(yard, site)
+    yard = workspace.yard
+    own = policy(workspace)
     with applied(own):
         _writable(yard)
         narrow(yard.root, own)
         directories = (yard.cache, yard.generations, yard.leases, yard.locks, yard.stacks)
         with applied(own, yard.root, *(directory for directory in directories if disk.is_directory(directory))):
-            if is_sites(yard, site):
-                uses.open_to_users(yard, own, count=site.usage.count)
-            _note_demand(yard, site)
+            if is_sites(workspace):
+                uses.open_to_users(yard, own, count=workspace.site.usage.count)
+            _note_demand(workspace)
             yield
 
 
-def _note_demand(yard: Yard, site: Site) -> None:
+def _note_demand(workspace: Workspace) -> None:
     """Note in a yard which signatures its site demands. What the file of another site says of them is not for it.
 
     A file that names no yard, as a person's own, replaces no note that another file made.
     """
+    site = workspace.site
     policy = site.signatures
     values = (policy.allowed_signers, policy.revoked, policy.require, policy.users)
     wanted = Demand(*values, site=site.file) if any(values) else None
-    if is_sites(yard, site) or (not site.yard and wanted is not None and demanded_by(yard) in ("", site.file)):
-        keep_demand(yard, wanted)
+    if is_sites(workspace) or (not site.yard and wanted is not None and demanded_by(workspace.yard) in ("", site.file)):
+        keep_demand(workspace.yard, wanted)
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Held:
 
 @contextmanager
 def building(
-    yard: Yard, site: Site, stacks: Iterable[str], on_wait: Callable[[str], None] | None = None
+    workspace: Workspace, stacks: Iterable[str], on_wait: Callable[[str], None] | None = None
 ) -> Iterator[Held]:
     """`writing`, and the right to build these stacks.
 
@@ -95,21 +97,21 @@ def building(
     Raises:
         StackyardError: as `writing`; or another process builds one of the stacks for too long.
     """
-    with writing(yard, site), ExitStack() as held:
-        caches.make(yard)
+    with writing(workspace), ExitStack() as held:
+        caches.make(workspace.yard)
         names = sorted(set(stacks))  # always in this order: two deploys never wait for each other
-        leases = [held.enter_context(_lease(yard, name, on_wait)) for name in names]
-        yield Held(yard, tuple(leases))
+        leases = [held.enter_context(_lease(workspace.yard, name, on_wait)) for name in names]
+        yield Held(workspace.yard, tuple(leases))
 
 
 @contextmanager
-def solving(yard: Yard, site: Site, own: Callable[[], Path], *, dry_run: bool = False) -> Iterator[Yard]:
+def solving(workspace: Workspace, own: Callable[[], Path], *, dry_run: bool = False) -> Iterator[Yard]:
     """The yard in which a solve keeps indexes and what it found, under `writing`: this one.
 
     For who cannot write to it, and for a dry run: the one at `own()`, which takes its place.
     """
-    place = Yard(own(), yard, scratch=True) if dry_run or not _can_write(yard) else yard
-    with writing(place, site):
+    place = Yard(own(), workspace.yard, scratch=True) if dry_run or not _can_write(workspace.yard) else workspace.yard
+    with writing(Workspace(workspace.site, place)):
         caches.make(place)
         yield place
 

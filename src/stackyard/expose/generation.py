@@ -22,6 +22,7 @@ from stackyard.expose.root import users_path
 from stackyard.expose.spider import write_cache
 from stackyard.host.files import at
 from stackyard.host.files.hashing import sha256_file
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.revision.manifest import Entry
@@ -42,8 +43,7 @@ def write_modules(
     directory: Path,
     entries: Sequence[Entry],
     records: Mapping[str, BuildRecord],
-    site: Site,
-    yard: Yard,
+    workspace: Workspace,
     done: Texts | None = None,
 ) -> None:
     """Write the modules of one generation into `directory`, which is not yet visible to users.
@@ -62,15 +62,15 @@ def write_modules(
     Raises:
         StackyardError: as `module_texts`; or a command that a module offers does not exist.
     """
-    texts = module_texts(entries, records, site, yard, done)
+    texts = module_texts(entries, records, workspace, done)
     for entry in entries:
         if entry.module in records and entry.state != "removed":
-            freeze(records[entry.module], site)
+            freeze(records[entry.module], workspace.site)
     for path, text in texts.items():
-        atomic.write_text(directory / path, text, top=yard.root)
-    _show_to_root(directory, yard)  # Lmod reads Tcl too
-    if "lua" in site.modules.formats:
-        write_cache(directory, users_path(yard, site))
+        atomic.write_text(directory / path, text, top=workspace.yard.root)
+    _show_to_root(directory, workspace.yard)  # Lmod reads Tcl too
+    if "lua" in workspace.site.modules.formats:
+        write_cache(directory, users_path(workspace))
 
 
 def _show_to_root(directory: Path, yard: Yard) -> None:
@@ -95,8 +95,7 @@ def _show_to_root(directory: Path, yard: Yard) -> None:
 def module_texts(
     entries: Sequence[Entry],
     records: Mapping[str, BuildRecord],
-    site: Site,
-    yard: Yard,
+    workspace: Workspace,
     done: Texts | None = None,
 ) -> dict[str, str]:
     """The files of a generation by their path in ``modules/``. Writes nothing.
@@ -111,6 +110,7 @@ def module_texts(
     Raises:
         StackyardError: such a revision has no modulefiles either.
     """
+    site, yard = workspace.site, workspace.yard
     texts: dict[str, str] = {}
     done = {} if done is None else done
     refused = refusals(entries, records, yard)

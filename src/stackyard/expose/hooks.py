@@ -8,14 +8,11 @@ have put something of this name into the directory, such as a pipe: only a file 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from stackyard.expose import lua, tcl
 from stackyard.expose.root import users_path
-from stackyard.yard.layout import Yard
-
-if TYPE_CHECKING:
-    from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 
 System = Literal["lmod", "modules"]
 SYSTEMS: tuple[System, ...] = get_args(System)
@@ -73,14 +70,14 @@ trace add execution execute-modulefile leave stackyardCount
 """
 
 
-def hook(system: System, yard: Yard, site: Site) -> str:
+def hook(system: System, workspace: Workspace) -> str:
     """The text to add to the site's file of a module system.
 
     Args:
         yard: whose modules are counted, and where.
     """
     text, quote = (_LMOD, lua.quote) if system == "lmod" else (_MODULES, tcl.quote)
-    modules, usage = str(users_path(yard, site)), str(yard.usage)
+    modules, usage = str(users_path(workspace)), str(workspace.yard.usage)
     head, _, body = text.partition("\n")
     head = head.replace("MODULES", modules).replace("USAGE", usage)
     return head + "\n" + body.replace("MODULES", quote(modules)).replace("USAGE", quote(usage))

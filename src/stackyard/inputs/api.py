@@ -23,5 +23,6 @@ if TYPE_CHECKING:
     from stackyard.inputs.sites.siteyard import site_root as site_root
     from stackyard.inputs.stacks.naming import given as given_name
     from stackyard.inputs.stacks.selection import choose as choose_variants
+    from stackyard.inputs.workspace import Workspace as Workspace
 else:
     __getattr__, __dir__ = door(__file__, __name__)

@@ -8,17 +8,16 @@ from pathlib import Path
 from stackyard.core.errors import InputError, ManyErrors, StackyardError
 from stackyard.core.progress import Progress
 from stackyard.inputs.load import load_stack
-from stackyard.inputs.models import Site, Stack
+from stackyard.inputs.models import Stack
 from stackyard.inputs.stacks.naming import given
 from stackyard.inputs.stacks.selection import choose
+from stackyard.inputs.workspace import Workspace
 from stackyard.lock.base.extension import looked_up
-from stackyard.yard.layout import Yard
 
 
 def load_stacks(
     files: Sequence[Path],
-    site: Site,
-    yard: Yard,
+    workspace: Workspace,
     name: str | None = None,
     version: str | None = None,
     variants: Sequence[str] = (),
@@ -40,7 +39,7 @@ def load_stacks(
     stacks = []
     for file in dict.fromkeys(files):
         try:
-            stacks.append(choose(looked_up(load_stack(file, site, name, version), yard), variants))
+            stacks.append(choose(looked_up(load_stack(file, workspace.site, name, version), workspace.yard), variants))
         except ManyErrors as error:
             problems += error.problems
         except InputError as error:

@@ -73,7 +73,7 @@ def build(
         return _finished(paths, digest)
     from stackyard.yard.write.permissions import applied
 
-    job = Job(variant, locked, site, yard, paths, module, progress, deep=rebuild, rebuild=rebuild)
+    job = Job(site, yard, variant, locked, paths, module, progress, deep=rebuild, rebuild=rebuild)
     with applied(job.policy, yard.root, yard.cache, paths.root):
         held = _begin(job, digest)
         try:

@@ -13,20 +13,20 @@ from stackyard.core.progress import Progress
 from stackyard.host.run import layer
 from stackyard.host.run.view import View, view_of
 from stackyard.inputs.sites.siteyard import policy
+from stackyard.inputs.workspace import Workspace
 from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.make.entries import Entries
 from stackyard.yard.kinds.payload import Prefix
-from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.write.permissions import Policy
 
 if TYPE_CHECKING:
-    from stackyard.inputs.models import Site, Variant
+    from stackyard.inputs.models import Variant
     from stackyard.make.mirror.read import Mirror
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(Workspace):
     """What every step of a build needs.
 
     Attributes:
@@ -37,8 +37,6 @@ class Job:
 
     variant: Variant
     locked: LockedVariant
-    site: Site
-    yard: Yard
     paths: RevisionPaths
     module: str
     progress: Progress
@@ -91,7 +89,7 @@ class Job:
     @cached_property
     def policy(self) -> Policy:
         """Who may read and write what is built."""
-        return policy(self.yard, self.site)
+        return policy(self)
 
     @cached_property
     def entries(self) -> Entries:

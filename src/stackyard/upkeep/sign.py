@@ -9,9 +9,8 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.progress import Silent
 from stackyard.deploy.signing import sign
-from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.upkeep.health.fsck.check import check
-from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import BuildRecord, read_record
@@ -19,20 +18,20 @@ from stackyard.yard.revision.record import BuildRecord, read_record
 _SHOWN = 10
 
 
-def sign_again(entry: Entry, site: Site, yard: Yard, key: Path) -> None:
+def sign_again(entry: Entry, workspace: Workspace, key: Path) -> None:
     """Sign a revision that is there already. Raises StackyardError: it is damaged, or cannot be signed."""
     record = read_record(RevisionPaths.of(entry.folder).record)
-    _require_whole(entry, record, site, yard)
-    sign(record, yard, key)
+    _require_whole(entry, record, workspace)
+    sign(record, workspace.yard, key)
 
 
-def _require_whole(entry: Entry, record: BuildRecord, site: Site, yard: Yard) -> None:
+def _require_whole(entry: Entry, record: BuildRecord, workspace: Workspace) -> None:
     """Require that the files of a revision are those of its record, before it is signed.
 
     Raises:
         StackyardError: they are not; all of an image is read, and a sample of other files.
     """
-    report = check(yard, site, [entry], Silent(), deep=record.payload.image is not None, whole=False)
+    report = check(workspace, [entry], Silent(), deep=record.payload.image is not None, whole=False)
     others = RevisionPaths.of(entry.folder).signatures  # what is wrong with these, another one does not change
     found = [each for each in report.faults if not each.path.is_relative_to(others)]
     if found:

@@ -38,15 +38,21 @@ def carry_out(context: Context, name: str, change: ExtensionChange, wanted: Want
     from stackyard.cli.publish.deploy import report
     from stackyard.upkeep.api import deploy_changed
 
-    yard, site = context.yard(), context.site()
-    before = recorded(yard, name)
+    workspace = context.workspace()
+    before = recorded(workspace.yard, name)
     with display() as progress:
         result = deploy_changed(
-            yard, site, name, change, progress, accept=wanted.accept, renew=wanted.renew, command=context.command
+            workspace,
+            name,
+            change,
+            progress,
+            accept=wanted.accept,
+            renew=wanted.renew,
+            command=context.command,
         )
     if result.ok and not wanted.as_json:
-        show_difference(before, recorded(yard, name))
-    report(context, result, site, yard, progress.notices, wanted.as_json)
+        show_difference(before, recorded(workspace.yard, name))
+    report(context, result, workspace, progress.notices, wanted.as_json)
 
 
 def recorded(yard: Yard, name: str) -> BuildRecord | None:
@@ -73,11 +79,11 @@ def _dry_run(context: Context, name: str, change: ExtensionChange, wanted: Wante
     from stackyard.cli.publish.deploy import plan_line, plan_row
     from stackyard.upkeep.api import preview_changed
 
-    yard, site = context.yard(), context.site()
-    before = recorded(yard, name)
+    workspace = context.workspace()
+    before = recorded(workspace.yard, name)
     with display() as progress:
-        tasks = preview_changed(yard, site, name, change, progress, accept=wanted.accept, renew=wanted.renew).tasks
-    rows = [plan_row(task, task.action, yard, site) for task in tasks]
+        tasks = preview_changed(workspace, name, change, progress, accept=wanted.accept, renew=wanted.renew).tasks
+    rows = [plan_row(task, task.action, workspace) for task in tasks]
     added = [[f"{p.name} {p.version}" for p in task.locked.packages] for task in tasks]
     if wanted.as_json:
         bases = [task.variant.base.id if task.variant.base else "" for task in tasks]

@@ -13,6 +13,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json
 from stackyard.core.errors import InputError
+from stackyard.inputs.api import Workspace
 from stackyard.yard.api import record_of
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def sif(context: Context, record: BuildRecord | None, asked: Asked) -> None:
             hint="leave them out: a SIF is one file, and keeps the path",
         )
     site, file = context.site(), asked.output.absolute()
-    base = find_base(context.yard(), site, asked.base)
+    base = find_base(Workspace(site, context.yard()), asked.base)
     if record is None:
         _base_alone(base, asked)
         return
@@ -174,7 +175,7 @@ def wanted_of(
     if is_reference(base):
         below = reference(base)
     elif base != SCRATCH_BASE:
-        below = Reference(find_base(context.yard(), context.site(), base).paths.layout, base)
+        below = Reference(find_base(context.workspace(), base).paths.layout, base)
     return WantedImage(record, change_of(record, context.site), below, target, prefix, base, compression)
 
 

@@ -13,6 +13,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.images.files import show_base
 from stackyard.cli.output import echo
 from stackyard.core.errors import InputError
+from stackyard.inputs.api import Workspace
 
 if TYPE_CHECKING:
     from stackyard.images.api import Given, Packages, Proof
@@ -49,15 +50,16 @@ def extend(
     from stackyard.deploy.api import writing
     from stackyard.images.api import extend_base, find_base, python_of_base
 
-    site, yard = context.site(), context.yard()
-    kept = find_base(yard, site, base)
+    workspace = context.workspace()
+    site, yard = workspace.site, workspace.yard
+    kept = find_base(Workspace(site, yard), base)
     packages = _packages(site, base, kept.base.platform, file, **said)
     if dry_run:
         python = python_of_base(kept, packages.given.activation)
         what = shlex.join(packages.requirements)
         echo(f"would install {what} on {python.kind} {python.path} of {base}, as {name}")
         return
-    with writing(yard, site):
+    with writing(workspace):
         done = extend_base(yard, kept, name, packages, _proof(site))
     show_base(done.kept, as_json)
     for notice in done.notices:

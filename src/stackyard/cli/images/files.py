@@ -14,6 +14,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json
 from stackyard.core.errors import InputError, MissingError
 from stackyard.core.findings import counted
+from stackyard.inputs.api import Workspace
 
 if TYPE_CHECKING:
     from stackyard.images.api import Kept, Source
@@ -91,6 +92,7 @@ def _import(
     from stackyard.images.api import ARCHITECTURES, WantedBase, base_findings, import_base
 
     yard, listed = context.yard(), site.bases.get(name)
+    workspace = Workspace(site, yard)
     declared = listed.licences if listed else ()
     _check_names(name, accept_licence, declared)
     digest, platform = _agreed(listed, digest, platform, site.file)
@@ -103,10 +105,10 @@ def _import(
         return
 
     def licences(root: Path) -> tuple[Sequence[Mapping[str, Any]], Sequence[tuple[str, str]]]:
-        return _accepted(context, yard, site, name, root, declared, accept_licence)
+        return _accepted(context, workspace, name, root, declared, accept_licence)
 
     wanted = WantedBase(source, name, digest, platform, int(limit_gib * (1 << 30)), licences)
-    with writing(yard, site):
+    with writing(workspace):
         kept = import_base(yard, wanted, on_wait=context.notice)
     show_base(kept, as_json)
     if not as_json:
@@ -133,7 +135,7 @@ def _check_names(name: str, accepting: Sequence[str], declared: Sequence[BaseLic
 
 
 def _accepted(
-    context: Context, yard: Yard, site: Site, name: str, root: Path, declared: Sequence[BaseLicence],
+    context: Context, workspace: Workspace, name: str, root: Path, declared: Sequence[BaseLicence],
     accepting: Sequence[str],
 ) -> tuple[Sequence[Mapping[str, Any]], Sequence[tuple[str, str]]]:  # fmt: skip
     """Who accepted the licences of an unpacked image, and the lines that say so in it.
@@ -148,10 +150,10 @@ def _accepted(
     said = set(accepting)
     wanted = {each: Licence(name=each.name, text=_text_of(each, root, name)) for each in declared}
     for each, licence in wanted.items():
-        if each.name not in said and accepted_licence(yard, site, licence) is None:
-            _ask(context, yard, name, licence)
+        if each.name not in said and accepted_licence(workspace, licence) is None:
+            _ask(context, workspace.yard, name, licence)
             said.add(each.name)
-    entries = require_licences(yard, site, tuple(wanted.values()), said)
+    entries = require_licences(workspace, tuple(wanted.values()), said)
     return entries, [(each.file, each.line) for each in declared if each.file]
 
 

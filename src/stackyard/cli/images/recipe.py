@@ -66,7 +66,7 @@ def _named(context: Context, base: str) -> str:
         return base
     from stackyard.images.api import find_base
 
-    kept = find_base(context.yard(), context.site(), base).base
+    kept = find_base(context.workspace(), base).base
     if not kept.source.startswith("docker://"):
         raise InputError(f"the base {base} came from {kept.source}, which others do not have",
                          hint="name an image of a registry: --base docker://NAME@sha256:...")  # fmt: skip

@@ -45,7 +45,7 @@ def command(context: Context, /, program: tuple[str, ...], only: str | None, **o
     """Show how srun, jsrun, mpirun, mpiexec and flux would start a job, and why each flag is used."""
     from stackyard.launch.api.explaining import explain
 
-    workspace = context.workspace()
+    workspace = context.job_workspace()
     words = program or (() if options["job_file"] or options["module"] else ("train.py",))
     intent, _ = requested(workspace, options, words, lambda: None)
     names = [name.strip() for name in only.split(",")] if only else LAUNCHERS

@@ -50,7 +50,7 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     """
     from stackyard.launch.api import jobs
 
-    workspace = context.workspace()
+    workspace = context.job_workspace()
     if options["with_caller"]:
         jobs.end_with_caller()
     if options["recorded"]:

@@ -40,7 +40,7 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     from stackyard.cli.jobs.launchview import show_plan
     from stackyard.launch.api import jobs
 
-    workspace = context.workspace()
+    workspace = context.job_workspace()
     intent, again = requested(workspace, options, program, lambda: None)
     job = jobs.batch_job(workspace, intent, again)
     if options["dry_run"]:

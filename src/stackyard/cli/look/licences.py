@@ -13,6 +13,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import echo, show_json, show_text
 from stackyard.core.errors import InputError
+from stackyard.inputs.api import Workspace
 from stackyard.yard.api import record_of
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ def accept(context: Context, /, name: str, rev: str, dry_run: bool, as_json: boo
     """Print the text of licence NAME, and record that you accept it: you, now, this text. Then REV can be used."""
     from stackyard.deploy.api import NeededLicence, accept_licence, licence_text, writing
 
-    yard, site = context.yard(), context.site()
-    record = record_of(yard, rev)
+    workspace = context.workspace()
+    record = record_of(workspace.yard, rev)
     entry = next((each for each in record.licences if each["name"] == name), None)
     if entry is None:
         names = ", ".join(str(each["name"]) for each in record.licences) or "none"
@@ -76,8 +77,8 @@ def accept(context: Context, /, name: str, rev: str, dry_run: bool, as_json: boo
     if dry_run:
         return
     wanted = NeededLicence(name, entry["sha256"], entry.get("variable") or "")
-    with writing(yard, site):
-        made = accept_licence(yard, wanted)
+    with writing(workspace):
+        made = accept_licence(workspace.yard, wanted)
     show_json(asdict(made)) if as_json else echo(f"accepted by {made.who}, {made.when}: {name} of {record.module}")
 
 
@@ -115,7 +116,7 @@ def _of_revision(context: Context, name: str) -> dict[str, list[Stated]]:
 
     yard = context.yard(reading=True)
     record = record_of(yard, name)
-    return {record.module: licences_of_revision(record, context.site(), yard)}
+    return {record.module: licences_of_revision(record, Workspace(context.site(), yard))}
 
 
 def _of_file(context: Context, file: Path) -> dict[str, list[Stated]]:
@@ -124,14 +125,14 @@ def _of_file(context: Context, file: Path) -> dict[str, list[Stated]]:
     from stackyard.lock.api import load_stacks
 
     site, yard = context.site(), context.yard()
-    stacks = load_stacks([file], site, yard)
+    stacks = load_stacks([file], Workspace(site, yard))
     plain: Any = site.model_copy(update={"licences": site.licences.model_copy(update={"deny": ()})})
     with display() as progress:
-        locks = lock_all(Request(stacks, plain, yard, only_locked=True), progress)
+        locks = lock_all(Request(plain, yard, stacks, only_locked=True), progress)
     variants = {(v.version, v.name): v for locked in locks for v in locked.stack.variants}
     return {
         f"{each.stack} {each.version} {each.variant} {each.platform}": licences_of_variant(
-            each, variants.get((each.version, each.variant)), site, yard
+            each, variants.get((each.version, each.variant)), Workspace(site, yard)
         )
         for locked in locks
         for each in locked.lock.variants

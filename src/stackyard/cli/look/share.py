@@ -8,6 +8,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.core.errors import InputError
+from stackyard.inputs.api import Workspace
 from stackyard.yard.api import find_revision
 
 EXAMPLES = (
@@ -58,12 +59,12 @@ def command(context: Context, rev: str, given: str, later: bool, undo: bool, dry
         ended = entry.stack in stacks_shared_later(yard, group.name) if dry_run else None
         ended = end_sharing_later(yard, group, entry.stack) if ended is None else ended
         if entry.module in shared_modules(yard, group.name) or not ended:
-            unshare(yard, context.site(), entry, group, dry_run=dry_run)
+            unshare(Workspace(context.site(), yard), entry, group, dry_run=dry_run)
     elif dry_run:
         require_shareable(yard, entry, group)
     else:
         before = shut_out_group(yard, group)
-        share(yard, context.site(), entry, group)
+        share(Workspace(context.site(), yard), entry, group)
         if later:
             share_later(yard, group, entry.stack)
         if before:

@@ -40,11 +40,11 @@ def command(context: Context, /, prefix: Path, dry_run: bool, as_json: bool, **o
     """
     from stackyard.upkeep.api import WantedAdoption, adopt, adoption_request, adoption_tasks, look_at_prefix
 
-    yard, site = context.yard(), context.site()
-    found = look_at_prefix(prefix, yard)
+    workspace = context.workspace()
+    found = look_at_prefix(prefix, workspace.yard)
     given = options.pop("exceptions")
     wanted = WantedAdoption(exceptions=_exceptions(given) if given else None, **options)
-    request = adoption_request(found, wanted, yard, site, context.command)
+    request = adoption_request(found, wanted, workspace, context.command)
     if dry_run:
         _dry_run(found, adoption_tasks(found, request), as_json)
         return
@@ -53,9 +53,9 @@ def command(context: Context, /, prefix: Path, dry_run: bool, as_json: bool, **o
     from stackyard.deploy.api import building
 
     names = [stack.name for stack in request.stacks]
-    with building(yard, site, names, show_notice) as held, display() as progress:
+    with building(workspace, names, show_notice) as held, display() as progress:
         result = adopt(found, request, progress, held)
-    report(context, result, site, yard, progress.notices, as_json)
+    report(context, result, workspace, progress.notices, as_json)
 
 
 def _exceptions(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -13,11 +13,11 @@ from stackyard.cli.jobs.intents import Duration
 from stackyard.cli.output import echo, human_bytes, show_error, show_json
 from stackyard.core.findings import counted
 from stackyard.deploy.api import memo_path, recall_deploy
+from stackyard.inputs.api import Workspace
 from stackyard.yard.api import Yard, current_manifest
 
 if TYPE_CHECKING:
     from stackyard.deploy.api import Outlook, Request, Result, Task
-    from stackyard.inputs.api import Site
 
 EXAMPLES = (
     ("build and publish a stack", "stackyard deploy stack.yaml"),
@@ -95,14 +95,14 @@ def _deploy(
     request = _request(context, yard, files, options)
     with display() as progress:
         result = deploy_stacks(request, progress, remembered=memo_path(yard, said))
-    report(context, result, request.site, request.yard, progress.notices, as_json)
+    report(context, result, request, progress.notices, as_json)
 
 
 def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any]) -> Request:
     from stackyard.deploy.api import deploy_request
 
     named = {**options, "only_locked": options["locked"], "command": context.command}
-    return deploy_request(files, context.site(), yard, **{k: v for k, v in named.items() if k != "locked"})
+    return deploy_request(files, Workspace(context.site(), yard), **{k: v for k, v in named.items() if k != "locked"})
 
 
 def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any], as_json: bool) -> None:
@@ -117,7 +117,7 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
         tell_notices(request.stacks, progress)
         found = preview_deploy(request, progress)
     status = found.outlook.status
-    rows = [plan_row(task, status.get(task.module, task.action), yard, request.site) for task in found.tasks]
+    rows = [plan_row(task, status.get(task.module, task.action), request) for task in found.tasks]
     changed = [{"lock": str(locked.path), "because": list(locked.changed)} for locked in found.locks if locked.changed]
     if as_json:
         published = {"status": status, "changes": asdict(found.outlook.changes), "policy": found.outlook.policy}
@@ -126,7 +126,7 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
         _show_dry_run(changed, rows, found.outlook)
 
 
-def plan_row(task: Task, action: str, yard: Yard, site: Site) -> dict[str, Any]:
+def plan_row(task: Task, action: str, workspace: Workspace) -> dict[str, Any]:
     """What would be done about one revision, as a plain object."""
     from stackyard.deploy.api import accepted_licence
 
@@ -137,7 +137,7 @@ def plan_row(task: Task, action: str, yard: Yard, site: Site) -> dict[str, Any]:
         "conda": len(task.locked.conda),
         "pip": len(task.locked.pip),
         "download_bytes": sum(each.size for each in task.locked.conda) + sum(each.size for each in task.locked.pip),
-        "licences": [x.name for x in task.variant.licences if accepted_licence(yard, site, x) is None],
+        "licences": [x.name for x in task.variant.licences if accepted_licence(workspace, x) is None],
     }
 
 
@@ -184,7 +184,7 @@ def _report_nothing(modules: list[str], as_json: bool) -> None:
         echo(f"nothing changed: {', '.join(modules)} {'is' if len(modules) == 1 else 'are'} published")
 
 
-def report(context: Context, result: Result, site: Site, yard: Yard, said: list[str], as_json: bool) -> None:
+def report(context: Context, result: Result, workspace: Workspace, said: list[str], as_json: bool) -> None:
     """Print what a deploy did; raises Exit where a variant is not usable."""
     from stackyard.cli.publish.summary import deploy_json, show_deploy
     from stackyard.expose.api import users_path
@@ -192,8 +192,8 @@ def report(context: Context, result: Result, site: Site, yard: Yard, said: list[
     if as_json:
         show_json(deploy_json(result))
     else:
-        yards = [each for each in yard.lineage() if each.modules.is_dir()]
-        show_deploy(result, [users_path(each, site) for each in yards], context.program, said)
+        yards = [each for each in workspace.yard.lineage() if each.modules.is_dir()]
+        show_deploy(result, [users_path(Workspace(workspace.site, each)) for each in yards], context.program, said)
     errors = [outcome.error for outcome in result.outcomes if outcome.error is not None]
     for error in {(str(e.where), e.message, e.detail, e.hint): e for e in errors}.values():
         show_error(error)  # once, where several variants stop at the same thing

@@ -33,7 +33,7 @@ def deploy_on(
     """
     from stackyard.launch.api import builds, jobs
 
-    workspace = context.workspace()
+    workspace = context.job_workspace()
     settle_queue(workspace, batch)
     options = jobs.made(jobs.BatchOptions, {k: v for k, v in batch.items() if v not in (None, "", ())}, option_of)
     job, words = builds.build_job(workspace, kind, files, options), without_job(workspace.argv)

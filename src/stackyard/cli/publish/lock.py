@@ -14,6 +14,7 @@ from stackyard.cli.output import echo, emit, show_json
 from stackyard.cli.typed import as_typed
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
+from stackyard.inputs.api import Workspace
 
 EXAMPLES = (
     ("solve for every platform of the site; writes stack.yaml.lock", "stackyard lock stack.yaml"),
@@ -57,9 +58,11 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
         raise InputError("--update and --locked exclude each other", hint="use --update --check")
     export = writer_of(options["fmt"]) if options["fmt"] else None  # before anything is solved
     site, dry_run = context.site(), dry_run or options["check"]
-    stacks = load_stacks(files, site, context.yard(), options["name"], options["version"], options["variants"])
+    stacks = load_stacks(
+        files, Workspace(site, context.yard()), options["name"], options["version"], options["variants"]
+    )
     update = Update(options["update"] and not packages, packages)
-    request = Request(stacks, site, context.yard(), only_locked=options["locked"], update=update)
+    request = Request(site, context.yard(), stacks, only_locked=options["locked"], update=update)
     with display() as progress:
         tell_notices(stacks, progress)
         locks = lock_files(request, progress, dry_run=dry_run)

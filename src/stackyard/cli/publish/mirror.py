@@ -14,6 +14,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
+from stackyard.inputs.api import Workspace
 
 EXAMPLES = (
     (
@@ -74,10 +75,10 @@ def _wanted(context: Context, files: tuple[Path, ...], named: dict[str, Any], dr
     from stackyard.make.api import MirrorContents
 
     site = context.site()
-    stacks = load_stacks(files, site, context.yard(), named["name"], named["version"])
+    stacks = load_stacks(files, Workspace(site, context.yard()), named["name"], named["version"])
     tell_notices(stacks, progress)
-    with solving(context.yard(), site, scratch_yard, dry_run=dry_run) as yard:
-        locks = lock_all(Request(stacks, site, yard), progress)
+    with solving(Workspace(site, context.yard()), scratch_yard, dry_run=dry_run) as yard:
+        locks = lock_all(Request(site, yard, stacks), progress)
         if not dry_run:
             for locked in locks:
                 write_lock(locked, yard, progress)

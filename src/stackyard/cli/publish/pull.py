@@ -56,7 +56,7 @@ def command(
         show_json({"dry_run": True, **asdict(fit)}) if as_json else echo(fits)
         return
     request = Request(
-        (), context.site(), yard, allow_unverified=allow_unverified, accept=accept, command=context.command
+        context.site(), yard, (), allow_unverified=allow_unverified, accept=accept, command=context.command
     )
     _show(_pulled(context, source, registry, request, fit.module), as_json)
 
@@ -81,7 +81,7 @@ def _pulled(context: Context, source: str, registry: Registry, request: Request,
             progress.notice(
                 f"{module} was withdrawn where it comes from; to hide it here: `stackyard withdraw {module}`"
             )
-        with building(request.yard, request.site, [arrived.record.stack], context.notice) as held:
+        with building(request, [arrived.record.stack], context.notice) as held:
             return arrive(arrived, request, progress, held)
 
 

@@ -13,9 +13,8 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json
 
 if TYPE_CHECKING:
-    from stackyard.inputs.api import Site
+    from stackyard.inputs.api import Workspace
     from stackyard.verify.api import Report
-    from stackyard.yard.api import Yard
 
 EXAMPLES = (
     ("every published revision", "stackyard verify"),
@@ -50,35 +49,35 @@ def command(context: Context, rev: str | None, deep: bool, mend: bool, as_json: 
     )
     from stackyard.verify.api import check_yard, site_checks
 
-    yard, site, deep = context.yard(), context.site(), deep or mend
-    site_checks(site)  # a mistake in them is reported once, and not as a check of each revision
-    entries = revisions_to_verify(yard, rev)
-    trees = modules_to_verify(yard, entries)
+    workspace, deep = context.workspace(), deep or mend
+    site_checks(workspace.site)  # a mistake in them is reported once, and not as a check of each revision
+    entries = revisions_to_verify(workspace.yard, rev)
+    trees = modules_to_verify(workspace.yard, entries)
     with display() as progress:
         if mend:
-            rest = (lambda: _rest(context, yard, site)) if rev is None else tuple
-            restore_revisions(yard, site, entries, progress, rest)
-        found = verify_again(yard, site, trees, entries, progress, deep=deep)
+            rest = (lambda: _rest(context, workspace)) if rev is None else tuple
+            restore_revisions(workspace, entries, progress, rest)
+        found = verify_again(workspace, trees, entries, progress, deep=deep)
     reports = dict(found.reports)
     if rev is None:
-        reports[str(yard.root)] = check_yard(yard, deep=deep)
+        reports[str(workspace.yard.root)] = check_yard(workspace.yard, deep=deep)
     if as_json:
         show_json({module: report.to_json() for module, report in reports.items()})
     else:
         _show(reports)
-    changed = publish_results(yard, site, found, context.command)
+    changed = publish_results(workspace, found, context.command)
     if not as_json:
         _show_changed(reports, changed)
     if any(report.state != "passed" for report in reports.values()):
         raise click.exceptions.Exit(3)
 
 
-def _rest(context: Context, yard: Yard, site: Site) -> list[str]:
+def _rest(context: Context, workspace: Workspace) -> list[str]:
     """Repair the modulefiles and the caches of the yard."""
     from stackyard.upkeep.api import repair_yard
     from stackyard.yard.api import origin
 
-    return repair_yard(yard, site, origin(context.command))
+    return repair_yard(workspace, origin(context.command))
 
 
 def _show(reports: Mapping[str, Report]) -> None:

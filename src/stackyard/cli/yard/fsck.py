@@ -15,7 +15,7 @@ from stackyard.core.findings import counted
 from stackyard.yard.api import Entry, Yard, find_revision, is_directory
 
 if TYPE_CHECKING:
-    from stackyard.inputs.api import Site
+    from stackyard.inputs.api import Workspace
     from stackyard.upkeep.api import FaultReport
 
 EXAMPLES = (
@@ -41,19 +41,20 @@ def command(context: Context, revs: Sequence[str], deep: bool, mend: bool, as_js
     """
     from stackyard.upkeep.api import require_repairable
 
-    yard, site = context.yard(), context.site()
+    workspace = context.workspace()
+    yard = workspace.yard
     if not is_directory(yard.root):
         raise InputError(f"no such yard: {yard.root}", hint="choose one with --yard or $STACKYARD_HOME")
     entries = [find_revision(yard, rev) for rev in revs]
     if mend:
         require_repairable(yard)
-    report = _checked(yard, site, entries, deep, whole=not revs)
+    report = _checked(workspace, entries, deep, whole=not revs)
     left, done = report, list[str]()
     if mend and report.to_repair:
         if not as_json:
             _show_faults(report)
-        done = _repaired(context, yard, site, report)
-        left = _checked(yard, site, entries, deep, whole=not revs, again=report)
+        done = _repaired(context, workspace, report)
+        left = _checked(workspace, entries, deep, whole=not revs, again=report)
     if as_json:
         show_json(left.to_json() | {"found": [fault.to_json() for fault in report.shown], "repaired": done})
     else:
@@ -63,7 +64,7 @@ def command(context: Context, revs: Sequence[str], deep: bool, mend: bool, as_js
 
 
 def _checked(
-    yard: Yard, site: Site, entries: Sequence[Entry], deep: bool, *, whole: bool, again: FaultReport | None = None
+    workspace: Workspace, entries: Sequence[Entry], deep: bool, *, whole: bool, again: FaultReport | None = None
 ) -> FaultReport:
     import sys
 
@@ -72,22 +73,22 @@ def _checked(
     from stackyard.upkeep.api import check_files
 
     if not sys.stderr.isatty():  # a job of every night says what it found, and nothing else
-        return check_files(yard, site, entries, Silent(), deep=deep, whole=whole, again=again)
+        return check_files(workspace, entries, Silent(), deep=deep, whole=whole, again=again)
     with display() as progress:
-        return check_files(yard, site, entries, progress, deep=deep, whole=whole, again=again)
+        return check_files(workspace, entries, progress, deep=deep, whole=whole, again=again)
 
 
-def _repaired(context: Context, yard: Yard, site: Site, report: FaultReport) -> list[str]:
+def _repaired(context: Context, workspace: Workspace, report: FaultReport) -> list[str]:
     """Repair what was found; what was done, a sentence each."""
     from stackyard.cli.display import display
     from stackyard.deploy.api import writing
     from stackyard.upkeep.api import note_lost_images, repair_rest, restore_revisions
     from stackyard.yard.api import origin
 
-    entries = _damaged(yard, report)
+    entries = _damaged(workspace.yard, report)
     with display() as progress:
-        restore_revisions(yard, site, entries, progress, lambda: repair_rest(report, site, origin(context.command)))
-        with writing(yard, site):
+        restore_revisions(workspace, entries, progress, lambda: repair_rest(report, workspace, origin(context.command)))
+        with writing(workspace):
             for line in note_lost_images(report):
                 progress.notice(line)
         return list(progress.notices)

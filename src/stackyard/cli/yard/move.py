@@ -47,7 +47,7 @@ def command(
         raise InputError("NEWROOT or --here is required, not both", hint="name a directory: stackyard move DIR")
     yard = context.yard_as_named()
     root = yard.root if newroot is None else Path(os.path.normpath(newroot.absolute()))
-    request = MoveRequest(yard, root, context.site(), command=context.command, **options)
+    request = MoveRequest(context.site(), yard, root, command=context.command, **options)
     if dry_run:
         _show_plan(plan_move(request), request, as_json)
         return

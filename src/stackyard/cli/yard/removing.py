@@ -31,7 +31,7 @@ def watch(context: Context, *, tidy: bool = False, despite: Collection[str] = ()
     from stackyard.launch.api.asking import is_over
     from stackyard.upkeep.api import watch_yard
 
-    return watch_yard(context.yard(), context.site(), is_over, tidy=tidy, despite=despite)
+    return watch_yard(context.workspace(), is_over, tidy=tidy, despite=despite)
 
 
 def undo(context: Context, modules: Sequence[str], *, dry_run: bool, as_json: bool) -> None:

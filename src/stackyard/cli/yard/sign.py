@@ -12,6 +12,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, show_json
 from stackyard.core.errors import InputError
+from stackyard.inputs.api import Workspace
 from stackyard.yard.api import (
     Entry,
     RevisionPaths,
@@ -71,14 +72,14 @@ def _signed(context: Context, yard: Yard, entries: Sequence[Entry], named: str) 
     from stackyard.upkeep.api import sign_again
     from stackyard.yard.api import origin
 
-    site = context.site()
-    key = signing_key(yard, site, named)
+    workspace = Workspace(context.site(), yard)
+    key = signing_key(workspace, named)
     if key is None:
         raise InputError("cannot sign: no key is named", hint=NAME_A_KEY)
-    with writing(yard, site):
+    with writing(workspace):
         for entry in entries:
-            sign_again(entry, site, yard, key)
-        republish_signed(yard, site, origin(context.command))
+            sign_again(entry, workspace, key)
+        republish_signed(workspace, origin(context.command))
     return _rows(entries, yard)
 
 

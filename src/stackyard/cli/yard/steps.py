@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from stackyard.cli.context import Context
 from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.cli.yard.changes import show_changes
+from stackyard.inputs.api import Workspace
 from stackyard.yard.api import Entry, Manifest, StepBase, compare_generations, current_manifest
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ def publish(context: Context, yard: Yard, step: Callable[[StepBase], Step]) -> M
     from stackyard.deploy.api import publish_step, writing
     from stackyard.yard.api import origin
 
-    site = context.site()
-    with writing(yard, site):
-        return publish_step(yard, site, step, origin(context.command))
+    workspace = Workspace(context.site(), yard)
+    with writing(workspace):
+        return publish_step(workspace, step, origin(context.command))
 
 
 def _show(title: str, now: Sequence[Entry], before: Manifest | None, as_json: bool, dry_run: bool) -> None:

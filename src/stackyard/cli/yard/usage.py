@@ -9,6 +9,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, emit, show_json, show_notice, show_table
+from stackyard.inputs.api import Workspace
 from stackyard.yard.api import Usage, current_entries, find_revision, read_usage
 
 EXAMPLES = (
@@ -33,7 +34,7 @@ def command(context: Context, rev: str | None, hook: str | None, as_json: bool) 
     if hook is not None:
         from stackyard.expose.api import usage_hook
 
-        emit(usage_hook("lmod" if hook == "lmod" else "modules", yard, context.site()))
+        emit(usage_hook("lmod" if hook == "lmod" else "modules", Workspace(context.site(), yard)))
         return
     unread: dict[str, str] = {}
     site, found = context.site(), read_usage(yard, unread)

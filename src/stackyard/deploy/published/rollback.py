@@ -10,7 +10,7 @@ from stackyard.deploy import generation
 from stackyard.deploy.entries import present
 from stackyard.deploy.generation import Step
 from stackyard.deploy.published import names
-from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.generations import Base
 from stackyard.yard.generation.origin import Origin
@@ -139,7 +139,7 @@ def require_all(step: Step) -> None:
         )
 
 
-def mark(yard: Yard, site: Site, states: Mapping[str, State], made_by: Origin | None = None) -> list[str]:
+def mark(workspace: Workspace, states: Mapping[str, State], made_by: Origin | None = None) -> list[str]:
     """Publish the results of verifications; returns the modules whose state changed.
 
     Args:
@@ -152,8 +152,8 @@ def mark(yard: Yard, site: Site, states: Mapping[str, State], made_by: Origin | 
         entries = {e.module: replace(e, state=states[e.module]) if e.module in changed else e for e in base.entries}
         return _step(entries, _verdict(changed, states), base.content)
 
-    if _changed(generations.entries(yard), states):
-        publish(yard, site, step, made_by)
+    if _changed(generations.entries(workspace.yard), states):
+        publish(workspace, step, made_by)
     return changed
 
 
@@ -168,9 +168,9 @@ def _verdict(changed: Sequence[str], states: Mapping[str, State]) -> str:
     return "; ".join(f"{word} {', '.join(modules)}" for word, modules in words.items() if modules)
 
 
-def publish(yard: Yard, site: Site, step: Callable[[Base], Step], made_by: Origin | None = None) -> Manifest:
+def publish(workspace: Workspace, step: Callable[[Base], Step], made_by: Origin | None = None) -> Manifest:
     """Publish a generation of revisions that were verified before. The caller writes as `writing.writing` does."""
-    with generation.draft(yard, site, made_by) as draft:
+    with generation.draft(workspace, made_by) as draft:
         return draft.publish(step)
 
 

@@ -21,7 +21,7 @@ from stackyard.expose.generation import module_texts
 from stackyard.host.files import at
 from stackyard.host.files.filesystem import group_name
 from stackyard.host.run.identity import whoami
-from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk
 from stackyard.yard.cache import caches
 from stackyard.yard.generation import generations
@@ -93,12 +93,13 @@ def shut_out(yard: Yard, group: Group) -> str:
     return name if status.st_mode & 0o050 and status.st_gid != group.number and name != whoami() else ""
 
 
-def share(yard: Yard, site: Site, entry: Entry, group: Group) -> Path:
+def share(workspace: Workspace, entry: Entry, group: Group) -> Path:
     """Share a revision, and what it runs on; return the directory for ``module use``.
 
     Raises:
         StackyardError: as `require_shareable`; or a group cannot be set.
     """
+    yard = workspace.yard
     require_shareable(yard, entry, group)
     disk.require_mounted_for_writing(yard.root, f"cannot share {entry.module}")
     if not disk.is_there(RevisionPaths.of(entry.folder).record):
@@ -109,18 +110,19 @@ def share(yard: Yard, site: Site, entry: Entry, group: Group) -> Path:
         for part in parts:
             settle(part, policy, top=_top(yard, part))
         within.make(yard.root, directory)
-        _write_modules(yard, site, group.name, {*modules_of(yard, group.name), entry.module})
+        _write_modules(workspace, group.name, {*modules_of(yard, group.name), entry.module})
         for place in (*_above(yard, parts), directory.parent, directory.parent.parent):
             _let_in(_top(yard, place), place, group)
     return directory
 
 
-def unshare(yard: Yard, site: Site, entry: Entry, group: Group, *, dry_run: bool = False) -> None:
+def unshare(workspace: Workspace, entry: Entry, group: Group, *, dry_run: bool = False) -> None:
     """Take a revision back: its modulefile, and what its group may do with what no other shared revision needs.
 
     Raises:
         InputError: it is not shared with the group.
     """
+    yard = workspace.yard
     shared = modules_of(yard, group.name)
     if entry.module not in shared:
         raise InputError(
@@ -131,7 +133,7 @@ def unshare(yard: Yard, site: Site, entry: Entry, group: Group, *, dry_run: bool
     left = [e for e in generations.entries(yard) if e.module in shared - {entry.module} and _is_there(e)]
     needed = {part for e in left for part in _parts(yard, e)}
     with _shown(entry), applied(Policy(0o027)):
-        _write_modules(yard, site, group.name, shared - {entry.module})
+        _write_modules(workspace, group.name, shared - {entry.module})
         for part in _parts(yard, entry) if _is_there(entry) else ():
             if part not in needed:
                 settle(part, Policy(of_directory(yard.root).umask | 0o070), linked=False,  # the others' files too
@@ -140,11 +142,11 @@ def unshare(yard: Yard, site: Site, entry: Entry, group: Group, *, dry_run: bool
             disk.remove_tree(yard.shared(group.name).parent, yard.root)
 
 
-def refresh(yard: Yard, site: Site) -> None:
+def refresh(workspace: Workspace) -> None:
     """Write the modulefiles for all groups again, as those of the generation that has just become the current one."""
-    for group in groups(yard):
-        if disk.is_there(yard.shared(group)):  # else nothing is shared with it yet
-            _write_modules(yard, site, group, modules_of(yard, group))
+    for group in groups(workspace.yard):
+        if disk.is_there(workspace.yard.shared(group)):  # else nothing is shared with it yet
+            _write_modules(workspace, group, modules_of(workspace.yard, group))
 
 
 def groups(yard: Yard) -> list[str]:
@@ -220,14 +222,15 @@ def _let_in(top: Path, directory: Path, group: Group) -> None:
             at.change_open(handle, mode | 0o010)
 
 
-def _write_modules(yard: Yard, site: Site, group: str, modules: Collection[str]) -> None:
+def _write_modules(workspace: Workspace, group: str, modules: Collection[str]) -> None:
     """The modulefiles of what is shared with a group, and no others: those of removed revisions refuse to load."""
+    yard = workspace.yard
     directory = yard.shared(group)
     entries = [e for e in generations.entries(yard) if e.module in modules and e.state != "missing"]
     removed = trash.removed(yard)
     places = {e.module: removed.get(place_of(e.folder)) or RevisionPaths.of(e.folder) for e in entries}
     read = {module: revisions.readable(paths) for module, paths in places.items()}
-    texts = module_texts(entries, {module: record for module, record in read.items() if record}, site, yard)
+    texts = module_texts(entries, {module: record for module, record in read.items() if record}, workspace)
     for path, text in texts.items():
         atomic.write_text(directory / path, text, top=yard.root)
     for left in [path for path in directory.rglob("*") if path.is_file()]:

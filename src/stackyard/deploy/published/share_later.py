@@ -16,7 +16,7 @@ from contextlib import suppress
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.deploy.published.share import Group, groups, modules_of, share
 from stackyard.host.files import at
-from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
@@ -59,24 +59,25 @@ def stacks(yard: Yard, group: str) -> Mapping[str, str]:
     return found
 
 
-def share_new(yard: Yard, site: Site, new: Collection[str] = ()) -> Iterator[str]:
+def share_new(workspace: Workspace, new: Collection[str] = ()) -> Iterator[str]:
     """Share what was published of these stacks since; a sentence for each revision that is shared, or cannot be.
 
     Args:
         new: modules that were published now, whatever the clock of the host said that built them.
     """
+    yard = workspace.yard
     for name in groups(yard):
         since = stacks(yard, name)
         shared = modules_of(yard, name) if since else ()
         for entry in generations.entries(yard) if since else ():
             is_new = entry.created >= since.get(entry.stack, "~") or (entry.module in new and entry.stack in since)
             if entry.is_visible and entry.module not in shared and is_new:
-                yield _share(yard, site, entry, name)
+                yield _share(workspace, entry, name)
 
 
-def _share(yard: Yard, site: Site, entry: Entry, group: str) -> str:
+def _share(workspace: Workspace, entry: Entry, group: str) -> str:
     try:
-        share(yard, site, entry, Group.named(f"group:{group}"))
+        share(workspace, entry, Group.named(f"group:{group}"))
         return f"{entry.module} is shared with the group {group}"
     except (InputError, StackyardError) as error:
         why = "; ".join(filter(None, (error.message, error.hint)))

@@ -30,6 +30,7 @@ from stackyard.images.bases.unpack import MOST_BYTES, Unpacked
 from stackyard.images.squashfs import file as squashfs
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.inputs.sites.siteyard import in_sites_yard
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk, formats
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import BasePaths
@@ -115,7 +116,7 @@ def add(yard: Yard, wanted: Wanted, on_wait: Callable[[str], None] | None = None
             disk.remove_tree(made.root, yard.root)
 
 
-def find(yard: Yard, site: Site, name: str) -> Kept:
+def find(workspace: Workspace, name: str) -> Kept:
     """The base of this name, of this yard or of the site's.
 
     A base that another account imported is used where it is in the site's yard, which its staff answer for.
@@ -124,19 +125,19 @@ def find(yard: Yard, site: Site, name: str) -> Kept:
         InputError: it does not exist, is retired, or is not the one that the site's file pins.
         StackyardError: its record is damaged, or another account made it.
     """
-    listed = site.bases.get(name)
+    listed = workspace.site.bases.get(name)
     if listed is not None and listed.successor:
         raise InputError(f"the base {name} is retired", hint=f"use {listed.successor}")
-    for each in yard.lineage():
+    for each in workspace.yard.lineage():
         base = _read(each.base(name))
         if base is not None:
-            _trust(each.base(name), base, site)
+            _trust(each.base(name), base, workspace.site)
             if listed is not None:
-                _pinned(base, listed.digest, f"{site.file}")
+                _pinned(base, listed.digest, f"{workspace.site.file}")
             return Kept(base, each.base(name))
-    names = sorted({base.name for base, _ in everything(yard)})
+    names = sorted({base.name for base, _ in everything(workspace.yard)})
     hint = f"its bases: {some(names, 8)}" if names else "`stackyard image from SOURCE --name NAME` imports one"
-    raise InputError(f"no such base in {yard.root}: {name}", hint=hint)
+    raise InputError(f"no such base in {workspace.yard.root}: {name}", hint=hint)
 
 
 def named(yard: Yard, name: str) -> Kept | None:

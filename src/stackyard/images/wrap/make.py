@@ -20,10 +20,10 @@ from stackyard.images.squashfs.enter import run_within
 from stackyard.images.wrap import commands, inventory
 from stackyard.images.wrap.inventory import Inventory
 from stackyard.images.wrap.origin import Taken, take
+from stackyard.inputs.workspace import Workspace
 from stackyard.make.seal import PARTS
 from stackyard.yard import disk
 from stackyard.yard.kinds.payload import STUB, Container, Form
-from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
@@ -32,7 +32,6 @@ from stackyard.yard.write.permissions import file_mode
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Wrap
-    from stackyard.inputs.sites.sitemodels import Site
 
 PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """That of an image that says nothing of it. Source: the default of Docker and of Apptainer."""
@@ -55,7 +54,7 @@ _HIDDEN = {"host": ("/home", "/run", "/mnt", "/media", "/srv", *_EMPTY), "isolat
 """Directories of the image that are not in the container, by its mode (images/squashfs/launcher/newroot.c)."""
 
 
-def wrap(record: BuildRecord, wanted: Wrap, yard: Yard, site: Site, directory: Path) -> BuildRecord:
+def wrap(record: BuildRecord, wanted: Wrap, workspace: Workspace, directory: Path) -> BuildRecord:
     """Put an image into a revision that is built and not yet marked; the record of it.
 
     Args:
@@ -69,18 +68,18 @@ def wrap(record: BuildRecord, wanted: Wrap, yard: Yard, site: Site, directory: P
     """
     paths = RevisionPaths.of(record.path)
     try:
-        return _wrapped(record, paths, wanted, yard, site, directory)
+        return _wrapped(record, paths, wanted, workspace, directory)
     finally:
         disk.remove_tree(paths.work, paths.yard)
 
 
 def _wrapped(
-    record: BuildRecord, paths: RevisionPaths, wanted: Wrap, yard: Yard, site: Site, directory: Path
+    record: BuildRecord, paths: RevisionPaths, wanted: Wrap, workspace: Workspace, directory: Path
 ) -> BuildRecord:
     payload = Container(paths.prefix)
     made_by = launcher.make(paths.launcher, container=True)
     paths.work.mkdir(mode=0o700, parents=True, exist_ok=True)
-    taken = take(wanted, yard, site, directory, paths.image, paths.work)
+    taken = take(wanted, workspace, directory, paths.image, paths.work)
     paths.image.chmod(file_mode() & 0o444)
     listed = inventory.read(paths.image)
     _let_write(paths)

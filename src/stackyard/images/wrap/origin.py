@@ -19,12 +19,12 @@ from stackyard.images.bases.model import ARCHITECTURES, Defaults
 from stackyard.images.bases.sources import Source, source_of
 from stackyard.images.sif import file as sif
 from stackyard.images.squashfs import file as squashfs
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Wrap
-    from stackyard.inputs.sites.sitemodels import Site
 
 _BLOCK = 4 << 20
 UNPACK_S = 4 * 3600.0
@@ -43,7 +43,7 @@ class Taken:
     labels: Mapping[str, str]
 
 
-def digest_of(wrap: Wrap, yard: Yard, site: Site, directory: Path) -> str:
+def digest_of(wrap: Wrap, workspace: Workspace, directory: Path) -> str:
     """The digest by which an image is known: the one that the file pins, else that of what is there now.
 
     Args:
@@ -57,7 +57,7 @@ def digest_of(wrap: Wrap, yard: Yard, site: Site, directory: Path) -> str:
         return wrap.digest
     source = _source(wrap.image, directory)
     if source is None:
-        return store.find(yard, site, wrap.image).base.manifest
+        return store.find(workspace, wrap.image).base.manifest
     if source.kind == "oci":
         return sources.digest_in_layout(source, this_platform())
     file = Path(source.place)
@@ -81,7 +81,7 @@ def _source(text: str, directory: Path) -> Source | None:
     return None
 
 
-def take(wrap: Wrap, yard: Yard, site: Site, directory: Path, target: Path, work: Path) -> Taken:
+def take(wrap: Wrap, workspace: Workspace, directory: Path, target: Path, work: Path) -> Taken:
     """Copy an image to `target`, as one SquashFS file.
 
     Args:
@@ -95,7 +95,7 @@ def take(wrap: Wrap, yard: Yard, site: Site, directory: Path, target: Path, work
     if source is not None and source.kind == "sif":
         return _of_sif(Path(source.place), wrap.digest, target, work)
     if source is None:
-        kept = store.find(yard, site, wrap.image)
+        kept = store.find(workspace, wrap.image)
         if wrap.digest not in kept.base.digests:
             raise InputError(f"wrong digest: the base {wrap.image} is {kept.base.manifest}, expected {wrap.digest}")
         _require_platform(wrap.image, kept.base.platform)

@@ -23,6 +23,7 @@ from stackyard.core.late import dataclass
 from stackyard.host.files import at, home
 from stackyard.inputs.reading.paths import with_home
 from stackyard.inputs.sites import siteyard
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard, default_yard_root, own_part
 from stackyard.yard.others import moved
@@ -90,6 +91,10 @@ class Settings:
         with suppress(OSError):  # a home that is not writable costs time only
             _keep(cache, site.model_dump_json(exclude_unset=True))
         return site
+
+    def workspace(self) -> Workspace:
+        """The site and the yard. Raises as `site` and `yard`."""
+        return Workspace(self.site(), self.yard())
 
     def yard(self, *, reading: bool = False) -> Yard:
         """The yard, with the site's own as its parent.

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from stackyard.core.errors import InputError
 from stackyard.host.files import home
-from stackyard.yard.layout import Yard
 from stackyard.yard.write import permissions
 from stackyard.yard.write.permissions import Policy
 
 if TYPE_CHECKING:
     from stackyard.inputs.sites.sitemodels import Site
+    from stackyard.inputs.workspace import Workspace
 
 
 def site_root(site: Site) -> Path | None:
@@ -34,10 +34,10 @@ def expanded(text: str) -> Path | None:
         raise InputError(f"cannot resolve {text}: no such account", hint="write the path of the directory") from error
 
 
-def is_sites(yard: Yard, site: Site) -> bool:
+def is_sites(workspace: Workspace) -> bool:
     """Whether a yard is the one that the site's ``yard:`` names; any other belongs to who made it."""
-    named = site_root(site)
-    return named is not None and named.resolve() == yard.root.resolve()
+    named = site_root(workspace.site)
+    return named is not None and named.resolve() == workspace.yard.root.resolve()
 
 
 def unused(site: Site) -> list[str]:
@@ -56,8 +56,8 @@ def in_sites_yard(path: str, site: Site) -> bool:
     return named is not None and Path(path).resolve().is_relative_to(named.resolve())
 
 
-def policy(yard: Yard, site: Site) -> Policy:
+def policy(workspace: Workspace) -> Policy:
     """Who may read and write in a yard: as the site's ``permissions`` say in the site's, else as its directory says."""
-    if is_sites(yard, site):
-        return Policy(int(site.permissions.umask, 8), site.permissions.group)
-    return permissions.of_directory(yard.root, site.permissions.group)
+    if is_sites(workspace):
+        return Policy(int(workspace.site.permissions.umask, 8), workspace.site.permissions.group)
+    return permissions.of_directory(workspace.yard.root, workspace.site.permissions.group)

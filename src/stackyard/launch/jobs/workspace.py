@@ -6,19 +6,15 @@ import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stackyard.core.late import dataclass
 from stackyard.core.secrets import is_secret
-from stackyard.yard.layout import Yard
-
-if TYPE_CHECKING:
-    from stackyard.inputs.sites.sitemodels import Site
+from stackyard.inputs import workspace
 
 
 @dataclass(frozen=True)
-class Workspace:
-    """The site, the yard, and where and how you work with them.
+class Workspace(workspace.Workspace):
+    """The site, the yard, and how you work with them.
 
     Attributes:
         site_file: the file that `site` was read from, absolute; None: the built-in defaults.
@@ -27,8 +23,6 @@ class Workspace:
         argv: the command line that you typed; what is written down is `command`.
     """
 
-    site: Site
-    yard: Yard
     site_file: Path | None
     runs: Path
     environ: Mapping[str, str]

@@ -11,7 +11,7 @@ from stackyard.deploy.deploy import Request, Result, deploy
 from stackyard.deploy.requests import Preview, deploy_request, preview_deploy
 from stackyard.deploy.writing import building
 from stackyard.host.files.scratch import scratch
-from stackyard.inputs.sites.sitemodels import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.lock.renewal import Update
 from stackyard.upkeep.extensions.extend_full import full_files
 from stackyard.upkeep.extensions.file import Asked, Files, base_of, changed, made, names, on_base, with_more
@@ -44,7 +44,7 @@ def extended(yard: Yard, name: str, base: str | None, asked: Asked, *, full: boo
     return change
 
 
-def deploy_changed(yard: Yard, site: Site, name: str, change: Change, progress: Progress, **options: Any) -> Result:
+def deploy_changed(workspace: Workspace, name: str, change: Change, progress: Progress, **options: Any) -> Result:
     """Change the files of an extension and deploy it; they go back to what they were where it is not published.
 
     Args:
@@ -53,10 +53,10 @@ def deploy_changed(yard: Yard, site: Site, name: str, change: Change, progress: 
     Raises:
         StackyardError: it cannot be solved, or nothing could be done; what failed later is in the result.
     """
-    with building(yard, site, [name], progress.notice) as held:
+    with building(workspace, [name], progress.notice) as held:
         try:
-            with changed(yard.extension(name), change) as file:
-                result = deploy(_request(yard, site, file, **options), progress, held)
+            with changed(workspace.yard.extension(name), change) as file:
+                result = deploy(_request(workspace, file, **options), progress, held)
                 if not result.ok:
                     raise _NotPublished
         except _NotPublished:
@@ -64,15 +64,15 @@ def deploy_changed(yard: Yard, site: Site, name: str, change: Change, progress: 
     return result
 
 
-def preview_changed(yard: Yard, site: Site, name: str, change: Change, progress: Progress, **options: Any) -> Preview:
+def preview_changed(workspace: Workspace, name: str, change: Change, progress: Progress, **options: Any) -> Preview:
     """What `deploy_changed` would do. Writes nothing."""
     with scratch("dry-run") as directory:
-        change(Files.read(yard.extension(name))).write(directory / name)
-        return preview_deploy(_request(yard, site, directory / name / "stack.yaml", **options), progress)
+        change(Files.read(workspace.yard.extension(name))).write(directory / name)
+        return preview_deploy(_request(workspace, directory / name / "stack.yaml", **options), progress)
 
 
 def _request(
-    yard: Yard, site: Site, file: Path, *, accept: Sequence[str] = (), renew: bool = False, command: Sequence[str] = ()
+    workspace: Workspace, file: Path, *, accept: Sequence[str] = (), renew: bool = False, command: Sequence[str] = ()
 ) -> Request:
     """The deploy of an extension.
 
@@ -81,4 +81,4 @@ def _request(
         renew: solve anew what is locked.
         command: the command line, without secrets.
     """
-    return deploy_request([file], site, yard, accept=tuple(accept), update=Update(renew), command=tuple(command))
+    return deploy_request([file], workspace, accept=tuple(accept), update=Update(renew), command=tuple(command))

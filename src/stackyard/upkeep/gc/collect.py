@@ -122,14 +122,15 @@ def plan(watch: Watch, rules: Rules) -> Plan:
         *garbage.interrupted_builds(yard),
         *garbage.old_modules(yard, rules.keep),
     ]
-    found.counts, strange = garbage.old_counts(yard, site)
+    found.counts, strange = garbage.old_counts(watch)
     found.unseen += strange
     found.leases = idleleases.idle(yard)
     found.temporaries = temporaries.found(yard)
     found.packed = garbage.long_manifests(yard, rules.keep)
     if Held(yard, ()).is_alone:
-        found.garbage += [*garbage.leftovers(yard), *garbage.unshared(yard, limits, records.values(), seen.below)]
-        found.garbage += garbage.solutions(yard, site, seen.below)
+        found.garbage += garbage.leftovers(yard)
+        found.garbage += garbage.unshared(replace(watch, site=limits), records.values(), seen.below)
+        found.garbage += garbage.solutions(watch, seen.below)
     else:
         found.unseen.append("the caches and kept locks: another process is building")
     for item in trash.items(yard):
@@ -214,15 +215,15 @@ def collect(watch: Watch, wanted: Plan, made_by: Origin) -> Outcome:
     """
     removal = Removal(watch, made_by, os.urandom(6).hex(), "gc", partial(_spared, watch, wanted.rules))
     outcome = Outcome(kept=dict(wanted.kept), unseen=list(wanted.unseen))
-    with writing(watch.yard, watch.site):
+    with writing(watch):
         _delete(wanted.due, outcome)
         trash.sweep(watch.yard)
     _remove(removal, wanted, outcome)
     if wanted.rules.now:
-        with writing(watch.yard, watch.site):
+        with writing(watch):
             _delete_aside(outcome)
         wanted = plan(watch, wanted.rules)  # what only these shared with a cache is unused now
-    with writing(watch.yard, watch.site):
+    with writing(watch):
         _hide(watch, wanted.hide, made_by)
         _put_aside(removal, wanted.garbage, outcome)
         if wanted.rules.now:
@@ -265,7 +266,7 @@ def _remove(removal: Removal, wanted: Plan, outcome: Outcome) -> None:
             outcome.kept[doomed.entry.module] = ("its stack is being built",)
     if not free:
         return
-    with building(watch.yard, watch.site, free):
+    with building(watch, free):
         repair(watch, free, removal.made_by)
         if going:
             done = removal.revisions(going)
@@ -307,7 +308,7 @@ def _put_aside(removal: Removal, found: Sequence[Garbage], outcome: Outcome) -> 
 def _without_used_locks(watch: Watch, found: Sequence[Garbage]) -> list[Garbage]:
     """Without kept locks of which a deploy has built something since the plan was made."""
     locks = [each for each in found if each.path.is_relative_to(watch.yard.locks)]
-    still = {each.path for each in garbage.solutions(watch.yard, watch.site, watch.look().below)} if locks else set()
+    still = {each.path for each in garbage.solutions(watch, watch.look().below)} if locks else set()
     return [each for each in found if each not in locks or each.path in still]
 
 
@@ -319,7 +320,7 @@ def _put(removal: Removal, each: Garbage) -> Item:
     stack = each.path.parent.name
     if lease.is_occupied(watch.yard.lease(f"stack {stack}")):
         raise StackyardError(f"{stack} is being built")
-    with building(watch.yard, watch.site, [stack]):
+    with building(watch, [stack]):
         if all(other.path != each.path for other in garbage.interrupted_builds(watch.yard, stack)):
             raise StackyardError(f"{each.path} was built meanwhile")
         return _moved(removal, each)

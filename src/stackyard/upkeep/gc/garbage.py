@@ -18,6 +18,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.host.account import supervised
 from stackyard.host.run import clock
 from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.upkeep.gc import unneeded
 from stackyard.yard import disk
 from stackyard.yard.cache import caches, notes
@@ -130,22 +131,22 @@ def former(yard: Yard, keep: int) -> Iterator[GenerationPaths]:
             yield paths
 
 
-def old_counts(yard: Yard, site: Site) -> tuple[list[Garbage], list[str]]:
+def old_counts(workspace: Workspace) -> tuple[list[Garbage], list[str]]:
     """The counts of uses in months that ended longer ago than the site keeps them; what else is there, in words."""
-    days = site.usage.keep_days
-    old = usage.before(yard, clock.today() - timedelta(days=days))
+    days = workspace.site.usage.keep_days
+    old = usage.before(workspace.yard, clock.today() - timedelta(days=days))
     why = "the uses of {}, which are kept for {} days"
     return [Garbage("leftover", path, why.format(month, days), size, 1) for path, month, size in old.files], old.left
 
 
-def solutions(yard: Yard, site: Site, below: Children) -> Iterator[Garbage]:
+def solutions(workspace: Workspace, below: Children) -> Iterator[Garbage]:
     """Kept solutions and locks of which no revision has anything, once they are older than caches' entries may be."""
-    for path in unneeded.old_solutions(yard, site, below):
-        what = "lock of a file in a read-only directory" if path.parent == yard.file_locks else "solution"
+    for path in unneeded.old_solutions(workspace, below):
+        what = "lock of a file in a read-only directory" if path.parent == workspace.yard.file_locks else "solution"
         yield _sized("leftover", path, f"a kept {what} that no revision was built from")
 
 
-def unshared(yard: Yard, site: Site, records: Collection[BuildRecord], below: Children) -> list[Garbage]:
+def unshared(workspace: Workspace, records: Collection[BuildRecord], below: Children) -> list[Garbage]:
     """Entries of the caches that no revision needs, beyond the site's limits: too old, then the oldest of too many.
 
     Args:
@@ -153,10 +154,10 @@ def unshared(yard: Yard, site: Site, records: Collection[BuildRecord], below: Ch
         below: the yards that extend revisions of this one.
     """
     names = {text for record in records for package in record.packages for text in (package.build, package.sha256)}
-    pythons = unneeded.used_interpreters(yard, records, below)
+    pythons = unneeded.used_interpreters(workspace.yard, records, below)
     found = [
         (part, kind, entry, size)
-        for part in caches.parts(yard)
+        for part in caches.parts(workspace.yard)
         for kind in KINDS
         if kind.name != "notes"  # a note goes with its entry
         for entry in kind.complete(part)
@@ -166,7 +167,7 @@ def unshared(yard: Yard, site: Site, records: Collection[BuildRecord], below: Ch
     found.sort(key=lambda item: -item[3].age_s)
     left, garbage = sum(item[3].bytes for item in found), []
     for part, kind, entry, size in found:
-        why = _beyond(size, left, site)
+        why = _beyond(size, left, workspace.site)
         why = why and (_UNUSED if kind is PYTHONS else why)
         if why:
             left -= size.bytes

@@ -24,8 +24,8 @@ from stackyard.core.findings import counted
 from stackyard.core.quoting import LONG, plain
 from stackyard.host.account import reading, supervised
 from stackyard.host.run import clock
-from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import is_sites
+from stackyard.inputs.workspace import Workspace
 from stackyard.upkeep.gc import unseen as unlooked
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
@@ -76,7 +76,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Watch:
+class Watch(Workspace):
     """Looks for users of the revisions of a yard.
 
     Attributes:
@@ -85,8 +85,6 @@ class Watch:
         despite: accounts whose notes and yards hold nothing back.
     """
 
-    yard: Yard
-    site: Site
     is_over: IsOver = lambda *_: None
     tidy: bool = False
     despite: frozenset[int] = frozenset()
@@ -107,7 +105,7 @@ class Watch:
     def _users_yards(self) -> str:
         """Where yards of others may be; empty for a yard that others cannot read, which they cannot extend either."""
         mode = self.yard.root.stat().st_mode if self.yard.root.exists() else 0
-        shared = is_sites(self.yard, self.site) or mode & (stat.S_IXOTH | stat.S_ISGID)
+        shared = is_sites(self) or mode & (stat.S_IXOTH | stat.S_ISGID)
         return (self.site.user_yard or USERS_YARD) if shared else ""
 
     def look_again(self, first: Evidence) -> Evidence:

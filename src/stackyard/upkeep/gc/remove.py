@@ -160,7 +160,7 @@ def publish_states(
 
     now = {e.module: (e.state, e.pinned) for e in generations.base(watch.yard).entries}
     if any(now.get(module, (e.state, e.pinned)) != (e.state, e.pinned) for module, e in changed.items()):
-        publish(watch.yard, watch.site, step, made_by)
+        publish(watch, step, made_by)
 
 
 def _standing(entry: Entry) -> tuple[str, bool, str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.deploy.writing import building
 from stackyard.host.account import supervised
-from stackyard.inputs.sites.sitemodels import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.upkeep.gc import remove
 from stackyard.upkeep.gc.full_disk import despite_full
 from stackyard.upkeep.gc.inuse import IsOver, Watch
@@ -28,7 +28,7 @@ _MOST_DIGITS = 10  # of the number of an account
 _Tell = Callable[[str], None]
 
 
-def watch(yard: Yard, site: Site, is_over: IsOver, *, tidy: bool = False, despite: Collection[str] = ()) -> Watch:
+def watch(workspace: Workspace, is_over: IsOver, *, tidy: bool = False, despite: Collection[str] = ()) -> Watch:
     """What looks for users of a yard's revisions; it makes no cache.
 
     Args:
@@ -38,7 +38,8 @@ def watch(yard: Yard, site: Site, is_over: IsOver, *, tidy: bool = False, despit
     Raises:
         InputError: only root may leave out an account, or no account has this name.
     """
-    return Watch(replace(yard, account=yard.account or ""), site, is_over, tidy, frozenset(map(_account, despite)))
+    yard = replace(workspace.yard, account=workspace.yard.account or "")
+    return Watch(workspace.site, yard, is_over, tidy, frozenset(map(_account, despite)))
 
 
 def _account(name: str) -> int:
@@ -82,7 +83,7 @@ def remove_unused(
     reason = ", ".join([f"remove {', '.join(e.module for e in entries)}", *(f"despite {name}" for name in despite)])
 
     def act() -> Outcome:
-        with building(looker.yard, looker.site, {entry.stack for entry in entries}, on_wait=tell):
+        with building(looker, {entry.stack for entry in entries}, on_wait=tell):
             return Removal(looker, origin(command), os.urandom(6).hex(), reason).revisions(entries)
 
     return despite_full(looker.yard, act, tell)
@@ -109,5 +110,5 @@ def bring_back(looker: Watch, items: Sequence[Item], tell: _Tell, *, command: Se
         StackyardError: the yard cannot be written to; what cannot be moved back is in the outcome.
     """
     stacks = {item.what.module.partition("/")[0] for item in items if item.what.module}
-    with building(looker.yard, looker.site, stacks, on_wait=tell):
+    with building(looker, stacks, on_wait=tell):
         return remove.bring_back(looker, items, origin(command))

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from stackyard.host.run import clock
-from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk
 from stackyard.yard.cache import caches
 from stackyard.yard.layout import Yard
@@ -24,7 +24,7 @@ _MOST_BYTES = 1 << 25
 _SPEC_HASH = re.compile(rb'^spec_hash = "([^"]+)"', re.MULTILINE)
 
 
-def old_solutions(yard: Yard, site: Site, below: Children) -> list[Path]:
+def old_solutions(workspace: Workspace, below: Children) -> list[Path]:
     """Kept solutions, and kept locks of files in read-only directories, that are older than the caches' entries may be
     and of which the lock of no revision has anything; none where a yard could not be looked into.
 
@@ -33,7 +33,8 @@ def old_solutions(yard: Yard, site: Site, below: Children) -> list[Path]:
     Args:
         below: the yards that extend revisions of this one.
     """
-    limit = site.cache.max_age_days * clock.DAY_S
+    yard = workspace.yard
+    limit = workspace.site.cache.max_age_days * clock.DAY_S
     kept = (*yard.locks.glob("*.lock"), *yard.file_locks.glob("*.lock"))
     old = {path: names for path in sorted(kept) if _age_s(path) > limit and (names := _solutions(path, yard))}
     used = below.solutions() if old else None

@@ -15,7 +15,7 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.host.files.scratch import scratch
 from stackyard.host.tools import sshkeygen
 from stackyard.images.squashfs import launcher
-from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions, signatures
@@ -26,7 +26,7 @@ from stackyard.yard.write import atomic, within
 _AGAIN = "-again.sig"
 
 
-def renew(record: BuildRecord, yard: Yard, site: Site) -> list[str]:
+def renew(record: BuildRecord, workspace: Workspace) -> list[str]:
     """Make the launcher again as it is recorded, or record the hash of the new one; what was done, as words.
 
     The caller may write to the yard, and holds the lease of the stack.
@@ -38,14 +38,14 @@ def renew(record: BuildRecord, yard: Yard, site: Site) -> list[str]:
     paths = RevisionPaths.of(record.path)
     with scratch("launcher") as work:
         made = work / paths.launcher.name
-        _make(made, record, yard)
+        _make(made, record, workspace.yard)
         digest = sha256_file(made)
         if digest == record.payload.launcher_sha256:
             within.put(paths.yard, made, paths.launcher)
             return [paths.launcher.name]
         new = record.with_launcher(digest)
         text = atomic.json_text(new.to_json(), checked=True)
-        signed = _signed_again(paths, text, yard, site)
+        signed = _signed_again(paths, text, workspace)
         within.put(paths.yard, made, paths.launcher)
         atomic.fault_point("launcher-made")
         return [paths.launcher.name, *_recorded(new, text, signed)]
@@ -89,7 +89,7 @@ def finish(paths: RevisionPaths) -> None:
             within.rename(paths.yard, new, new.with_name(f"{new.name.removesuffix(_AGAIN)}.sig"))
 
 
-def _signed_again(paths: RevisionPaths, text: str, yard: Yard, site: Site) -> str:
+def _signed_again(paths: RevisionPaths, text: str, workspace: Workspace) -> str:
     """A signature of the record with this text; empty: the present one has none.
 
     Who repairs a revision answers for it only where the same key has signed it as it is.
@@ -101,10 +101,10 @@ def _signed_again(paths: RevisionPaths, text: str, yard: Yard, site: Site) -> st
     if not own:
         return ""
     what = f"cannot record the launcher of {paths.root.parent.name}/{paths.root.name}: its record is signed"
-    key = signing.key_of(yard, site)
+    key = signing.key_of(workspace)
     if key is None:
         raise StackyardError(f"{what}, and no key is named to sign it again", hint=signing.NAME_ONE)
-    made = signing.signature_of(signatures.statement_of(text.encode(), disk.content(paths.module)), yard, key)
+    made = signing.signature_of(signatures.statement_of(text.encode(), disk.content(paths.module)), workspace.yard, key)
     same = [each for each in own if sshkeygen.fingerprint(each) == sshkeygen.fingerprint(made)]
     if not any(sshkeygen.fits(present, each, signatures.NAMESPACE) for each in same):
         hint = f"`stackyard sign` compares it and signs it with that; then repair again ({paths.root})"

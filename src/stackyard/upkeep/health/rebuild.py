@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from stackyard.core.progress import Progress
 from stackyard.host.files import at
-from stackyard.inputs.models import Site, Variant
+from stackyard.inputs.models import Variant
+from stackyard.inputs.workspace import Workspace
 from stackyard.lock.lockfile import text as lockfile
 from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.make import interpreter, layer, seal
@@ -22,7 +23,7 @@ from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 
-def built_again(record: BuildRecord, yard: Yard, site: Site, place: RevisionPaths, progress: Progress) -> Job:
+def built_again(record: BuildRecord, workspace: Workspace, place: RevisionPaths, progress: Progress) -> Job:
     """Do the steps that need no file of the user: all but a post script. Of colliding packages the same ones win.
 
     Args:
@@ -33,7 +34,7 @@ def built_again(record: BuildRecord, yard: Yard, site: Site, place: RevisionPath
     variant = Variant(
         stack=record.stack, version=record.version, name=record.variant, base=record.base, collisions=winners
     )
-    job = Job(variant, locked, site, yard, place, record.module, progress, deep=True)
+    job = Job(workspace.site, workspace.yard, variant, locked, place, record.module, progress, deep=True)
     with at.parent(place.yard, job.work, make=True) as (directory, name):
         os.mkdir(name, 0o700, dir_fd=directory)
     settling = Settling(job)
@@ -44,7 +45,7 @@ def built_again(record: BuildRecord, yard: Yard, site: Site, place: RevisionPath
         settling.conda()
         ground.link_libraries(job)
     python = python or interpreter.prepare(job)
-    found = [*pip.locked_wheels(job), *_compiled_wheels(record, locked, yard)]
+    found = [*pip.locked_wheels(job), *_compiled_wheels(record, locked, workspace.yard)]
     pip.install(job, found)
     settling.settle(found)
     bytecode.add(job, found, settling.sources)

@@ -26,7 +26,7 @@ from stackyard.deploy.published import rollback
 from stackyard.host.files import at, copying, space
 from stackyard.host.files.hashing import sha256_file, sha256_stream
 from stackyard.host.run.identity import process_token
-from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.lock.lockfile import text as lockfile
 from stackyard.lock.lockfile.model import Lock, LockedVariant
 from stackyard.make import seal
@@ -74,7 +74,7 @@ class Outcome:
     lost: tuple[str, ...] = ()
 
 
-def repair(record: BuildRecord, yard: Yard, site: Site, progress: Progress, given: Iterable[UsedFile] = ()) -> Outcome:
+def repair(record: BuildRecord, workspace: Workspace, progress: Progress, given: Iterable[UsedFile] = ()) -> Outcome:
     """Restore every damaged file of a revision. The caller may write to the yard and holds the lease of the stack.
 
     A revision with a file that cannot be made again is marked: a deploy of its file builds another one in its place.
@@ -87,14 +87,14 @@ def repair(record: BuildRecord, yard: Yard, site: Site, progress: Progress, give
             replaced, or a link leads out of the revision.
     """
     paths = RevisionPaths.of(record.path)
-    if not revisions.is_in(yard, record.path):
+    if not revisions.is_in(workspace.yard, record.path):
         raise StackyardError(
             f"cannot repair {record.module}: its record names {record.path}, which is not in this yard",
             hint="restore its record from a backup",
         )
     require_in_place(paths)
     try:
-        return _repaired(record, yard, site, progress, given)
+        return _repaired(record, workspace, progress, given)
     except PermissionError as error:
         raise StackyardError(
             f"cannot repair {record.module}: {(error.strerror or 'permission denied').lower()}: {error.filename}",
@@ -107,15 +107,15 @@ def repair(record: BuildRecord, yard: Yard, site: Site, progress: Progress, give
         raise disk.failure(error, f"repairing {record.module}") from error
 
 
-def _repaired(record: BuildRecord, yard: Yard, site: Site, progress: Progress, given: Iterable[UsedFile]) -> Outcome:
+def _repaired(record: BuildRecord, workspace: Workspace, progress: Progress, given: Iterable[UsedFile]) -> Outcome:
     paths = RevisionPaths.of(record.path)
     noted = seen_of(record, _noted(record))
     damages = _damages(record, noted)
     if damages:
         record.origin.require_repairable()
         progress.phase(record.module, "repair", counted(len(damages), "file"))
-        _restore_lock(record, noted, yard)
-        sources = _Sources(record, noted, yard, site, progress, given)
+        _restore_lock(record, noted, workspace.yard)
+        sources = _Sources(record, workspace, progress, given)
         try:
             for damage in damages:
                 _mend(paths, damage, noted, sources)
@@ -147,12 +147,12 @@ def file_of(entry: Entry, yard: Yard) -> str:
     return next(known, entry.file or "FILE")
 
 
-def repair_yard(yard: Yard, site: Site, made_by: Origin | None = None) -> list[str]:
+def repair_yard(workspace: Workspace, made_by: Origin | None = None) -> list[str]:
     """Restore the modulefiles that users see and discard damaged entries of the caches; a sentence for each."""
-    done = [f"discarded: {problem}" for problem in discard_damaged(yard)]
-    changed = list(modulefiles(yard))
+    done = [f"discarded: {problem}" for problem in discard_damaged(workspace.yard)]
+    changed = list(modulefiles(workspace.yard))
     if changed:
-        rollback.publish(yard, site, lambda base: rollback.again(base, "modulefiles restored"), made_by)
+        rollback.publish(workspace, lambda base: rollback.again(base, "modulefiles restored"), made_by)
         done += [f"restored: {problem}" for problem in changed]
     return done
 
@@ -193,17 +193,11 @@ class _Sources:
     """The revision built again, when the first file of it is asked for."""
 
     def __init__(
-        self,
-        record: BuildRecord,
-        noted: Contents,
-        yard: Yard,
-        site: Site,
-        progress: Progress,
-        given: Iterable[UsedFile],
+        self, record: BuildRecord, workspace: Workspace, progress: Progress, given: Iterable[UsedFile]
     ) -> None:
-        self._record, self._noted, self._given = record, noted, tuple(dict.fromkeys(given))
-        self._yard, self._site, self._progress = yard, site, progress
-        self._kept = Originals(record, yard)
+        self._record, self._given = record, tuple(dict.fromkeys(given))
+        self._workspace, self._progress = workspace, progress
+        self._kept = Originals(record, workspace.yard)
         root = Path(record.path)
         self._twin = RevisionPaths(root.with_name(f".{root.name[1:]}"))
 
@@ -275,7 +269,7 @@ class _Sources:
     def _job(self) -> Job:
         """The build, done: the steps that need no file of the user: all but a post script."""
         self.discard()
-        return built_again(self._record, self._yard, self._site, self._twin, self._progress)
+        return built_again(self._record, self._workspace, self._twin, self._progress)
 
 
 def _urlsafe(digest: bytes) -> bytes:

@@ -14,11 +14,11 @@ from stackyard.expose.generation import modulefiles
 from stackyard.expose.published import is_frozen, present_change, write_beside, write_change
 from stackyard.host.files import at
 from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.verify.checks.content import own_files
 from stackyard.verify.checks.revisionfiles import added
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
-from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord, read_record
 from stackyard.yard.write import atomic
@@ -48,18 +48,18 @@ def _can_be_read(path: Path) -> bool:
     return True
 
 
-def restore_operations(record: BuildRecord, yard: Yard, site: Site) -> list[str]:
+def restore_operations(record: BuildRecord, workspace: Workspace) -> list[str]:
     """Restore the frozen operations of a published revision, if they are those of the modulefile that users see.
 
     Raises:
         StackyardError: the record and the present site give other operations.
     """
-    path, manifest = RevisionPaths.of(record.path).module, generations.current(yard)
+    path, manifest = RevisionPaths.of(record.path).module, generations.current(workspace.yard)
     entry = next((e for e in manifest.entries if e.module == record.module), None) if manifest else None
     if manifest is None or entry is None or is_frozen(record):
         return []
-    change = present_change(record, site)
-    texts = modulefiles(record, entry, change, site)
+    change = present_change(record, workspace.site)
+    texts = modulefiles(record, entry, change, workspace.site)
     if not any(hashlib.sha256(text.encode()).hexdigest() == manifest.files.get(name) for name, text in texts.items()):
         raise StackyardError(
             f"cannot restore {path}: the present site does not give the modulefile that was published",

@@ -9,10 +9,9 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.findings import some
 from stackyard.core.progress import Progress
 from stackyard.deploy.writing import building
-from stackyard.inputs.sites.sitemodels import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.upkeep.health.repair import file_of, files_read, repair, require_in_place
 from stackyard.upkeep.health.restore_record import restore_operations, restore_record, restore_rest
-from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import read_record
@@ -21,7 +20,7 @@ _SHOWN = 5
 
 
 def restore_revisions(
-    yard: Yard, site: Site, entries: Sequence[Entry], progress: Progress, rest: Callable[[], Iterable[str]] = tuple
+    workspace: Workspace, entries: Sequence[Entry], progress: Progress, rest: Callable[[], Iterable[str]] = tuple
 ) -> None:
     """Restore the damaged files of this yard's own revisions; a notice says which.
 
@@ -34,17 +33,17 @@ def restore_revisions(
     Raises:
         StackyardError: the yard is not writable for you.
     """
-    own = [entry for entry in entries if Path(entry.folder).is_relative_to(yard.root)]
+    own = [entry for entry in entries if Path(entry.folder).is_relative_to(workspace.yard.root)]
     for entry in (each for each in entries if each not in own):
         place = RevisionPaths.of(entry.folder).yard
         command = f"stackyard --yard {place} verify --repair {entry.module}"
         progress.notice(f"{entry.module} is in {place}: repair it there with `{command}`")
-    with building(yard, site, (entry.stack for entry in own), progress.notice):
+    with building(workspace, (entry.stack for entry in own), progress.notice):
         sound = list(_each(own, progress, _record))
-        list(_each(sound, progress, lambda entry: _operations(entry, yard, site)))
+        list(_each(sound, progress, lambda entry: _operations(entry, workspace)))
         for line in rest():
             progress.notice(line)
-        list(_each(sound, progress, lambda entry: _files(entry, yard, site, progress)))
+        list(_each(sound, progress, lambda entry: _files(entry, workspace, progress)))
 
 
 def _each(entries: Iterable[Entry], progress: Progress, step: Callable[[Entry], Iterable[str]]) -> Iterable[Entry]:
@@ -65,16 +64,16 @@ def _record(entry: Entry) -> Iterable[str]:
     return restore_record(RevisionPaths.of(entry.folder))
 
 
-def _operations(entry: Entry, yard: Yard, site: Site) -> Iterable[str]:
-    return restore_operations(read_record(RevisionPaths.of(entry.folder).record), yard, site)
+def _operations(entry: Entry, workspace: Workspace) -> Iterable[str]:
+    return restore_operations(read_record(RevisionPaths.of(entry.folder).record), workspace)
 
 
-def _files(entry: Entry, yard: Yard, site: Site, progress: Progress) -> Iterable[str]:
+def _files(entry: Entry, workspace: Workspace, progress: Progress) -> Iterable[str]:
     record = read_record(RevisionPaths.of(entry.folder).record)
-    outcome = repair(record, yard, site, progress, files_read(yard))
+    outcome = repair(record, workspace, progress, files_read(workspace.yard))
     if outcome.lost:
         progress.notice(
             f"{entry.module}: cannot make again as it was: {some(outcome.lost, _SHOWN)}; "
-            f"`stackyard deploy {file_of(entry, yard)}` builds the next revision"
+            f"`stackyard deploy {file_of(entry, workspace.yard)}` builds the next revision"
         )
-    return (*outcome.restored, *restore_rest(record, site))
+    return (*outcome.restored, *restore_rest(record, workspace.site))

@@ -14,7 +14,7 @@ from stackyard.deploy import licences
 from stackyard.deploy.deploy import write_report
 from stackyard.deploy.published.rollback import mark
 from stackyard.deploy.writing import writing
-from stackyard.inputs.sites.sitemodels import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.verify.report import RUNS_NOTHING, Report, lacking_licences, stopped, without_record
 from stackyard.verify.verify import verify
 from stackyard.yard import catalogue
@@ -70,7 +70,7 @@ def modules_to_verify(yard: Yard, entries: Sequence[Entry]) -> dict[str, Path]:
 
 
 def verify_again(
-    yard: Yard, site: Site, modules: Mapping[str, Path], entries: Sequence[Entry], progress: Progress, *, deep: bool
+    workspace: Workspace, modules: Mapping[str, Path], entries: Sequence[Entry], progress: Progress, *, deep: bool
 ) -> Verification:
     """Run the checks of revisions on this machine; writes nothing.
 
@@ -82,26 +82,24 @@ def verify_again(
     """
     found = Verification()
     for entry in entries:
-        report, is_verified = _verified(entry, modules[entry.module], yard, site, progress, deep)
+        report, is_verified = _verified(entry, modules[entry.module], workspace, progress, deep)
         progress.phase(entry.module, report.state, report.tally())
         found.reports[entry.module] = report
         found.verified += [entry] if is_verified else []
     return found
 
 
-def _verified(
-    entry: Entry, modules: Path, yard: Yard, site: Site, progress: Progress, deep: bool
-) -> tuple[Report, bool]:
+def _verified(entry: Entry, modules: Path, workspace: Workspace, progress: Progress, deep: bool) -> tuple[Report, bool]:
     """The report of one revision, and whether it was verified; if not, the others are nevertheless."""
     try:
         record = read_record(RevisionPaths.of(entry.folder).record)
     except StackyardError as error:
         return without_record(entry, error), False
     try:
-        lacking = licences.unaccepted(yard, site, record, os.environ)
-        agreed = licences.variables(yard, site, record, os.environ)
-        yards = yard.lineage()
-        done = verify(record, modules, site, variables=agreed, progress=progress, deep=deep, yards=yards,
+        lacking = licences.unaccepted(workspace, record, os.environ)
+        agreed = licences.variables(workspace, record, os.environ)
+        yards = workspace.yard.lineage()
+        done = verify(record, modules, workspace.site, variables=agreed, progress=progress, deep=deep, yards=yards,
                       only=RUNS_NOTHING if lacking else None)  # fmt: skip
         if lacking is None:
             return done, True
@@ -111,20 +109,20 @@ def _verified(
         return stopped(entry, error), False
 
 
-def publish_results(yard: Yard, site: Site, found: Verification, command: Sequence[str] = ()) -> list[str]:
+def publish_results(workspace: Workspace, found: Verification, command: Sequence[str] = ()) -> list[str]:
     """Write the reports of this yard's own revisions and publish the results; returns the modules whose state changed.
 
     Nothing is written if the yard is not writable.
     """
-    own = [e for e in found.verified if Path(e.folder).is_relative_to(yard.root)]
-    if not own or not os.access(yard.root, os.W_OK):
+    own = [e for e in found.verified if Path(e.folder).is_relative_to(workspace.yard.root)]
+    if not own or not os.access(workspace.yard.root, os.W_OK):
         return []
     states: dict[str, State] = {}
-    with writing(yard, site):
+    with writing(workspace):
         for entry in own:
             write_report(RevisionPaths.of(entry.folder), found.reports[entry.module])
             states |= _state(entry.module, found.reports[entry.module])
-        return mark(yard, site, states, origin(command))
+        return mark(workspace, states, origin(command))
 
 
 def _state(module: str, report: Report) -> dict[str, State]:

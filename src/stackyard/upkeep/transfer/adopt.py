@@ -24,8 +24,9 @@ from stackyard.host.files import filelocks, filesystem, home
 from stackyard.host.machine.probe import machine
 from stackyard.host.run import clock
 from stackyard.host.run.identity import account_name
-from stackyard.inputs.models import CheckExceptions, Site, Stack, Variant
+from stackyard.inputs.models import CheckExceptions, Stack, Variant
 from stackyard.inputs.stacks import naming
+from stackyard.inputs.workspace import Workspace
 from stackyard.lock.base import installed
 from stackyard.lock.base.installed import Installed
 from stackyard.lock.lockfile.model import Lock, LockedVariant
@@ -229,14 +230,14 @@ def _user_site(version: str) -> Iterator[str]:
 # --------------------------------------------------------------------------- describing it
 
 
-def request(found: Found, wanted: Wanted, yard: Yard, site: Site, command: tuple[str, ...]) -> Request:
+def request(found: Found, wanted: Wanted, workspace: Workspace, command: tuple[str, ...]) -> Request:
     """The prefix as a stack of one variant, to be published in a yard.
 
     Raises:
         InputError: the name or the version is not one for a module, or the name is taken.
     """
-    stack = _stack(found, wanted, yard)
-    return Request((stack,), site, yard, allow_unverified=wanted.allow_unverified, command=command)
+    stack = _stack(found, wanted, workspace.yard)
+    return Request(workspace.site, workspace.yard, (stack,), allow_unverified=wanted.allow_unverified, command=command)
 
 
 def _stack(found: Found, wanted: Wanted, yard: Yard) -> Stack:
@@ -318,7 +319,7 @@ def adopt(found: Found, asked: Request, progress: Progress, held: Held) -> Resul
     Raises:
         StackyardError: nothing could be done; that a check failed is in the result.
     """
-    surroundings.require(asked.yard, asked.site)
+    surroundings.require(asked)
     for text in found.warnings:
         progress.notice(text)
     result = Result()

@@ -33,8 +33,8 @@ from stackyard.images.oci import artefact
 from stackyard.images.oci.artefact import Arrived, Fit, Signed
 from stackyard.images.squashfs import launcher
 from stackyard.images.squashfs.launcher import compare
-from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import policy
+from stackyard.inputs.workspace import Workspace
 from stackyard.make.seal import PARTS
 from stackyard.verify.checks.content import noted_contents
 from stackyard.yard import disk
@@ -107,7 +107,7 @@ def arrive(arrived: Arrived, request: Request, progress: Progress, held: Held) -
     """
     done = _arrive(arrived, request, progress, held)
     new = (done.module,) if done.status in sharedlater.NEW else ()
-    for text in sharedlater.share_new(request.yard, request.site, new):
+    for text in sharedlater.share_new(request, new):
         progress.notice(text)  # it is published: nothing of this undoes it
     return done
 
@@ -125,11 +125,11 @@ def _arrive(arrived: Arrived, request: Request, progress: Progress, held: Held) 
         visible = {each.module for each in generations.entries(request.yard) if each.is_visible}
         if record.module in visible:
             if new:
-                signing.republish(request.yard, request.site, origin(request.command))
+                signing.republish(request, origin(request.command))
             return Outcome(record.module, "unchanged", record.path, record=record, is_visible=True)
     else:
         _require_no_interpreter(record, request.yard)
-        licences.require_of_record(request.yard, request.site, record, request.accept)
+        licences.require_of_record(request, record, request.accept)
         register(request.yard, record.base)
         record = _unpack(arrived, paths, request, progress)
         held.check()
@@ -217,7 +217,7 @@ def _unpack(arrived: Arrived, paths: RevisionPaths, request: Request, progress: 
             _compare_signed(arrived.signed, paths)
         record = _with_launcher(arrived, paths)
         write_beside(record, request.site)
-        close(paths, request.yard, request.site)
+        close(paths, request)
     except BaseException as error:
         if not disk.is_there(paths.record):
             _clear(paths)
@@ -345,11 +345,11 @@ def _as_noted(paths: RevisionPaths, items: Mapping[str, contents.Item]) -> None:
                     os.utime(name, ns=(item.mtime_ns, item.mtime_ns), dir_fd=place, follow_symlinks=False)
 
 
-def close(paths: RevisionPaths, yard: Yard, site: Site) -> None:
+def close(paths: RevisionPaths, workspace: Workspace) -> None:
     """Let others read a revision as this yard's policy says, and no account write to it."""
     for part in disk.entries(paths.root):
         if part != paths.work:
-            settle(part, policy(yard, site), linked=False, top=paths.yard)
+            settle(part, policy(workspace), linked=False, top=paths.yard)
     contents.seal(paths.root, contents.scan(paths.root, PARTS), directories=False)
     contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), directories=True)
 
@@ -371,7 +371,7 @@ def _publish(entry: Entry, record: BuildRecord, request: Request, progress: Prog
         return names.claim(joined.values())
 
     yard = request.yard
-    with generation.draft(yard, request.site, origin(request.command)) as draft:
+    with generation.draft(Workspace(request.site, yard), origin(request.command)) as draft:
         draft.write(after(generations.entries(yard), "published"))
         done = verified(record, draft.modules, request, progress, deep=record.payload.is_packed)
         if done.status in USABLE:

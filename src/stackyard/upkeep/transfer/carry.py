@@ -17,6 +17,7 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.identity import process_token
 from stackyard.images.squashfs import launcher
 from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.lock.lockfile import text as lockfile
 from stackyard.lock.lockfile.model import Lock
 from stackyard.make.seal import PARTS
@@ -210,7 +211,7 @@ def container(kept: Kept, ways: Ways, site: Site) -> BuildRecord:
     moved = BuildRecord.from_json(ways.over(kept.located.to_json()))
     record = moved.with_launcher(sha256_file(paths.launcher))
     _require_same(record, paths)
-    close(paths, ways.target, site)
+    close(paths, Workspace(site, ways.target))
     revisions.mark(record)
     return record
 
@@ -238,7 +239,7 @@ def shares(ways: Ways, site: Site) -> Iterator[str]:
             files = (directory / entry.module, directory / f"{entry.module}.lua")
             if entry.state != "missing" and any(disk.is_there(each) for each in files):
                 try:
-                    share(ways.target, site, entry, Group.named(f"group:{name}"))
+                    share(Workspace(site, ways.target), entry, Group.named(f"group:{name}"))
                 except (InputError, StackyardError) as error:
                     yield f"{entry.module} is not shared with {name}: {error.message}; {error.hint}"
 

@@ -25,6 +25,7 @@ from stackyard.expose.published import follow_policy, users_policy
 from stackyard.host.files import at
 from stackyard.host.files.scratch import scratch
 from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.upkeep.transfer import carry as carrying
 from stackyard.upkeep.transfer import rebuilding as remaking
 from stackyard.upkeep.transfer.moveplan import FROM, Plan, Request, new_yard, plan, require_place, site_after
@@ -69,7 +70,7 @@ def move(request: Request, progress: Progress, on_wait: Callable[[str], None]) -
     built_in, target = Path(note.built_in), new_yard(request)
     site = site_after(request, built_in)
     _create(target.root, like=request.yard.root)
-    with writing(target, site), _alone(request), _kept_from_gc(request):
+    with writing(Workspace(site, target)), _alone(request), _kept_from_gc(request):
         begun = Note.read(target)  # again: another move to this place may have begun, or ended, meanwhile
         require_place(request, begun)
         _begin(begun or note, target, is_here=request.is_here)
@@ -78,7 +79,7 @@ def move(request: Request, progress: Progress, on_wait: Callable[[str], None]) -
         found = plan(request)
         while generations.current(target) is None:
             stacks = {kept.entry.stack for kept in found.kept}
-            with building(target, site, stacks, on_wait) as held:
+            with building(Workspace(site, target), stacks, on_wait) as held:
                 _carry_out(found, replace(request, site=site), progress, held)
             found = plan(request)
         return _finish(found.ways, request, site, found.notices)
@@ -193,14 +194,14 @@ def _build_all(found: Plan, request: Request, progress: Progress, held: Held) ->
         StackyardError: one cannot be built.
     """
     failed: dict[str, StackyardError] = {}
-    key = signing.require_key(found.ways.target, request.site)
+    key = signing.require_key(Workspace(request.site, found.ways.target))
     for kept in found.kept:
         base = kept.record.base
         try:
             if base is not None and base.id in failed and found.ways.there(base.yard) != base.yard:
                 raise StackyardError(f"its base {base.id} cannot be built")
             record = _build(kept, found.ways, request, progress, held)
-            signing.sign_built(record, request.site, found.ways.target, key)
+            signing.sign_built(record, Workspace(request.site, found.ways.target), key)
         except disk.DiskFull:
             raise
         except StackyardError as error:
@@ -223,7 +224,7 @@ def _cannot(failed: dict[str, StackyardError], request: Request) -> StackyardErr
 def _build(kept: Kept, ways: Ways, request: Request, progress: Progress, held: Held) -> BuildRecord:
     if kept.record.origin.again == "copy":
         progress.phase(kept.entry.module, "image")
-        licences.require_of_record(ways.target, request.site, kept.record, request.accept)
+        licences.require_of_record(Workspace(request.site, ways.target), kept.record, request.accept)
         return carrying.container(kept, ways, request.site)
     yard = ways.target if request.is_here else replace(ways.target, parent=ways.source)
     with scratch("move") as work:
@@ -232,7 +233,7 @@ def _build(kept: Kept, ways: Ways, request: Request, progress: Progress, held: H
             progress.notice(
                 f"{kept.entry.module}: the site's policy changed since it was built; it gets the present one"
             )
-        wanted = deploy.Request((task.stack,), request.site, yard, accept=request.accept, command=request.command)
+        wanted = deploy.Request(request.site, yard, (task.stack,), accept=request.accept, command=request.command)
         built = deploy.ensure_built(task, wanted, progress, held).record
         carrying.lock_of_extension(kept, task, ways)
     assert built is not None
@@ -252,7 +253,7 @@ def _publish(found: Plan, request: Request, progress: Progress, held: Held) -> N
 
     gone = tuple(replace(each, state="missing", pinned=False) for each in found.rest)
     made_by = origin(request.command, [site.file] if site.file else [])
-    with generation.draft(target, site, made_by) as draft:
+    with generation.draft(Workspace(site, target), made_by) as draft:
         draft.write(_entries([*(kept.entry for kept in found.kept), *gone], ways))
         verified = [_verified(kept, draft.modules, ways, request, progress) for kept in found.kept]
         wrong = [entry.module for entry, is_good in verified if not is_good]
@@ -279,7 +280,7 @@ def _verified(kept: Kept, modules: Path, ways: Ways, request: Request, progress:
     paths = ways.target.revision(kept.entry.stack, Path(kept.entry.folder).name)
     record, wanted = revisions.readable(paths), in_force(kept.located)
     assert record is not None
-    asked = deploy.Request((), request.site, ways.target)
+    asked = deploy.Request(request.site, ways.target, ())
     report = deploy.verified(record, modules, asked, progress, wanted, deep=record.payload.image is not None).report
     assert report is not None
     if not in_force(record).cover(wanted):

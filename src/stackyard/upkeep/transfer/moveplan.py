@@ -13,6 +13,7 @@ from stackyard.deploy import signing, surroundings
 from stackyard.deploy.pathlengths import require_short_prefix
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import site_root
+from stackyard.inputs.workspace import Workspace
 from stackyard.upkeep.extensions.drift import drifted
 from stackyard.upkeep.transfer.rebuilding import Kept, Ways
 from stackyard.yard import disk
@@ -32,7 +33,7 @@ _MAY_BE_THERE = {"lost+found", "cache", "leases", "uses", "children", "registere
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(Workspace):
     """What to move where.
 
     Attributes:
@@ -41,9 +42,7 @@ class Request:
         without: full names of revisions that are left out.
     """
 
-    yard: Yard
     root: Path
-    site: Site
     without: tuple[str, ...] = ()
     allow_unverified: bool = False
     accept: tuple[str, ...] = ()
@@ -80,7 +79,7 @@ def plan(request: Request) -> Plan:
             signatures are demanded, and no key is named.
         StackyardError: a record cannot be read, or the key cannot be used.
     """
-    surroundings.require(Yard(request.root), site_after(request, request.yard.root))
+    surroundings.require(Workspace(site_after(request, request.yard.root), Yard(request.root)))
     moved.tell_apart(request.yard)
     begun = Note.read(Yard(request.root))
     require_place(request, begun)
@@ -98,7 +97,7 @@ def plan(request: Request) -> Plan:
         raise InputError(f"nothing has to be built: the files of {source.root} name {built_in}", hint=f"type {line}")
     ways = Ways(source, built_in, new_yard(request))
     if not begun:
-        signing.require_key(ways.target, site_after(request, built_in), noted=source)
+        signing.require_key(Workspace(site_after(request, built_in), ways.target), noted=source)
     return _planned(request, ways, manifest)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Progress
-from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import policy
+from stackyard.inputs.workspace import Workspace
 from stackyard.upkeep.health.fsck import caching, yardwide
 from stackyard.upkeep.health.fsck.fault import Fault, Report
 from stackyard.upkeep.health.fsck.reading import Reader
@@ -33,7 +33,7 @@ _SAMPLE_BYTES, _MOST_BYTES, _LEAST_BYTES = 512 << 20, 32 << 20, 2 << 20
 
 
 def check(
-    yard: Yard, site: Site, entries: Sequence[Entry], progress: Progress, *, deep: bool, whole: bool,
+    workspace: Workspace, entries: Sequence[Entry], progress: Progress, *, deep: bool, whole: bool,
     again: Report | None = None,
 ) -> Report:  # fmt: skip
     """Compare files with what they were written as. Nothing is written.
@@ -43,14 +43,17 @@ def check(
         whole: all revisions of the yard, its own files and its caches.
         again: a check whose faults were repaired: what it found to be whole is not read once more.
     """
+    yard = workspace.yard
     started, report, reader = time.perf_counter(), Report(yard, deep), Reader()
-    rights = _rights(yard, site)
+    rights = _rights(workspace)
     chosen = _all(yard) if whole else {entry.module: RevisionPaths.of(entry.folder) for entry in entries}
     if again is not None:
         chosen = {name: p for name, p in chosen.items() if name in again.damaged or str(p.root) in again.unrecorded}
     most = max(_LEAST_BYTES, min(_MOST_BYTES, _SAMPLE_BYTES // max(1, len(chosen))))
     doubtful = frozenset(fault.path for fault in again.faults) if again else frozenset()
-    task = Task(yard, site, reader, rights, report, deep, most, int.from_bytes(os.urandom(4), "big"), doubtful)
+    task = Task(
+        workspace.site, yard, reader, rights, report, deep, most, int.from_bytes(os.urandom(4), "big"), doubtful
+    )
     for number, (module, paths) in enumerate(sorted(chosen.items()), 1):
         progress.phase("files", "reading", f"{module}, {number} of {len(chosen)}")
         report.revisions.append(module)
@@ -61,7 +64,7 @@ def check(
         progress.phase("files", "reading", "the caches")
         caches = _entries_of(again)
         report.faults += caching.faults_of(yard, reader, rights, deep=deep and again is None, doubtful=caches)
-        report.notes += yardwide.notes_of(yard, site)
+        report.notes += yardwide.notes_of(workspace)
     report.faults = list(_with_holders(yard, report.faults))
     report.read, report.read_bytes = reader.files, reader.bytes
     report.seconds = time.perf_counter() - started
@@ -73,9 +76,10 @@ def _entries_of(report: Report | None) -> frozenset[Path]:
     return frozenset(fault.entry.path for fault in report.faults if fault.entry) if report else frozenset()
 
 
-def _rights(yard: Yard, site: Site) -> Rights:
+def _rights(workspace: Workspace) -> Rights:
     """Who may own and write what: root, and the accounts of this yard and of those that it takes packages from."""
-    umask, left = policy(yard, site).umask, yard.root.stat().st_uid != 0
+    yard = workspace.yard
+    umask, left = policy(workspace).umask, yard.root.stat().st_uid != 0
     if not umask & 0o020:
         return Rights(umask, left=left)
     directories = [each.root for each in yard.lineage()] + [yard.stacks, *(part.cache for part in parts(yard))]

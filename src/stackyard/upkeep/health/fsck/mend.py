@@ -14,7 +14,7 @@ from stackyard.host.files import at
 from stackyard.host.run.identity import account_name
 from stackyard.images.squashfs.launcher.compare import is_recorded
 from stackyard.images.squashfs.stubs import text_of
-from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.upkeep.health import launchers
 from stackyard.upkeep.health.fsck.fault import Fault, Report
 from stackyard.upkeep.health.fsck.image import launcher_fault, links
@@ -46,33 +46,33 @@ def require_owner(yard: Yard) -> None:
         )
 
 
-def rest(report: Report, site: Site, made_by: Origin) -> Iterator[str]:
+def rest(report: Report, workspace: Workspace, made_by: Origin) -> Iterator[str]:
     """Repair what is not the content of a revision's prefix; a sentence for each thing that was done.
 
     The caches come first, since files are restored from them. The caller may write to the yard.
     """
-    own = [fault for fault in report.faults if fault.path.is_relative_to(report.yard.root) and _is_in_place(fault)]
+    own = [fault for fault in report.faults if fault.path.is_relative_to(workspace.yard.root) and _is_in_place(fault)]
     yield from _discarded(own)
-    yield from _rights(own, report.yard.root)
-    yield from _modules(report, site, made_by)
-    unrecorded = {directory for directory in report.unrecorded if Path(directory).is_relative_to(report.yard.root)}
+    yield from _rights(own, workspace.yard.root)
+    yield from _modules(report, workspace, made_by)
+    unrecorded = {directory for directory in report.unrecorded if Path(directory).is_relative_to(workspace.yard.root)}
     for directory in sorted({fault.directory for fault in own if fault.directory} | unrecorded):
         record = revisions.readable(RevisionPaths.of(directory))
         if record is not None and record.path == directory and record.payload.launcher:
-            yield from _launcher(record, report.yard, site)
+            yield from _launcher(record, workspace)
             done = mend_stubs(record, own)
             yield from [f"{record.module}: restored {some(done, _SHOWN)}"] if done else []
     if unrecorded:
-        signing.republish(report.yard, site, made_by)
+        signing.republish(workspace, made_by)
 
 
-def _launcher(record: BuildRecord, yard: Yard, site: Site) -> Iterator[str]:
+def _launcher(record: BuildRecord, workspace: Workspace) -> Iterator[str]:
     """Make a launcher again that is missing or another program, or is not recorded; end what was killed meanwhile."""
     launchers.finish(RevisionPaths.of(record.path))
     if launcher_fault(record) or not is_recorded(record):
         try:
             require_in_place(RevisionPaths.of(record.path))
-            yield f"{record.module}: restored {some(launchers.renew(record, yard, site), _SHOWN)}"
+            yield f"{record.module}: restored {some(launchers.renew(record, workspace), _SHOWN)}"
         except StackyardError as error:
             yield f"{error.message}; {error.hint}" if error.hint else error.message
 
@@ -136,9 +136,9 @@ def _closed(fault: Fault) -> int:
     return 0o222 if in_prefix or not fault.path.is_dir() else 0o022
 
 
-def _modules(report: Report, site: Site, made_by: Origin) -> Iterator[str]:
+def _modules(report: Report, workspace: Workspace, made_by: Origin) -> Iterator[str]:
     """Write the present modulefiles again; those of former generations go to the trash, as `gc` puts them there."""
-    yard = report.yard
+    yard = workspace.yard
     try:
         shown = generations.current_number(yard)
     except StackyardError:
@@ -149,7 +149,7 @@ def _modules(report: Report, site: Site, made_by: Origin) -> Iterator[str]:
         if not wrong:
             continue
         if number == shown:
-            rollback.publish(yard, site, lambda base: rollback.again(base, "modulefiles restored"), made_by)
+            rollback.publish(workspace, lambda base: rollback.again(base, "modulefiles restored"), made_by)
             yield f"restored: {counted(len(wrong), 'modulefile')} of the present generation"
         if modules.is_dir() and not any(modules.parent.glob(yard.generation(number).mark("*").name)):
             what = trash.note_of("modules", yard, modules, f"fsck-{number}", reason="damaged modulefiles")

@@ -12,7 +12,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
 from stackyard.expose.published import MODULE
 from stackyard.images.squashfs.launcher.compare import is_recorded
-from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.make.seal import PARTS
 from stackyard.upkeep.extensions.drift import drifted
 from stackyard.upkeep.health.fsck import image
@@ -26,7 +26,6 @@ from stackyard.verify.checks.content import always_read, noted_contents, own_fil
 from stackyard.verify.checks.yardfiles import unreadable
 from stackyard.verify.report import read_report
 from stackyard.yard import disk, formats
-from stackyard.yard.layout import Yard
 from stackyard.yard.revision import contents, revisions, signatures
 from stackyard.yard.revision.contents import Contents
 from stackyard.yard.revision.directories import RevisionPaths
@@ -37,7 +36,7 @@ _LINK = "put the directory itself in its place"
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(Workspace):
     """How revisions are checked: the files that are read, and what is known of the yard.
 
     Attributes:
@@ -45,8 +44,6 @@ class Task:
         doubtful: files that were not whole and may be by now: they are read in any case.
     """
 
-    yard: Yard
-    site: Site
     reader: Reader
     rights: Rights
     report: Report

@@ -13,7 +13,7 @@ from stackyard.deploy.generation import is_as_the_site_wants
 from stackyard.deploy.licences import LEDGER
 from stackyard.images.bases import store
 from stackyard.images.squashfs import file as squashfs
-from stackyard.inputs.models import Site
+from stackyard.inputs.workspace import Workspace
 from stackyard.lock.lockfile import text as lockfile
 from stackyard.upkeep.gc import garbage
 from stackyard.upkeep.health.fsck.fault import Fault
@@ -132,8 +132,9 @@ def _own_tree(yard: Yard) -> contents.Tree:
     return tree
 
 
-def notes_of(yard: Yard, site: Site) -> Iterator[str]:
+def notes_of(workspace: Workspace) -> Iterator[str]:
     """What is not a fault, and what `gc` does with it."""
+    yard = workspace.yard
     left = [*garbage.interrupted_builds(yard), *garbage.leftovers(yard)]
     if left:
         size = sum(each.bytes for each in left) / 1e6
@@ -143,7 +144,7 @@ def notes_of(yard: Yard, site: Site) -> Iterator[str]:
         yield f"{counted(len(lost), 'temporary file')} of killed processes, for `stackyard gc` to remove"
     waiting = trash.items(yard)
     if waiting:
-        size, days = sum(item.what.bytes for item in waiting) / 1e6, site.removal.grace_days
+        size, days = sum(item.what.bytes for item in waiting) / 1e6, workspace.site.removal.grace_days
         yield (
             f"{counted(len(waiting), 'thing')} in the trash, {size:,.1f} MB, not looked at: "
             f"`stackyard gc` deletes what has been there for {days:g} days"
@@ -153,7 +154,7 @@ def notes_of(yard: Yard, site: Site) -> Iterator[str]:
             yield f"{directory} is a link to {directory.resolve()}, out of the yard"
     try:
         manifest = generations.current(yard)
-        if manifest and not is_as_the_site_wants(yard, site, manifest):
+        if manifest and not is_as_the_site_wants(workspace, manifest):
             yield "the site's present policy gives other modulefiles: the next deploy writes them"
     except (OSError, StackyardError):  # reported as a fault
         return
