@@ -84,6 +84,15 @@ class Verb(click.Command):
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
+def verb(*examples: tuple[str, str], **settings: Any) -> Callable[[Callable[..., Any]], Verb]:
+    """A command whose help ends with these examples, and whose function gets the `cli.context.Context` first.
+
+    Args:
+        settings: further ones of `click.command`.
+    """
+    return lambda function: click.command(cls=Verb, examples=examples, **settings)(click.pass_obj(function))
+
+
 class VerbGroup(Verb, SuggestingGroup):
     """A verb with verbs below it."""
 

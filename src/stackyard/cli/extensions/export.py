@@ -8,18 +8,16 @@ from pathlib import Path
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import emit, show_json
 from stackyard.lock.api import LockedVariant
 from stackyard.yard.api import BuildRecord, RevisionPaths, record_of, write_text
 
-EXAMPLES = (
+
+@verb(
     ("an extension with its base, as conda reads it", "stackyard export mine --as environment > environment.yml"),
     ("a stack.yaml that needs no base", "stackyard export mine --as stack -o stack.yaml"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.option(
     "--as", "form", type=click.Choice(["environment", "requirements", "stack"]), default="environment",
@@ -28,7 +26,6 @@ EXAMPLES = (
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: standard output).")
 @click.option("--dry-run", is_flag=True, help="Print the file instead of writing it.")
 @click.option("--json", "as_json", is_flag=True, help="Print an object with the text.")
-@click.pass_obj
 def command(context: Context, rev: str, form: str, output: Path | None, dry_run: bool, as_json: bool) -> None:
     """Write base and layer of REV as one environment.yml, requirements.txt or stack.yaml.
 

@@ -8,18 +8,16 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 
-EXAMPLES = (
+
+@verb(
     ("add a package to the loaded module, as a module of your own", "stackyard extend --name mine --pip 'einops>=0.8'"),
     (
         "add what a file lists to a revision that you name",
         "stackyard extend --base pytorch --name mine -r more.txt",
     ),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.option("--name", help="Name of the extension (default: the loaded one).")
 @click.option("--base", help="Revision to extend (default: the one that is loaded).")
 @click.option("--pip", multiple=True, metavar="REQUIREMENT", help="A pip requirement; several times for more.")
@@ -32,7 +30,6 @@ EXAMPLES = (
 @click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence under your name.")
 @click.option("--dry-run", is_flag=True, help="Solve and print what would be built; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.pass_obj
 def command(context: Context, /, name: str | None, base: str | None, full: bool, **options: Any) -> None:
     """Create an extension of the loaded revision in your own yard, or add packages to one that exists.
 

@@ -5,24 +5,21 @@ from __future__ import annotations
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json
 from stackyard.core.errors import StackyardError
 from stackyard.yard.api import Yard, find_revision, record_of
 
-EXAMPLES = (
+
+@verb(
     ("what would change", "stackyard rebase mine --dry-run"),
     ("another base than the newest", "stackyard rebase mine --on pytorch/2.13-py312"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("name", required=False, metavar="[NAME]")
 @click.option("--on", metavar="REV", help="The new base (default: what took the place of the present one).")
 @click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence under your name.")
 @click.option("--dry-run", is_flag=True, help="Solve and print what would change; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.pass_obj
 def command(
     context: Context, name: str | None, on: str | None, accept: tuple[str, ...], dry_run: bool, as_json: bool
 ) -> None:

@@ -9,21 +9,18 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json, show_text
 from stackyard.core.errors import StackyardError
 from stackyard.yard.api import Yard
 
-EXAMPLES = (
+
+@verb(
     ("all your extensions, the loaded ones marked", "stackyard status"),
     ("one of them, for a program", "stackyard status mine --json"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("name", required=False, metavar="[NAME]")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
-@click.pass_obj
 def command(context: Context, name: str | None, as_json: bool) -> None:
     """Show your extensions: base, packages of their own, and what was installed since they were recorded."""
     from stackyard.upkeep.api import chosen_extension, extension_names, loaded_revisions

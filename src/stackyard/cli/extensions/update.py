@@ -5,24 +5,21 @@ from __future__ import annotations
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json
 from stackyard.yard.api import Yard
 
-EXAMPLES = (
+
+@verb(
     ("record what you installed with pip in the loaded extension", "stackyard update"),
     ("remove it instead", "stackyard update --reset mine"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("name", required=False, metavar="[NAME]")
 @click.option("--reset", is_flag=True, help="Remove what was installed since, instead of recording it.")
 @click.option("--renew", is_flag=True, help="Solve anew: the newest versions that the requirements allow.")
 @click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence under your name.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.pass_obj
 def command(
     context: Context, name: str | None, reset: bool, renew: bool, accept: tuple[str, ...], dry_run: bool, as_json: bool
 ) -> None:

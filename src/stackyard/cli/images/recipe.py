@@ -7,21 +7,19 @@ from pathlib import Path
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.images.build import revision_of
 from stackyard.cli.output import echo
 from stackyard.core.errors import InputError
 from stackyard.yard.api import RevisionPaths
 
-EXAMPLES = (
+
+@verb(
     ("a Containerfile and what it copies",
      "stackyard recipe pytorch/2.13 --as containerfile --base docker://debian:trixie -o recipe"),
     ("a definition for Apptainer, on a base of the yard",
      "stackyard recipe pytorch/2.13 --as def --base debian -o recipe"),
 )  # fmt: skip
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.option("--as", "kind", type=click.Choice(["containerfile", "def"]), required=True, help="What to write.")
 @click.option(
@@ -34,7 +32,6 @@ EXAMPLES = (
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="The directory to write, new or empty."
 )
-@click.pass_obj
 def command(context: Context, rev: str, kind: str, base: str, builder: str, prefix: str, output: Path) -> None:
     """Write a recipe by which others build an image with the packages of REV, without Stackyard.
 

@@ -13,7 +13,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.findings import show_finding
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.jobs.intents import LAUNCHERS, intent_options, output, requested
 from stackyard.cli.output import echo, show_json, show_text
 from stackyard.core.findings import counted
@@ -26,21 +26,17 @@ if TYPE_CHECKING:
 
 COLUMN = 30
 """The widest column for the words of a command line, beside their reasons."""
-EXAMPLES = (
+
+
+@verb(
     ("a job on this site's launcher and on all others", "stackyard explain -N 2 -r 4 train.py"),
     ("two launchers side by side, with a picture of a node", "stackyard explain --as jsrun,srun --picture -r 6"),
-)
-
-
-@click.command(
-    cls=Verb, examples=EXAMPLES,
     context_settings={"allow_interspersed_args": False},
-)  # fmt: skip
+)
 @intent_options()
 @output("--as", "only", metavar="LAUNCHERS", help="Only these, separated by commas, e.g. jsrun,srun.")
 @output("--picture", is_flag=True, help="Draw a node: sockets, cores, ranks, GPUs.")
 @output("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-@click.pass_obj
 def command(context: Context, /, program: tuple[str, ...], only: str | None, **options: Any) -> None:
     """Show how srun, jsrun, mpirun, mpiexec and flux would start a job, and why each flag is used."""
     from stackyard.launch.api.explaining import explain

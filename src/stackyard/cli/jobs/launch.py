@@ -9,7 +9,7 @@ import click
 
 from stackyard.cli.agreeing import agree
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.jobs.intents import AGAIN, intent_options, output, requested
 from stackyard.cli.output import echo, only_shown, show_json, show_notice, show_text
 from stackyard.core.findings import counted
@@ -20,16 +20,13 @@ if TYPE_CHECKING:
 FLAGS = {"time_min": "--time", "signal_s": "--signal", "memory_gib": "--memory", "mail_events": "--mail-on",
          "scheduler_args": "--scheduler-arg"}  # fmt: skip
 """The options whose names differ from the fields of `BatchOptions`."""
-EXAMPLES = (
+
+
+@verb(
     ("all GPUs of the allocation, or of this machine, one rank each", "stackyard launch train.py --epochs 3"),
     ("exactly what would be started, with the script of each rank", "stackyard launch -N 2 -r 4 --dry-run train.py"),
-)
-
-
-@click.command(
-    cls=Verb, examples=EXAMPLES,
     context_settings={"allow_interspersed_args": False},
-)  # fmt: skip
+)
 @intent_options(AGAIN)
 @click.option("--recorded", hidden=True, type=click.Path(path_type=Path), help="Carry out a recorded run (batch jobs).")
 @click.option("--with-caller", hidden=True, is_flag=True, help="End when standard input is closed (Python API).")
@@ -40,7 +37,6 @@ EXAMPLES = (
 @output("--stdin", "stdin_rank", type=click.IntRange(0), metavar="N", help="Give standard input to rank N.")
 @output("--dry-run", is_flag=True, help="Print the exact command and the script of each rank; run nothing.")
 @output("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON.")
-@click.pass_obj
 def command(context: Context, /, program: tuple[str, ...], **options: Any) -> None:
     """Start PROGRAM on every rank: on the nodes of the current allocation, or on this machine.
 

@@ -13,7 +13,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.findings import WORDS, show_finding
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json
 from stackyard.core.errors import Where
 from stackyard.core.findings import counted
@@ -22,18 +22,16 @@ if TYPE_CHECKING:
     from stackyard.core.findings import Finding
 
 _WIDEST = 110
-EXAMPLES = (
+
+
+@verb(
     ("errors and wasted resources, each with a better line", "stackyard lint job.lsf"),
     ("an equivalent job file, for `stackyard submit --job`", "stackyard lint --fix job.lsf"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, metavar="SCRIPT...", type=click.Path(path_type=Path))
 @click.option("--fix", is_flag=True, help="Write SCRIPT.job.yaml, an equivalent Stackyard job file.")
 @click.option("--notes/--no-notes", default=True, help="Also show low-confidence notes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@click.pass_obj
 def command(context: Context, files: tuple[Path, ...], fix: bool, notes: bool, as_json: bool) -> None:
     """Check batch scripts (#SBATCH, #BSUB, #PBS, #flux) and report what they request, what is wrong and how to fix it.
 

@@ -8,7 +8,7 @@ import click
 
 from stackyard.cli.agreeing import agree
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.jobs.following import follow_run
 from stackyard.cli.jobs.intents import AGAIN, intent_options, output, requested
 from stackyard.cli.output import echo, emit, show_json, show_notice, show_text
@@ -16,21 +16,16 @@ from stackyard.cli.output import echo, emit, show_json, show_notice, show_text
 if TYPE_CHECKING:
     from stackyard.launch.api.jobs import Preview, Run
 
-EXAMPLES = (
+
+@verb(
     ("two hours on two nodes, one rank per GPU", "stackyard submit -N 2 -t 2:00 -A PROJ train.py --epochs 3"),
     ("the batch script that a job file makes", "stackyard submit --job job.yaml --dry-run"),
-)
-
-
-@click.command(
-    cls=Verb, examples=EXAMPLES,
     context_settings={"allow_interspersed_args": False},
-)  # fmt: skip
+)
 @intent_options(AGAIN)
 @output("--no-follow", is_flag=True, help="Return at once; `stackyard runs attach` follows the job later.")
 @output("--dry-run", is_flag=True, help="Print the batch script and the submit command; submit nothing.")
 @output("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON.")
-@click.pass_obj
 def command(context: Context, /, program: tuple[str, ...], **options: Any) -> None:
     """Write the batch script that runs PROGRAM on every rank, submit it, and follow the job.
 

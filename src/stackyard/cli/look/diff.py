@@ -9,22 +9,19 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json, show_text
 from stackyard.core.errors import InputError
 from stackyard.yard.api import record_of
 
-EXAMPLES = (
+
+@verb(
     ("two published revisions", "stackyard diff pytorch/2.12 pytorch/2.13"),
     ("a lock and its former version", "stackyard diff old.lock stack.yaml.lock"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @click.option("--json", "as_json", is_flag=True, help="Print an object.")
-@click.pass_obj
 def command(context: Context, a: str, b: str, as_json: bool) -> None:
     """Compare two revisions, or two lock files (all their variants by name)."""
     from stackyard.lock.api import compare_packages

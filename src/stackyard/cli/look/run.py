@@ -8,27 +8,21 @@ import click
 
 from stackyard.cli.agreeing import agreed
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo
 from stackyard.core.errors import InputError, MissingError
 from stackyard.host.run.command import which
 from stackyard.yard.api import count_use, hold_revision, record_of, require_files, require_signed
 
-EXAMPLES = (
+
+@verb(
     ("a Python with the packages of a revision", "stackyard run pytorch/2.13 -- python train.py"),
     ("the environment variables that would change", "stackyard run --dry-run pytorch/2.13"),
-)
-
-
-@click.command(
-    cls=Verb,
-    examples=EXAMPLES,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.argument("rev", metavar="REV")
 @click.argument("argv", nargs=-1, metavar="-- CMD...", type=click.UNPROCESSED)
 @click.option("--dry-run", is_flag=True, help="Print the variables that would change; run nothing.")
-@click.pass_obj
 def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) -> None:
     """Run CMD in the environment that loading REV sets up. CMD replaces this process, so its exit status is kept."""
     from stackyard.expose.api import change_of, example_command

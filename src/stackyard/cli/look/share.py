@@ -5,20 +5,18 @@ from __future__ import annotations
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.core.errors import InputError
 from stackyard.inputs.api import Workspace
 from stackyard.yard.api import find_revision
 
-EXAMPLES = (
+
+@verb(
     ("let a group load an extension", "stackyard share mine --with group:astro"),
     ("also every revision that is deployed of it later", "stackyard share mine --with group:astro --later"),
     ("take it back, and share no later one", "stackyard share mine --with group:astro --undo"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.option("--with", "given", required=True, metavar="group:NAME", help="Who may load it.")
 @click.option(
@@ -27,7 +25,6 @@ EXAMPLES = (
 @click.option("--undo", is_flag=True, help="They may not load it any more, and get no later one.")
 @click.option("--dry-run", is_flag=True, help="Print what would be shared; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.pass_obj
 def command(context: Context, rev: str, given: str, later: bool, undo: bool, dry_run: bool, as_json: bool) -> None:
     """Let the members of a group load REV, and print what they type.
 

@@ -8,7 +8,7 @@ import click
 
 from stackyard.cli.agreeing import agreed
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import show_notice
 from stackyard.core.errors import MissingError
 from stackyard.host.run.command import which
@@ -17,19 +17,14 @@ from stackyard.yard.api import count_use, hold_revision, record_of, require_file
 MOUNT_S = 120.0
 """Until an image is mounted that another process may be mounting too."""
 
-EXAMPLES = (
+
+@verb(
     ("a shell with the programs of a revision", "stackyard shell pytorch/2.13"),
     ("look at the files of an image", "stackyard shell pytorch/2.13 -- -c 'ls $CONDA_PREFIX/lib'"),
-)
-
-
-@click.command(
-    cls=Verb, examples=EXAMPLES,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-)  # fmt: skip
+)
 @click.argument("rev", metavar="REV")
 @click.argument("argv", nargs=-1, metavar="[-- ARGUMENT...]", type=click.UNPROCESSED)
-@click.pass_obj
 def command(context: Context, rev: str, argv: tuple[str, ...]) -> None:
     """Start $SHELL in the environment that loading REV sets up; where REV is an image, its files are visible in it.
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_table
 from stackyard.cli.tables import show_line
 from stackyard.core.errors import InputError
@@ -23,17 +23,14 @@ from stackyard.yard.api import (
     revision_size,
 )
 
-EXAMPLES = (
+
+@verb(
     ("the packages and paths of a revision", "stackyard show pytorch/2.13"),
     ("how an environment.yml was parsed", "stackyard show --parsed environment.yml"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", required=False, metavar="REV")
 @click.option("--parsed", type=click.Path(path_type=Path), metavar="FILE", help="Show how FILE was parsed.")
 @click.option("--json", "as_json", is_flag=True, help="Print an object.")
-@click.pass_obj
 def command(context: Context, rev: str | None, parsed: Path | None, as_json: bool) -> None:
     """Show the packages, the modulefile, the lock and the report of REV."""
     if parsed is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json
 from stackyard.core.errors import InputError
 from stackyard.yard.api import RevisionPaths, record_of
@@ -17,17 +17,14 @@ if TYPE_CHECKING:
     from stackyard.lock.api import LockedVariant
     from stackyard.yard.api import BuildRecord
 
-EXAMPLES = (
+
+@verb(
     ("who requires libgcc in a published revision", "stackyard why pytorch/2.13 libgcc"),
     ("the same in a lock file", "stackyard why stack.yaml.lock libgcc"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.argument("package", metavar="PACKAGE")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of chains.")
-@click.pass_obj
 def command(context: Context, rev: str, package: str, as_json: bool) -> None:
     """Show every chain of requirements from the stack's file to PACKAGE. REV can also be a lock file."""
     from stackyard.lock.api import requirement_chains

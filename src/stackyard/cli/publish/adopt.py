@@ -8,19 +8,18 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 
-EXAMPLES = (
-    ("publish an environment of conda as the module climate", "stackyard adopt /sw/conda/envs/climate"),
-    ("see first what would be recorded", "stackyard adopt --dry-run ~/venvs/tools --name tools --version 1.0"),
-)
 KINDS = ("imports", "commands", "libraries", "distributions")
 
 
-@click.command(cls=Verb, examples=EXAMPLES)
+@verb(
+    ("publish an environment of conda as the module climate", "stackyard adopt /sw/conda/envs/climate"),
+    ("see first what would be recorded", "stackyard adopt --dry-run ~/venvs/tools --name tools --version 1.0"),
+)
 @click.argument("prefix", metavar="PREFIX", type=click.Path(path_type=Path))
 @click.option("--name", help="Name of the module (default: that of the directory).")
 @click.option("--version", help="Its version (default: as it was adopted before, else today's date).")
@@ -31,7 +30,6 @@ KINDS = ("imports", "commands", "libraries", "distributions")
 @click.option("--allow-unverified", is_flag=True, help="Publish even if a required check was skipped.")
 @click.option("--dry-run", is_flag=True, help="Look at it and print what would be recorded; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.pass_obj
 def command(context: Context, /, prefix: Path, dry_run: bool, as_json: bool, **options: Any) -> None:
     """Publish a conda prefix or a virtual environment that exists, without copying it and without changing it.
 

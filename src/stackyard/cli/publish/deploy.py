@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.jobs.intents import Duration
 from stackyard.cli.output import echo, human_bytes, show_error, show_json
 from stackyard.core.findings import counted
@@ -19,14 +19,12 @@ from stackyard.yard.api import Yard, current_manifest
 if TYPE_CHECKING:
     from stackyard.deploy.api import Outlook, Request, Result, Task
 
-EXAMPLES = (
+
+@verb(
     ("build and publish a stack", "stackyard deploy stack.yaml"),
     ("only one variant of its matrix", "stackyard deploy stack.yaml --variant py312-gpu"),
     ("build it on a node with GPUs, in a batch job", "stackyard deploy --on gpu -t 2:00 stack.yaml"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option("--name", help="Name of the stack (default: name: in FILE, else its directory).")
 @click.option("--version", help="Version of the stack (default: version: in FILE, else today's date).")
@@ -48,7 +46,6 @@ EXAMPLES = (
 @click.option("--recorded", hidden=True, type=click.Path(path_type=Path), help="The run of this deploy's batch job.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.pass_obj
 def command(context: Context, /, files: tuple[Path, ...], dry_run: bool, as_json: bool, **options: Any) -> None:
     """Lock FILE..., build what is missing, verify it through its modules, and publish it.
 

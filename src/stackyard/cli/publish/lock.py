@@ -9,21 +9,19 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, emit, show_json
 from stackyard.cli.typed import as_typed
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.inputs.api import Workspace
 
-EXAMPLES = (
+
+@verb(
     ("solve for every platform of the site; writes stack.yaml.lock", "stackyard lock stack.yaml"),
     ("renew one package, and what it needs", "stackyard lock stack.yaml --update numpy"),
     ("the lock as a pylock.toml, for other tools", "stackyard lock stack.yaml --export pylock"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("words", nargs=-1, required=True, metavar="FILE... [PACKAGE...]")
 @click.option("--name", help="Name of the stack.")
 @click.option("--version", help="Version of the stack.")
@@ -40,7 +38,6 @@ EXAMPLES = (
 @click.option("--platform", help="With --export: platform (default: this machine's).")
 @click.option("--dry-run", is_flag=True, help="Solve and show what would change; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the lock as JSON.")
-@click.pass_obj
 def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run: bool, **options: Any) -> None:
     """Solve FILE... for every platform of the site and write the lock beside each.
 

@@ -10,22 +10,20 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, human_bytes, show_json
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.inputs.api import Workspace
 
-EXAMPLES = (
+
+@verb(
     (
         "fetch what stack.yaml.lock needs, for all of its platforms",
         "stackyard mirror stack.yaml --to /media/disk/mirror",
     ),
     ("what would be fetched, and how much that is", "stackyard mirror stack.yaml --to /media/disk/mirror --dry-run"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option(
     "--to",
@@ -39,7 +37,6 @@ EXAMPLES = (
 @click.option("--version", help="Version of the stack (default: version: in FILE, else that of its lock).")
 @click.option("--dry-run", is_flag=True, help="Show what would be fetched; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.pass_obj
 def command(
     context: Context, /, files: tuple[Path, ...], directory: Path, dry_run: bool, as_json: bool, **named: Any
 ) -> None:

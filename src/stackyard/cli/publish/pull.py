@@ -10,7 +10,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.findings import show_checks
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.images.transfer import registry_options
 from stackyard.cli.output import echo, show_json
 
@@ -18,13 +18,11 @@ if TYPE_CHECKING:
     from stackyard.deploy.api import Outcome, Request
     from stackyard.images.api import Registry
 
-EXAMPLES = (
+
+@verb(
     ("from a registry", "stackyard pull docker://registry.example.org/stacks/pytorch:2.13"),
     ("whether it fits this yard and this machine", "stackyard pull oci:/media/disk/stacks:pytorch-2.13 --dry-run"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("source", metavar="SOURCE")
 @click.option("--allow-unverified", is_flag=True, help="Publish it too where a check had to be skipped.")
 @click.option(
@@ -33,7 +31,6 @@ EXAMPLES = (
 @click.option("--dry-run", is_flag=True, help="Say whether it fits; fetch and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @registry_options
-@click.pass_obj
 def command(
     context: Context, source: str, allow_unverified: bool, accept: tuple[str, ...], dry_run: bool, as_json: bool,
     plain_http: bool, authfile: Path | None, limit_s: float,

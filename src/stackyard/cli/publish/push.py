@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.images.build import compression_option
 from stackyard.cli.images.transfer import registry_options
 from stackyard.cli.output import echo, human_bytes, show_json
@@ -20,20 +20,17 @@ if TYPE_CHECKING:
     from stackyard.images.api import Compression, Image, Reference, Registry
     from stackyard.yard.api import BuildRecord, Entry
 
-EXAMPLES = (
+
+@verb(
     ("to a registry", "stackyard push pytorch/2.13 docker://registry.example.org/stacks/pytorch:2.13"),
     ("into a directory, to carry it", "stackyard push pytorch/2.13 oci:/media/disk/stacks:pytorch-2.13"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.argument("target", metavar="TARGET")
 @compression_option
 @click.option("--dry-run", is_flag=True, help="Show what a yard must have for it; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @registry_options
-@click.pass_obj
 def command(
     context: Context, rev: str, target: str, compression: Compression, dry_run: bool, as_json: bool,
     plain_http: bool, authfile: Path | None, limit_s: float,

@@ -9,27 +9,24 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.findings import show_checks
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json
 
 if TYPE_CHECKING:
     from stackyard.inputs.api import Workspace
     from stackyard.verify.api import Report
 
-EXAMPLES = (
+
+@verb(
     ("every published revision", "stackyard verify"),
     ("every byte, of the caches too", "stackyard verify --deep"),
     ("restore damaged files of a revision", "stackyard verify --repair pytorch/2.13"),
     ("one revision, with the report as JSON", "stackyard verify pytorch/2.13 --json"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", required=False, metavar="[REV]")
 @click.option("--deep", is_flag=True, help="Read every byte of every file; without REV of the caches too.")
 @click.option("--repair", "mend", is_flag=True, help="First restore what is damaged from what is locked; then --deep.")
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as JSON.")
-@click.pass_obj
 def command(context: Context, rev: str | None, deep: bool, mend: bool, as_json: bool) -> None:
     """Run the checks of REV, or of every published revision and of the yard's own files, on this machine.
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.yard.steps import publish_step
 from stackyard.yard.api import find_revision
 
-EXAMPLES = (
+
+@verb(
     ("`module load pytorch` loads 2.12 until you say otherwise", "stackyard default pytorch/2.12"),
     ("it loads the highest version again", "stackyard default pytorch --undo"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.option("--undo", is_flag=True, help="The stack's name loads its highest version again.")
 @click.option("--dry-run", is_flag=True, help="Print what would be published; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the new generation as JSON.")
-@click.pass_obj
 def command(context: Context, rev: str, undo: bool, dry_run: bool, as_json: bool) -> None:
     """Make REV what the name of its stack loads, whichever version is the highest; deploys leave it so.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
@@ -18,20 +18,18 @@ if TYPE_CHECKING:
     from stackyard.inputs.api import Workspace
     from stackyard.upkeep.api import FaultReport
 
-EXAMPLES = (
+_MOST_LINES = 1000
+
+
+@verb(
     ("every night: sizes, times and modes of all files, the bytes of a few", "stackyard fsck"),
     ("every byte of everything", "stackyard fsck --deep"),
     ("every byte of one revision, and restore what is damaged", "stackyard fsck pytorch/2.13 --deep --repair"),
 )
-_MOST_LINES = 1000
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("revs", nargs=-1, metavar="[REV...]")
 @click.option("--deep", is_flag=True, help="Read every byte, not only a sample.")
 @click.option("--repair", "mend", is_flag=True, help="Restore what is damaged from the cache, or from what is locked.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
-@click.pass_obj
 def command(context: Context, revs: Sequence[str], deep: bool, mend: bool, as_json: bool) -> None:
     """Compare the files of REV..., or of everything in the yard, with what they were written as.
 

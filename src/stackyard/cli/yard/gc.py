@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.core.errors import InputError
 from stackyard.core.quoting import LONG, plain
@@ -18,14 +18,6 @@ from stackyard.yard.api import is_directory
 
 if TYPE_CHECKING:
     from stackyard.upkeep.api import CollectionPlan, Watch
-
-EXAMPLES = (
-    ("what would go, why, and how much room that gives", "stackyard gc --dry-run"),
-    ("every night; what the last five generations showed stays", "stackyard gc --keep 5"),
-    ("make room where the disk is full", "stackyard gc --now"),
-    ("bring back what the last collection or removal put aside", "stackyard gc --undo"),
-)
-
 
 _MOST_DIGITS = 6  # no yard has existed for as many days as a longer number has
 
@@ -44,7 +36,12 @@ class _Sized(Protocol):
         ...
 
 
-@click.command(cls=Verb, examples=EXAMPLES)
+@verb(
+    ("what would go, why, and how much room that gives", "stackyard gc --dry-run"),
+    ("every night; what the last five generations showed stays", "stackyard gc --keep 5"),
+    ("make room where the disk is full", "stackyard gc --now"),
+    ("bring back what the last collection or removal put aside", "stackyard gc --undo"),
+)
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="What the last N generations showed stays.")
 @click.option(
     "--unused-for", "unused_for", metavar="DAYS", help="Also revisions that were not used for so long, e.g. 180d."
@@ -53,7 +50,6 @@ class _Sized(Protocol):
 @click.option("--undo", is_flag=True, help="Bring back what the last collection or removal put aside.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-@click.pass_obj
 def command(
     context: Context, keep: int | None, unused_for: str | None, now: bool, undo: bool, dry_run: bool, as_json: bool
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json, show_text
 from stackyard.cli.tables import show_line
 from stackyard.cli.yard.changes import show_changes
@@ -27,21 +27,18 @@ from stackyard.yard.api import (
     read_manifest,
 )
 
-EXAMPLES = (
+_MOST = 20
+
+
+@verb(
     ("the last five generations, the newest first", "stackyard history -n 5"),
     ("every generation since the first", "stackyard history --all"),
     ("one generation: who, when, the command, the files, what it publishes", "stackyard history 12"),
 )
-
-_MOST = 20
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("number", required=False, type=click.IntRange(min=1), metavar="[GENERATION]")
 @click.option("-n", "most", type=click.IntRange(min=1), metavar="N", help="The last N generations; 20 by default.")
 @click.option("--all", "everything", is_flag=True, help="All generations, as --json lists them without -n.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects; with GENERATION, one object.")
-@click.pass_obj
 def command(context: Context, number: int | None, most: int | None, everything: bool, as_json: bool) -> None:
     """List the last generations of this yard, the newest first, or show GENERATION.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
@@ -17,13 +17,11 @@ from stackyard.core.findings import counted
 if TYPE_CHECKING:
     from stackyard.upkeep.api import Moved, MovePlan, MoveRequest
 
-EXAMPLES = (
+
+@verb(
     ("how much that would build", "stackyard move /scratch/sw --dry-run"),
     ("a yard that was renamed or copied: again where it lies", "stackyard move --here"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("newroot", metavar="[NEWROOT]", required=False, type=click.Path(path_type=Path))
 @click.option("--here", is_flag=True, help="Where it lies now: it was renamed or copied.")
 @click.option("--without", multiple=True, metavar="REV", help="Leave this revision out, by its full name.")
@@ -31,7 +29,6 @@ EXAMPLES = (
 @click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence, as `deploy` does.")
 @click.option("--dry-run", is_flag=True, help="Print what would be built, with bytes and files; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.pass_obj
 def command(
     context: Context, /, newroot: Path | None, here: bool, dry_run: bool, as_json: bool, **options: Any
 ) -> None:

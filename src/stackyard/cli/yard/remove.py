@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
 from stackyard.core.errors import InputError
 from stackyard.yard.api import Entry, RevisionPaths, readable_record
 
-EXAMPLES = (
+
+@verb(
     ("what would go, and how much room that frees", "stackyard remove --dry-run pytorch/2.11-py310-1"),
     (
         "although the yard of anna cannot be looked into, as root",
@@ -20,9 +21,6 @@ EXAMPLES = (
     ),
     ("bring it back, within the grace time", "stackyard remove pytorch/2.11-py310-1 --undo"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("revs", metavar="REV...", nargs=-1, required=True)
 @click.option("--undo", is_flag=True, help="Bring back what was removed.")
 @click.option(
@@ -30,7 +28,6 @@ EXAMPLES = (
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be removed; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was removed and what is kept as JSON.")
-@click.pass_obj
 def command(
     context: Context, revs: tuple[str, ...], undo: bool, despite: tuple[str, ...], dry_run: bool, as_json: bool
 ) -> None:

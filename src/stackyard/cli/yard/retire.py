@@ -7,15 +7,10 @@ from datetime import date
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.yard.steps import publish_step
 from stackyard.core.errors import InputError
 from stackyard.yard.api import find_revision
-
-EXAMPLES = (
-    ("warn from 1 March on, and say what to use", "stackyard retire pytorch/2.12 --on 2027-03-01 --use pytorch/2.13"),
-    ("keep it after all", "stackyard retire pytorch/2.12 --undo"),
-)
 
 
 class _Day(click.ParamType[date]):
@@ -29,14 +24,16 @@ class _Day(click.ParamType[date]):
             self.fail(f"not a date: {value!r} (write 2027-03-01)", param, ctx)
 
 
-@click.command(cls=Verb, examples=EXAMPLES)
+@verb(
+    ("warn from 1 March on, and say what to use", "stackyard retire pytorch/2.12 --on 2027-03-01 --use pytorch/2.13"),
+    ("keep it after all", "stackyard retire pytorch/2.12 --undo"),
+)
 @click.argument("rev", metavar="REV")
 @click.option("--on", "on", type=_Day(), metavar="DATE", help="The first day of the warning, e.g. 2027-03-01.")
 @click.option("--use", "use", default="", metavar="NEW", help="The module to use instead, which the warning names.")
 @click.option("--undo", is_flag=True, help="It is not retired after all.")
 @click.option("--dry-run", is_flag=True, help="Print what would be published; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the new generation as JSON.")
-@click.pass_obj
 def command(context: Context, rev: str, on: date | None, use: str, undo: bool, dry_run: bool, as_json: bool) -> None:
     """Announce the end of REV: loading it warns from DATE on. The modulefile itself compares the date; no program runs.
 

@@ -8,24 +8,21 @@ from dataclasses import asdict
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.cli.yard.changes import show_changes
 from stackyard.cli.yard.steps import publish
 from stackyard.yard.api import Entry, StepBase, compare_generations, current_manifest, find_revision
 
-EXAMPLES = (
+
+@verb(
     ("undo the last deploy", "stackyard rollback"),
     ("make an older revision the newest of its stack", "stackyard rollback pytorch/2.12-1"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("to", required=False, metavar="[GENERATION|REV]")
 @click.option("--without-missing", is_flag=True, help="Publish the rest where the files of a revision are missing.")
 @click.option("--dry-run", is_flag=True, help="Print what would be published; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the new generation as JSON.")
-@click.pass_obj
 def command(context: Context, to: str | None, without_missing: bool, dry_run: bool, as_json: bool) -> None:
     """Go back to the previous generation, to GENERATION, or to REV as the newest revision of its stack.
 

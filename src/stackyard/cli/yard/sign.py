@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json
 from stackyard.core.errors import InputError
 from stackyard.inputs.api import Workspace
@@ -23,19 +23,16 @@ from stackyard.yard.api import (
     signatures_of,
 )
 
-EXAMPLES = (
+
+@verb(
     ("a revision that was built before the site had a key", "stackyard sign pytorch/2.13"),
     ("all revisions, with another key, before the present one expires", "stackyard sign --all --key ~/.ssh/new.pub"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("revs", nargs=-1, metavar="[REV]...")
 @click.option("--all", "everything", is_flag=True, help="Every published revision of this yard.")
 @click.option("--key", default="", metavar="FILE", help="A private key, or a public one of an ssh-agent.")
 @click.option("--dry-run", is_flag=True, help="Print who has signed what; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
-@click.pass_obj
 def command(context: Context, revs: tuple[str, ...], everything: bool, key: str, dry_run: bool, as_json: bool) -> None:
     """Sign REV with the site's key, that of $STACKYARD_SIGN_KEY, or --key, by ssh-keygen: record, files, operations.
 

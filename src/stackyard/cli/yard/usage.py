@@ -7,23 +7,20 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, emit, show_json, show_notice, show_table
 from stackyard.inputs.api import Workspace
 from stackyard.yard.api import Usage, current_entries, find_revision, read_usage
 
-EXAMPLES = (
+
+@verb(
     ("all revisions, the most used first", "stackyard usage"),
     ("one revision by month and user", "stackyard usage pytorch/2.13"),
     ("the lines that make Lmod count loads", "stackyard usage --hook lmod > SitePackage.lua"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", required=False, metavar="[REV]")
 @click.option("--hook", type=click.Choice(["lmod", "modules"]), help="Print what makes this module system count loads.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
-@click.pass_obj
 def command(context: Context, rev: str | None, hook: str | None, as_json: bool) -> None:
     """List how often each revision of this yard was used, and when last; of REV by month and by user.
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.yard.steps import publish_step
 from stackyard.yard.api import find_revision
 
-EXAMPLES = (
+
+@verb(
     ("hide a revision; its short names load the next best one", "stackyard withdraw pytorch/2.13-py311-2"),
     ("show it again", "stackyard withdraw pytorch/2.13-py311-2 --undo"),
 )
-
-
-@click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.option("--undo", is_flag=True, help="Show it again, with the short names that it then gets.")
 @click.option("--dry-run", is_flag=True, help="Print what would be published; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the new generation as JSON.")
-@click.pass_obj
 def command(context: Context, rev: str, undo: bool, dry_run: bool, as_json: bool) -> None:
     """Hide REV: no alias and no default load it. It still loads by its full name, and its files stay.
 
