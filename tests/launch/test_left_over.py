@@ -51,3 +51,13 @@ def test_five_tasks_on_two_nodes_of_a_real_slurm(work: Work) -> None:
     (work.directory / "hello.py").write_text("print('hello')\n")
     done = work.allocated("launch", "-r", "1", "-c", "1", "-g", "0", "hello.py", salloc=("-N2", "-n5"))
     assert "CPUs of this allocation are not used" in done.err + done.out, json.dumps(done.err)
+
+
+@pytest.mark.real
+def test_the_first_component_of_a_heterogeneous_allocation_is_used(work: Work) -> None:
+    """salloc names the nodes of its components by variables of their own; srun starts on the first one alone."""
+    (work.directory / "hello.py").write_text("print('hello')\n")
+    done = work.allocated("launch", "-r", "1", "-c", "1", "-g", "0", "hello.py",
+                          salloc=("-N2", "--ntasks-per-node=1", ":", "--partition=debug", "-N1", "-n1"))  # fmt: skip
+    assert "this job has 2 components" in done.err and "nodes 2 of 2" in done.err
+    assert "queued" not in done.err, "it is in the allocation"

@@ -63,10 +63,12 @@ def plan_context(
             and mpiexec start the ranks on this machine too.
     """
     kind = "none" if launcher == "local" else site.scheduler.kind or schedulers.detect(dict(environ))
-    allocation = schedulers.get(kind, site.scheduler).allocation(dict(environ))
+    batch = schedulers.get(kind, site.scheduler)
+    variables = batch.variables(environ)
+    allocation = batch.allocation(variables)
     if allocation is None and launcher in ("mpirun", "mpich"):
         kind = "none"
-    return PlanContext(kind, allocation, stack or StackInUse(), environ=dict(environ))
+    return PlanContext(kind, allocation, stack or StackInUse(), environ=variables)
 
 
 def with_offer(context: PlanContext, intent: Intent, site: Site) -> PlanContext:

@@ -152,6 +152,10 @@ class Batch:
         """The command that requeues a running job under the same id; empty where the scheduler has none."""
         return ()
 
+    def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The variables of a job under the names that `allocation` and a plan read, whatever else this process has."""
+        return dict(environ)
+
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
         """The nodes of the allocation that `environ` describes, or None outside of one.
 
