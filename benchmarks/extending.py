@@ -24,8 +24,9 @@ from benchmarks import inputs
 from benchmarks.measure import Figure, alternate, figure_of, seconds
 from benchmarks.tools import environment, scratch, stackyard
 from stackyard.host.tools import uv
-from stackyard.inputs.models import PipOptions, PipPolicy
+from stackyard.inputs.models import PipOptions
 from stackyard.inputs.pip.settings import settings
+from stackyard.inputs.sites.sitemodels import PipPolicy
 
 CLONE_TARGET, INODES_TARGET, VENV_TARGET, START_TARGET = 1 / 20, 1 / 50, 2.0, 1.1
 PACKAGE = "xmltodict"

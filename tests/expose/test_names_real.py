@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.inputs.models import ModulePolicy, Site
+from stackyard.inputs.sites.sitemodels import ModulePolicy, Site
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.record import PackageRecord
 from support import modules, stackrecords

@@ -30,7 +30,7 @@ from stackyard.expose.generation import module_texts
 from stackyard.expose.limits import limits, unquotable_in
 from stackyard.expose.names import alias_modules
 from stackyard.expose.published import change_of, freeze
-from stackyard.inputs.models import ChannelPolicy, CondaRc, LicencePolicy, ModulePolicy, Site, UserPaths
+from stackyard.inputs.sites.sitemodels import ChannelPolicy, CondaRc, LicencePolicy, ModulePolicy, Site, UserPaths
 from stackyard.inputs.workspace import Workspace
 from stackyard.make.seal import pinned_text
 from stackyard.yard.layout import Yard

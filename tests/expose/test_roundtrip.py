@@ -16,7 +16,7 @@ from stackyard.core.change import Alias, Default, EnvironmentChange, Flags, Func
 from stackyard.expose import lua, tcl
 from stackyard.expose.condarc import condarc_text
 from stackyard.expose.limits import Format, Shell, limits
-from stackyard.inputs.models import CondaRc, Site
+from stackyard.inputs.sites.sitemodels import CondaRc, Site
 from stackyard.launch.shim import shell as shim
 from stackyard.yard.layout import Yard
 from support import modules, stackrecords

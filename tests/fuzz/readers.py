@@ -85,7 +85,8 @@ def _lock(path: Path) -> None:
 
 def _judge(lock: Lock) -> None:
     """Compare a lock with a file and a site that touch every rule of what makes it stale."""
-    from stackyard.inputs.models import Environment, Gpu, NodeKind, PipRequirement, Site, Stack, Variant
+    from stackyard.inputs.models import Environment, PipRequirement, Site, Stack, Variant
+    from stackyard.inputs.sites.sitemodels import Gpu, NodeKind
     from stackyard.lock import solve
 
     asked = Environment(pip=(PipRequirement(text="torch", line="torch", name="torch"),))

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.host.tools.pipconf import PYPI, PipSettings, read_config
-from stackyard.inputs.models import PipOptions, PipPolicy
+from stackyard.inputs.models import PipOptions
 from stackyard.inputs.pip.settings import compiling, settings
+from stackyard.inputs.sites.sitemodels import PipPolicy
 from support.piphome import environ, make_home, write
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from stackyard.core.errors import InputError
 from stackyard.inputs.load import load_stack
-from stackyard.inputs.models import Overrides, Site
+from stackyard.inputs.sites.sitemodels import Overrides, Site
 
 TODAY = date.today().strftime("%Y.%m.%d")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.inputs.models import ModulePolicy, Site, Variant
+from stackyard.inputs.models import Site, Variant
+from stackyard.inputs.sites.sitemodels import ModulePolicy
 from stackyard.inputs.stacks.naming import (
     aliases,
     check_claims,

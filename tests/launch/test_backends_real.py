@@ -12,7 +12,7 @@ import pytest
 
 from stackyard.core.change import EnvironmentChange, Prepend
 from stackyard.core.errors import MissingError
-from stackyard.inputs.models import ContainerPolicy, LaunchPolicy, Site
+from stackyard.inputs.sites.sitemodels import ContainerPolicy, LaunchPolicy, Site
 from stackyard.launch.plan import containers
 from stackyard.launch.plan.backends import BackendContext, choose, get
 from stackyard.launch.plan.model import LaunchLine, Plan

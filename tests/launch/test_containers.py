@@ -11,7 +11,7 @@ import pytest
 from stackyard.core.change import EnvironmentChange, Prepend, Set
 from stackyard.core.errors import InputError, MissingError
 from stackyard.images.bindings.families import families
-from stackyard.inputs.models import ContainerPolicy, LaunchPolicy, Site
+from stackyard.inputs.sites.sitemodels import ContainerPolicy, LaunchPolicy, Site
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.containers import APART, wrap
 from stackyard.launch.plan.model import RankProgram, Wrapper

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.inputs.models import Reference
+from stackyard.inputs.sites.sitemodels import Reference
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.preflight import trial
 from stackyard.launch.preflight.judge import floor, judge

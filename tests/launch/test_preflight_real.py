@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stackyard.core.errors import ChecksFailed, MissingError, StackyardError
-from stackyard.inputs.models import Reference
+from stackyard.inputs.sites.sitemodels import Reference
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.model import LaunchLine, Plan, RankProgram
 from stackyard.launch.preflight import PreflightOptions, PreflightReport, run_preflight

@@ -6,7 +6,8 @@ import pytest
 
 from stackyard.core.errors import InputError, Where
 from stackyard.host.machine.platforms import this_platform
-from stackyard.inputs.models import ChannelPolicy, CondaRequirement, Environment, Gpu, NodeKind, Site
+from stackyard.inputs.models import CondaRequirement, Environment, Site
+from stackyard.inputs.sites.sitemodels import ChannelPolicy, Gpu, NodeKind
 from stackyard.lock.conda.channels import Resolver
 from stackyard.lock.conda.virtual import cuda_of, declared, for_platform
 

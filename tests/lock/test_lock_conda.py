@@ -12,7 +12,8 @@ from helpers_lock import conda, stack, variant
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.progress import Silent
-from stackyard.inputs.models import ChannelPolicy, Environment, Gpu, NodeKind, Site
+from stackyard.inputs.models import Environment, Site
+from stackyard.inputs.sites.sitemodels import ChannelPolicy, Gpu, NodeKind
 from stackyard.lock import solve
 from stackyard.lock.lockfile.model import Lock, LockedVariant
 from stackyard.yard.layout import Yard

@@ -18,7 +18,8 @@ from helpers_lock import pip, stack, variant, wheel
 from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Silent
 from stackyard.host.files.hashing import sha256_file
-from stackyard.inputs.models import ChannelPolicy, Environment, PipPolicy, Site
+from stackyard.inputs.models import Environment, Site
+from stackyard.inputs.sites.sitemodels import ChannelPolicy, PipPolicy
 from stackyard.lock import solve
 from stackyard.lock.base import distributions as dists
 from stackyard.lock.base.distributions import Unread, described, require_read

@@ -19,7 +19,8 @@ from stackyard.host.machine.platforms import this_platform
 from stackyard.host.run.command import which
 from stackyard.host.tools import uv
 from stackyard.inputs.load import load_environment
-from stackyard.inputs.models import ChannelPolicy, Environment, Interpreter, PipOptions, PipPolicy, Site
+from stackyard.inputs.models import Environment, Interpreter, PipOptions, Site
+from stackyard.inputs.sites.sitemodels import ChannelPolicy, PipPolicy
 from stackyard.lock import solve
 from stackyard.lock.lockfile.export import EXPORTS, in_order
 from stackyard.lock.lockfile.model import LockedInterpreter, LockedVariant, PipPackage

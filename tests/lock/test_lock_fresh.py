@@ -10,16 +10,8 @@ from helpers_lock import conda, pip, stack, variant, wheel
 
 from stackyard.core.progress import Silent
 from stackyard.host.machine.platforms import this_platform
-from stackyard.inputs.models import (
-    ChannelPolicy,
-    Environment,
-    Interpreter,
-    NodeKind,
-    PipOptions,
-    PipPolicy,
-    Site,
-    Stack,
-)
+from stackyard.inputs.models import Environment, Interpreter, PipOptions, Site, Stack
+from stackyard.inputs.sites.sitemodels import ChannelPolicy, NodeKind, PipPolicy
 from stackyard.lock import solve
 from stackyard.lock.lockfile.freshness import Verdict
 from stackyard.lock.lockfile.model import Lock

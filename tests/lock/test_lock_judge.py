@@ -11,7 +11,8 @@ from helpers_lock import pip, variant
 
 from stackyard.core.errors import InputError
 from stackyard.host.machine.platforms import this_platform
-from stackyard.inputs.models import ChannelPolicy, Environment, PipPolicy, Site
+from stackyard.inputs.models import Environment, Site
+from stackyard.inputs.sites.sitemodels import ChannelPolicy, PipPolicy
 from stackyard.inputs.stacks.newest import end_of
 from stackyard.lock import renewal as prefer
 from stackyard.lock.conda import solve as conda

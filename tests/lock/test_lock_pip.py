@@ -17,9 +17,10 @@ from helpers_lock import pip, sdist, simple_index, wheel
 from stackyard.core.errors import InputError, StackyardError, Where
 from stackyard.host.run import command
 from stackyard.host.tools.pipconf import PipSettings
-from stackyard.inputs.models import BuildSpec, HostTool, PackageBuild, PipOptions, PipPolicy, PipRequirement
+from stackyard.inputs.models import BuildSpec, HostTool, PackageBuild, PipOptions, PipRequirement
 from stackyard.inputs.pip.requirements import read_requirements
 from stackyard.inputs.pip.settings import settings as pip_settings
+from stackyard.inputs.sites.sitemodels import PipPolicy
 from stackyard.lock.explain import reachability as reach
 from stackyard.lock.pip.provided import Given
 from stackyard.lock.pip.resolve import PipRequest, PipSolution, solve_pip

@@ -14,18 +14,8 @@ from stackyard.core.errors import InputError, MissingError, Where
 from stackyard.core.progress import Silent
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.machine.platforms import this_platform
-from stackyard.inputs.models import (
-    BuildSpec,
-    ChannelPolicy,
-    Environment,
-    Interpreter,
-    NodeKind,
-    PackageBuild,
-    PipOptions,
-    PipPolicy,
-    Site,
-    Stack,
-)
+from stackyard.inputs.models import BuildSpec, Environment, Interpreter, PackageBuild, PipOptions, Site, Stack
+from stackyard.inputs.sites.sitemodels import ChannelPolicy, NodeKind, PipPolicy
 from stackyard.lock import interpreter, solve
 from stackyard.lock.lockfile import text
 from stackyard.lock.lockfile.fingerprint import wanted

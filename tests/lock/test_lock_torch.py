@@ -15,7 +15,8 @@ from helpers_lock import pip, stack, variant, wheel
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.progress import Silent
-from stackyard.inputs.models import Environment, Gpu, Interpreter, NodeKind, PipOptions, PipPolicy, Site, Variant
+from stackyard.inputs.models import Environment, Interpreter, PipOptions, Site, Variant
+from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, PipPolicy
 from stackyard.lock import solve
 from stackyard.lock.accelerator import HOME, accelerator, for_variant
 from stackyard.lock.conda.virtual import Virtual

@@ -12,7 +12,8 @@ from helpers_lock import conda, pip, stack, variant, wheel
 from stackyard.core.errors import InputError
 from stackyard.core.progress import Silent
 from stackyard.host.machine.platforms import this_platform
-from stackyard.inputs.models import ChannelPolicy, Environment, PipOptions, PipPolicy, Site, Stack
+from stackyard.inputs.models import Environment, PipOptions, Site, Stack
+from stackyard.inputs.sites.sitemodels import ChannelPolicy, PipPolicy
 from stackyard.lock import solve
 from stackyard.lock.explain.changes import moves
 from stackyard.lock.lockfile.model import Lock, LockedVariant

@@ -19,22 +19,18 @@ from stackyard.host.files import at
 from stackyard.host.net import http
 from stackyard.inputs.models import (
     BuildSpec,
-    ChannelPolicy,
     Check,
     CheckExceptions,
-    CondaRc,
     Environment,
     HostTool,
     Licence,
-    ModulePolicy,
     ModuleSettings,
     NodeNeed,
     PackageBuild,
-    Permissions,
     Site,
-    UserPaths,
     Variant,
 )
+from stackyard.inputs.sites.sitemodels import ChannelPolicy, CondaRc, ModulePolicy, Permissions, UserPaths
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.lockfile.text import tomllib
 from stackyard.make import builder, fetch, programs, seal, tools
@@ -496,7 +492,8 @@ def test_the_tree_hash_sees_content_modes_links_and_names(tmp_path: Path) -> Non
 
 
 def test_the_sites_part_of_a_module_is_kept_with_the_revision() -> None:
-    from stackyard.inputs.models import CondaRequirement, Environment, ModulePolicy, ModuleSettings, Site, Variant
+    from stackyard.inputs.models import CondaRequirement, Environment, ModuleSettings, Site, Variant
+    from stackyard.inputs.sites.sitemodels import ModulePolicy
     from stackyard.make.builder import module_settings
 
     site = Site(modules=ModulePolicy(family="python3", depends_on=("slurm",)))

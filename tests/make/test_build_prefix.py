@@ -15,7 +15,8 @@ from buildbed import build, conda_packages, locked, sdist, sha256, wheel
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.core.progress import Silent
 from stackyard.host.run import layer
-from stackyard.inputs.models import Check, Environment, Permissions, Site, Variant
+from stackyard.inputs.models import Check, Environment, Site, Variant
+from stackyard.inputs.sites.sitemodels import Permissions
 from stackyard.lock.lockfile.model import LockedInterpreter, LockedVariant, PipPackage
 from stackyard.make import builder
 from stackyard.make.tree import tree_hash

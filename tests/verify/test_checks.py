@@ -14,7 +14,8 @@ from verifykit import Stack, by_name
 
 from stackyard.host.machine import probe
 from stackyard.host.machine.probe import GpuDevice
-from stackyard.inputs.models import Check, Gpu, NodeKind, Site
+from stackyard.inputs.models import Check, Site
+from stackyard.inputs.sites.sitemodels import Gpu, NodeKind
 from stackyard.verify.checks.commands import interpreter_of
 from stackyard.verify.checks.own import table_of
 from support import programs

@@ -12,7 +12,7 @@ from verifykit import Stack, by_name
 
 from stackyard.core.change import Alias, EnvironmentChange, Function, Set
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.inputs.models import ModulePolicy, Site
+from stackyard.inputs.sites.sitemodels import ModulePolicy, Site
 from stackyard.verify.report import KINDS, Report, read_report
 from stackyard.yard.revision.record import Activation
 from stackyard.yard.write import atomic

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.inputs.models import Permissions, Site
 from stackyard.inputs.sites.site import load_site
+from stackyard.inputs.sites.sitemodels import Permissions, Site
 from stackyard.inputs.sites.siteyard import expanded, is_sites, policy, unused
 from stackyard.inputs.workspace import Workspace
 from stackyard.yard.layout import Yard

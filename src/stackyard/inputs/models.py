@@ -1,4 +1,4 @@
-"""The frozen models that all other packages work with: `Environment`, `Stack`, `Variant` and `Site`.
+"""The frozen models that all other packages work with: `Environment`, `Stack`, `Variant`; and `Site`, from `sites`.
 
 Unknown keys are errors. Fields that hold times, sizes or counts have their unit in the name. The JSON Schema for
 editors (`stackyard schema`) is made from `StackFile` and `Site`, so a field's description is written here once.
@@ -24,63 +24,11 @@ from stackyard.inputs.reading.words import (
     Variables,
     WholePath,
 )
-from stackyard.inputs.sites.sitemodels import (
-    ChannelPolicy,
-    CondaRc,
-    ContainerPolicy,
-    Domain,
-    Gpu,
-    Interpreter,
-    LaunchPolicy,
-    LicencePolicy,
-    ModulePolicy,
-    NodeKind,
-    Overrides,
-    Permissions,
-    PipPolicy,
-    Reference,
-    Scheduler,
-    Site,
-    UserPaths,
-)
+from stackyard.inputs.sites.sitemodels import Interpreter as Interpreter  # noqa: PLC0414 - of the models too
+from stackyard.inputs.sites.sitemodels import Site as Site  # noqa: PLC0414 - of the models too
 from stackyard.yard.kinds.adopted import AdoptedPrefix
 from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.kinds.payload import Packing
-
-__all__ = [
-    "BuildSpec",
-    "ChannelPolicy",
-    "Check",
-    "CheckExceptions",
-    "CondaRc",
-    "CondaRequirement",
-    "ContainerPolicy",
-    "Domain",
-    "Environment",
-    "Gpu",
-    "HostTool",
-    "Interpreter",
-    "LaunchPolicy",
-    "Licence",
-    "LicencePolicy",
-    "ModulePolicy",
-    "ModuleSettings",
-    "NodeKind",
-    "NodeNeed",
-    "Overrides",
-    "PackageBuild",
-    "Permissions",
-    "PipOptions",
-    "PipPolicy",
-    "PipRequirement",
-    "Reference",
-    "Scheduler",
-    "Site",
-    "Stack",
-    "UserPaths",
-    "Variant",
-]
-
 
 # --------------------------------------------------------------------------- contents of an environment file
 

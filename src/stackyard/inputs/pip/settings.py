@@ -12,8 +12,9 @@ from stackyard.core.names import canonical
 from stackyard.core.quoting import quoted
 from stackyard.host.files.hashing import local_path
 from stackyard.host.tools.pipconf import PYPI, PipSettings, read_config
-from stackyard.inputs.models import PipOptions, PipPolicy
+from stackyard.inputs.models import PipOptions
 from stackyard.inputs.reading.paths import with_home
+from stackyard.inputs.sites.sitemodels import PipPolicy
 
 _TRUE = {"1", "true", "yes", "y", "t", "on"}
 

@@ -14,10 +14,10 @@ from typing import Any
 from stackyard.core.errors import InputError, Where
 from stackyard.core.quoting import quoted
 from stackyard.inputs.conda.matchspec import parse_matchspec
-from stackyard.inputs.models import Overrides, Site
 from stackyard.inputs.reading.paths import with_home
 from stackyard.inputs.reading.validate import plain, unknown_key, validate
 from stackyard.inputs.reading.yamlfile import Document, Node, raise_problems, read_yaml
+from stackyard.inputs.sites.sitemodels import Overrides, Site
 from stackyard.inputs.stacks import expand
 from stackyard.inputs.stacks.naming import check_template
 from stackyard.inputs.stacks.newest import end_of

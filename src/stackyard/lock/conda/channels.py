@@ -20,8 +20,9 @@ from stackyard.core.quoting import cut
 from stackyard.host.machine.platforms import SUBDIRS
 from stackyard.inputs.conda.environment import channels_for
 from stackyard.inputs.conda.selectors import holds
-from stackyard.inputs.models import ChannelPolicy, CondaRequirement, Environment
+from stackyard.inputs.models import CondaRequirement, Environment
 from stackyard.inputs.reading.paths import absolute
+from stackyard.inputs.sites.sitemodels import ChannelPolicy
 
 ANACONDA = "https://conda.anaconda.org"
 _DEFAULTS_HOME = "https://repo.anaconda.com/pkgs"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from stackyard.core.late import dataclass
 from stackyard.host.machine.platforms import machine_of, this_platform
 from stackyard.host.machine.probe import machine
-from stackyard.inputs.models import Gpu, NodeKind, Site
+from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Site
 
 # The highest CUDA version that a driver branch runs (NVIDIA, CUDA Toolkit release notes, table of driver versions).
 CUDA_OF_DRIVER: tuple[tuple[tuple[int, ...], str], ...] = (
