@@ -28,6 +28,16 @@ def test_a_rank_that_fails_ends_those_that_wait(work: Work) -> None:
     work.nothing_left()
 
 
+def test_what_srun_prints_of_the_others_is_no_output_of_the_rank_that_failed(work: Work) -> None:
+    (work.directory / "silent.py").write_text(
+        "import os, sys, time\nif os.environ['RANK'] == '1': sys.exit(3)\ntime.sleep(300)\n"
+    )
+    done = work.allocated("launch", *RANKS, "silent.py", expect=3)
+    shown = done.err.partition("exited with status 3")[2]
+    assert "logs:" in shown
+    assert not re.search("Terminat|CANCELLED|143|Killed", shown), shown
+
+
 def test_a_killed_rank_is_named(work: Work) -> None:
     started = work.start("launch", *RANKS, "block.py", salloc=("-N2",))
     work.up()

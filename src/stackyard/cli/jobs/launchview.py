@@ -162,8 +162,14 @@ def show_result(result: StepResult, directory: Path) -> None:
     show_failure(result.state, {**first, "cause": cause}, result.failed_tasks, result.launcher_output, directory)
 
 
-_OF_THE_ENDED = re.compile(r"^(?:\S*rank\.sh: line \d+: +\d+ )?(?:Terminated|Killed)\b.*\n?", re.MULTILINE)
-"""What a shell prints of ranks that were ended because another one had failed."""
+_OF_THE_ENDED = re.compile(
+    r"^(?:(?:\S*rank\.sh: line \d+: +\d+ )?(?:Terminated|Killed)\b.*"
+    r"|srun: (?:launch/slurm: \w+: )?Terminating StepId=.*"
+    r"|slurmstepd-\S+: error: \*\*\* STEP \S+ ON \S+ CANCELLED AT [\dT:-]+ \*\*\*"
+    r"|srun: error: \S+: tasks? \S+: (?:Exited with exit code (?:137|143)|Terminated|Killed))\s*$\n?",
+    re.MULTILINE,
+)
+"""What a shell and srun print of ranks that were ended because another one had failed."""
 
 
 def show_done(directory: Path, took: str = "") -> None:
