@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import stackyard
-from stackyard.lock.lockfile.text import tomllib
+from stackyard.core import toml
 
 PACKAGE = Path(stackyard.__file__).parent
 
@@ -16,7 +16,7 @@ def test_a_wheel_has_every_file_that_the_modules_read() -> None:
     project = PACKAGE.parents[1] / "pyproject.toml"
     if not project.exists():
         pytest.skip("this is not a checkout: pyproject.toml not found")
-    patterns = tomllib.loads(project.read_text())["tool"]["setuptools"]["package-data"]["stackyard"]
+    patterns = toml.loads(project.read_text())["tool"]["setuptools"]["package-data"]["stackyard"]
     listed = {file for pattern in patterns for file in PACKAGE.glob(pattern)}
     files = {file for file in PACKAGE.rglob("*") if file.is_file() and file.suffix not in (".py", ".pyc")}
     assert sorted(files - listed) == []

@@ -14,6 +14,7 @@ from packaging.pylock import Pylock
 from rattler import LockFile
 from rattler.lock import PypiLockedPackage
 
+from stackyard.core import toml
 from stackyard.core.progress import Silent
 from stackyard.host.machine.platforms import this_platform
 from stackyard.host.run.command import which
@@ -24,7 +25,6 @@ from stackyard.inputs.sites.sitemodels import ChannelPolicy, PipPolicy
 from stackyard.lock import solve
 from stackyard.lock.lockfile.export import EXPORTS, in_order
 from stackyard.lock.lockfile.model import LockedInterpreter, LockedVariant, PipPackage
-from stackyard.lock.lockfile.text import tomllib
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 
@@ -82,7 +82,7 @@ def test_pixi_lock_is_read_by_rattler_with_every_hash(locked: LockedVariant, tmp
 
 def test_pylock_is_valid_and_installed_by_uv(locked: LockedVariant, tmp_path: Path) -> None:
     text = EXPORTS["pylock"](locked)
-    read = Pylock.from_dict(tomllib.loads(text))
+    read = Pylock.from_dict(toml.loads(text))
     assert [str(p.name) for p in read.packages] == ["app", "srconly", "tool-x"]
     path = tmp_path / "pylock.toml"
     path.write_text(text)
@@ -118,10 +118,10 @@ def test_pylock_of_every_kind_of_source_is_valid() -> None:
         PipPackage("c", "1", "sdist", "https://h/c-1.tar.gz", "bb" * 32, size=7),
         PipPackage("d", "1", "sdist", "https://i/d-1.tar.gz", "cc" * 32, "https://i/simple", requires=("c>=1", "zz")),
     )
-    read = Pylock.from_dict(tomllib.loads(EXPORTS["pylock"](replace(base, pip=pips))))
+    read = Pylock.from_dict(toml.loads(EXPORTS["pylock"](replace(base, pip=pips))))
     by_name = {str(p.name): p for p in read.packages}
     assert by_name["a"].vcs and by_name["b"].directory and by_name["c"].archive and by_name["d"].sdist
-    Pylock.from_dict(tomllib.loads(EXPORTS["pylock"](base)))
+    Pylock.from_dict(toml.loads(EXPORTS["pylock"](base)))
 
 
 def test_environment_is_read_by_this_program(locked: LockedVariant, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_exports_of_a_stack_without_conda_name_their_python(pip_only: LockedVari
     read = load_environment(path)
     assert [(r.name, r.version.strip("=*")) for r in read.conda] == [("python", version)]
     assert read.channels == ("conda-forge",) and {r.name for r in read.pip} == {"app", "tool-x"}
-    pylock = Pylock.from_dict(tomllib.loads(texts["pylock"]))
+    pylock = Pylock.from_dict(toml.loads(texts["pylock"]))
     assert str(pylock.requires_python) == f"=={minor}.*"
     path = tmp_path / "pixi.lock"
     path.write_text(texts["pixi"])

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from buildbed import locked
 
+from stackyard.core import toml
 from stackyard.core.errors import InputError, MissingError, StackyardError, Where
 from stackyard.core.names import brings_conda
 from stackyard.host.files import at
@@ -32,7 +33,6 @@ from stackyard.inputs.models import (
 )
 from stackyard.inputs.sites.sitemodels import ChannelPolicy, CondaRc, ModulePolicy, Permissions, UserPaths
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
-from stackyard.lock.lockfile.text import tomllib
 from stackyard.make import builder, fetch, programs, seal, tools
 from stackyard.make.bytecode import bytecode_worker
 from stackyard.make.bytecode.cache import pyc
@@ -372,7 +372,7 @@ def test_the_content_of_named_files_counts(tmp_path: Path) -> None:
 
 def test_pylock_is_what_the_standard_says() -> None:
     wheel = pip.Wheel("idna", "3.1", "/a dir/idna-3.1-py3-none-any.whl", "cd" * 32)
-    value = tomllib.loads(pip.pylock([wheel, pip.Wheel.of(PIP)]))
+    value = toml.loads(pip.pylock([wheel, pip.Wheel.of(PIP)]))
     assert value["lock-version"] == "1.0"
     assert value["packages"][0] == {
         "name": "idna", "version": "3.1",

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from buildbed import build, locked, sdist
 
+from stackyard.core import toml
 from stackyard.core.errors import StackyardError, Where
 from stackyard.host.run import command
 from stackyard.host.tools.pipconf import PipSettings
 from stackyard.inputs.models import BuildSpec, Environment, PackageBuild, PipOptions, PipRequirement, Variant
 from stackyard.lock.lockfile.model import LockedVariant, PipPackage
-from stackyard.lock.lockfile.text import tomllib
 from stackyard.make.mirror.requires import asked_for
 from stackyard.make.wheels.buildsystem import add_requires
 from stackyard.make.wheels.compile import _absent
@@ -143,9 +143,9 @@ def test_more_build_requirements(tmp_path: Path, text: str, requires: list[str],
     file = tmp_path / "pyproject.toml"
     if text:
         file.write_text(text)
-    before = tomllib.loads(text).get("build-system", {})
+    before = toml.loads(text).get("build-system", {})
     add_requires(tmp_path, ["numpy<2", "cython"])
-    made = tomllib.loads(file.read_text())
+    made = toml.loads(file.read_text())
     table = made.pop("build-system")
     assert made == rest and table["requires"] == [*requires, "numpy<2", "cython"]
     assert {**table, "requires": ""} == {**(before or {"build-backend": LEGACY}), "requires": ""}

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 
 from stackyard.core.errors import InputError, MissingError, StackyardError, Where
 from stackyard.core.quoting import quoted
-from stackyard.host.files.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_once
 from stackyard.host.machine.platforms import this_platform
 from stackyard.host.run.command import CommandError, run, which
 from stackyard.host.tools import uv
@@ -68,7 +68,7 @@ def from_host(asked: Interpreter, platform: str, where: Where | None = None) -> 
             continue
         version, executable = found
         if accepts(asked, version, where):
-            return LockedInterpreter("host", version, str(executable), _hash(executable))
+            return LockedInterpreter("host", version, str(executable), sha256_once(executable))
         seen.append(f"{candidate} is {version}")
     wish = f"Python {asked.version}".strip() if asked.version else "Python"
     raise MissingError(
@@ -95,7 +95,7 @@ def still_fits(locked: LockedInterpreter, source: Source, asked: Interpreter, wh
 
 def _is_there(locked: LockedInterpreter) -> bool:
     path = Path(locked.path)
-    return path.is_file() and _hash(path) == locked.sha256
+    return path.is_file() and sha256_once(path) == locked.sha256
 
 
 def from_uv(asked: Interpreter, platform: str, directory: Path, where: Where | None = None) -> LockedInterpreter:
@@ -120,7 +120,7 @@ def from_uv(asked: Interpreter, platform: str, directory: Path, where: Where | N
     if answer is None:
         raise StackyardError(f"uv installed Python {asked.version} but cannot find it")
     version, executable = answer
-    return LockedInterpreter("uv", version, str(executable), _hash(executable))
+    return LockedInterpreter("uv", version, str(executable), sha256_once(executable))
 
 
 def install_again(locked: LockedInterpreter, directory: Path) -> None:
@@ -197,13 +197,3 @@ def _specifier(wish: str, where: Where | None) -> SpecifierSet:
         raise InputError(
             f"invalid interpreter version {quoted(wish)}", where=where, hint="write 3.11 or >=3.10,<3.13"
         ) from error
-
-
-def _hash(path: Path) -> str:
-    status = path.stat()
-    return _hash_of(str(path), status.st_mtime_ns, status.st_size)
-
-
-@lru_cache(maxsize=64)
-def _hash_of(path: str, _mtime_ns: int, _size: int) -> str:
-    return sha256_file(Path(path))

@@ -7,10 +7,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from stackyard.core.names import conda_name
+from stackyard.lock.conda.records import package_record
 from stackyard.lock.lockfile.model import CondaPackage, PipPackage
 
 if TYPE_CHECKING:
-    from rattler import MatchSpec, PackageRecord
+    from rattler import MatchSpec
 
 
 def conda_satisfies(package: CondaPackage, spec: str) -> bool:
@@ -23,7 +24,7 @@ def conda_satisfies(package: CondaPackage, spec: str) -> bool:
 
     parsed = _spec(spec.rsplit("::", 1)[-1].strip())
     try:
-        return parsed is None or parsed.matches(_record(package))
+        return parsed is None or parsed.matches(package_record(package))
     except (InvalidVersionError, ValueError):
         return False
 
@@ -70,15 +71,3 @@ def _spec(text: str) -> MatchSpec | None:
         return MatchSpec(text)
     except InvalidMatchSpecError:
         return None
-
-
-def _record(package: CondaPackage) -> PackageRecord:
-    from rattler import BuildString, PackageRecord
-
-    return PackageRecord(
-        name=package.name,
-        version=package.version,
-        build=BuildString(package.build),
-        build_number=package.build_number,
-        subdir=package.subdir,
-    )

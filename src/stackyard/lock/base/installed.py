@@ -86,11 +86,7 @@ def installed(prefix: Path) -> Installed:
     Raises:
         StackyardError: a record of it cannot be read, or is not complete.
     """
-    records = dict(_conda_records(prefix))
-    conda = tuple(_conda(file, value) for file, value in records.items())
-    python = _interpreter(prefix, conda)
-    owned = {name for value in records.values() for name in value["files"]}
-    infos = list(_infos(prefix, python, conda, owned)) if python.source != "none" else []
+    records, conda, python, infos = _looked_at(prefix)
     found = sorted((_pip(info) for info in infos), key=lambda pair: pair[0].name)
     return Installed(
         python,
@@ -107,12 +103,19 @@ def listed(prefix: Path) -> Listed:
     Raises:
         StackyardError: a record of conda cannot be read.
     """
+    records, _, _, infos = _looked_at(prefix)
+    return Listed(tuple((file, str(value["name"])) for file, value in records.items()), tuple(infos))
+
+
+def _looked_at(
+    prefix: Path,
+) -> tuple[dict[Path, dict[str, Any]], tuple[CondaPackage, ...], LockedInterpreter, list[Path]]:
+    """The records of conda, its packages, the Python, and the directories of metadata of what pip installed."""
     records = dict(_conda_records(prefix))
     conda = tuple(_conda(file, value) for file, value in records.items())
-    owned = {name for value in records.values() for name in value["files"]}
     python = _interpreter(prefix, conda)
-    infos = _infos(prefix, python, conda, owned) if python.source != "none" else ()
-    return Listed(tuple((file, str(value["name"])) for file, value in records.items()), tuple(infos))
+    owned = {name for value in records.values() for name in value["files"]}
+    return records, conda, python, list(_infos(prefix, python, conda, owned)) if python.source != "none" else []
 
 
 def settings(prefix: Path) -> dict[str, str]:

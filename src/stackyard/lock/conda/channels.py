@@ -153,7 +153,7 @@ class Resolver:
             if name not in self._environ:
                 raise InputError(
                     f"the channel {cut(text)} needs the variable {name}, which is not set",
-                    where=self._where if self._where.file else None,
+                    where=self._named_in,
                     hint=f"export {name}=..., or write the URL without it",
                 )
             return self._environ[name]
@@ -164,17 +164,16 @@ class Resolver:
         names = set(names)
         denied = next((g for g in self._policy.denied if _any(names, g)), None)
         if denied is not None:
-            raise InputError(
-                f"the channel {written} is denied by the site (channels.denied: {denied})",
-                where=self._where if self._where.file else None,
-                hint=_allowed_hint(self._policy),
-            )
-        if self._policy.allowed and not any(_any(names, glob) for glob in self._policy.allowed):
-            raise InputError(
-                f"the channel {written} is not allowed by the site",
-                where=self._where if self._where.file else None,
-                hint=_allowed_hint(self._policy),
-            )
+            why = f"denied by the site (channels.denied: {denied})"
+        elif self._policy.allowed and not any(_any(names, glob) for glob in self._policy.allowed):
+            why = "not allowed by the site"
+        else:
+            return
+        raise InputError(f"the channel {written} is {why}", where=self._named_in, hint=_allowed_hint(self._policy))
+
+    @property
+    def _named_in(self) -> Where | None:
+        return self._where if self._where.file else None
 
 
 def _unique(channels: Iterable[Channel]) -> tuple[Channel, ...]:

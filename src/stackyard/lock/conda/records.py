@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
 from stackyard.core import secrets
@@ -13,20 +14,22 @@ from stackyard.core.secrets import redacted
 from stackyard.lock.lockfile.model import CondaPackage
 
 if TYPE_CHECKING:
-    from rattler import RepoDataRecord
+    from rattler import PackageRecord, RepoDataRecord
+
+_NOARCH: Mapping[str, Literal["python", "generic"]] = {"python": "python", "generic": "generic"}
 
 
-def repodata_record(package: CondaPackage) -> RepoDataRecord:
-    """A locked package as a rattler record; rattler reads the fields that the lock does not keep from the package."""
-    from rattler import BuildString, PackageRecord, RepoDataRecord
+def package_record(package: CondaPackage) -> PackageRecord:
+    """A locked package as a rattler record, without its time and its place."""
+    from rattler import BuildString, PackageRecord
 
-    record = PackageRecord(
+    return PackageRecord(
         name=package.name,
         version=package.version,
         build=BuildString(package.build),
         build_number=package.build_number,
         subdir=package.subdir,
-        noarch=_noarch(package.noarch),
+        noarch=_NOARCH.get(package.noarch),
         depends=list(package.depends),
         constrains=list(package.constrains),
         sha256=bytes.fromhex(package.sha256) if package.sha256 else None,
@@ -35,14 +38,17 @@ def repodata_record(package: CondaPackage) -> RepoDataRecord:
         license=package.license or None,
         python_site_packages_path=package.python_site_packages_path or None,
     )
+
+
+def repodata_record(package: CondaPackage) -> RepoDataRecord:
+    """The same with both; rattler reads the fields that the lock does not keep from the package."""
+    from rattler import RepoDataRecord
+
+    record = package_record(package)
     if package.timestamp_ms:
         record.timestamp = datetime.fromtimestamp(package.timestamp_ms / 1000, tz=timezone.utc)
     url = secrets.seen(package.url) if package.url[:1] != "/" else Path(package.url).as_uri()
     return RepoDataRecord(record, file_name(package.url), url, secrets.seen(package.channel))
-
-
-def _noarch(kind: str) -> Any:
-    return kind if kind in ("python", "generic") else None
 
 
 def file_name(url: str) -> str:

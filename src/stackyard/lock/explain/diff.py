@@ -28,7 +28,12 @@ class Item:
     @property
     def label(self) -> str:
         """``name version build (kind)``."""
-        return f"{self.name} {_shown(self)} ({self.kind})"
+        return f"{self.name} {self.shown} ({self.kind})"
+
+    @property
+    def shown(self) -> str:
+        """``version build``."""
+        return f"{self.version} {self.build}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,12 @@ class Change:
     @property
     def line(self) -> str:
         """``~ name old -> new (kind)``."""
-        return _changed(self)
+        old, new = self.old, self.new
+        if "version" in self.what or "build" in self.what:
+            return f"~ {new.name} {old.shown} -> {new.shown} ({new.kind})"
+        if "source" in self.what:
+            return f"~ {new.name} {new.shown} from {old.source} -> {new.source} ({new.kind})"
+        return f"~ {new.name} {new.shown}: other bytes of the same version, {old.sha256[:12]} -> {new.sha256[:12]}"
 
 
 @dataclass(frozen=True)
@@ -111,16 +121,3 @@ def _differences(old: Item, new: Item) -> tuple[str, ...]:
     if not names and old.sha256 and new.sha256 and old.sha256 != new.sha256:
         names = ["sha256"]
     return tuple(names)
-
-
-def _shown(item: Item) -> str:
-    return f"{item.version} {item.build}".rstrip()
-
-
-def _changed(change: Change) -> str:
-    old, new = change.old, change.new
-    if "version" in change.what or "build" in change.what:
-        return f"~ {new.name} {_shown(old)} -> {_shown(new)} ({new.kind})"
-    if "source" in change.what:
-        return f"~ {new.name} {_shown(new)} from {old.source} -> {new.source} ({new.kind})"
-    return f"~ {new.name} {_shown(new)}: other bytes of the same version, {old.sha256[:12]} -> {new.sha256[:12]}"

@@ -102,21 +102,13 @@ def check(targets: Sequence[Target], deadline_s: float = DEADLINE_S) -> None:
     ]
     for thread in threads:
         thread.start()
-    timer = _Deadline(deadline_s)
+    end = time.monotonic() + deadline_s
     for thread in threads:
-        thread.join(timer.left())
+        thread.join(max(0.0, end - time.monotonic()))
     late = f"timed out after {deadline_s:g} s"
     failed = [(t, causes.get(n, late)) for n, t in enumerate(targets) if causes.get(n, late) is not None]
     if failed:
         raise _error([(t, str(cause)) for t, cause in failed])
-
-
-class _Deadline:
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
-
-    def left(self) -> float:
-        return max(0.0, self._end - time.monotonic())
 
 
 def _cause(target: Target) -> str | None:

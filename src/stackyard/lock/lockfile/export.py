@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from stackyard.core import plugins
 from stackyard.core.errors import InputError
@@ -17,12 +17,12 @@ from stackyard.core.names import canonical, conda_name, pip_name
 from stackyard.host.files.hashing import local_path
 from stackyard.host.files.scratch import scratch
 from stackyard.host.machine.platforms import machine_of
+from stackyard.lock.conda.records import package_record
 from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.lock.lockfile.text import toml_value
 
 DEFAULT_CHANNEL = "conda-forge"
 """Where conda finds a Python for a stack without conda packages."""
-_NOARCH: Mapping[str, Literal["python", "generic"]] = {"python": "python", "generic": "generic"}
 
 
 # --------------------------------------------------------------------------- conda's @EXPLICIT
@@ -230,8 +230,11 @@ def record(package: CondaPackage) -> Any:
     Raises:
         InputError: rattler rejects one of its values; the lock was edited or damaged.
     """
+    from rattler import RepoDataRecord
+
     with _accepted(package.stem):
-        return _record(package)
+        made = package_record(package)
+        return RepoDataRecord(made, package.url.rsplit("/", 1)[-1], package.url, f"{package.channel}/")
 
 
 @contextmanager
@@ -244,19 +247,6 @@ def _accepted(what: str) -> Iterator[None]:
     except Exception as error:
         message = f"invalid values of {what} in the lock: {error}"
         raise InputError(message, hint="solve again with `stackyard lock`") from error
-
-
-def _record(package: CondaPackage) -> Any:
-    from rattler import BuildString, PackageRecord, RepoDataRecord
-
-    made = PackageRecord(
-        package.name, package.version, BuildString(package.build), package.build_number, package.subdir,
-        noarch=_NOARCH.get(package.noarch), depends=list(package.depends),
-        constrains=list(package.constrains), sha256=bytes.fromhex(package.sha256),
-        md5=bytes.fromhex(package.md5) if package.md5 else None, size=package.size or None,
-        license=package.license or None, python_site_packages_path=package.python_site_packages_path or None,
-    )  # fmt: skip
-    return RepoDataRecord(made, package.url.rsplit("/", 1)[-1], package.url, f"{package.channel}/")
 
 
 def _pixi_location(package: PipPackage) -> str:

@@ -7,14 +7,15 @@ by reference, one per line. Reading needs the standard library alone (on Python 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from stackyard.core import toml
 from stackyard.core.errors import InputError, Where, cause
 from stackyard.core.late import dataclass
 from stackyard.core.quoting import quoted
@@ -29,11 +30,6 @@ from stackyard.lock.lockfile.model import (
     PipPackage,
 )
 from stackyard.yard import checksum, formats, members
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pragma: no cover - only on Python 3.10
-    import tomli as tomllib
 
 Package = TypeVar("Package", CondaPackage, PipPackage)
 
@@ -168,19 +164,9 @@ def _key(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _string(key)
 
 
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
-
-
 def _string(text: str) -> str:
-    if text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    return '"' + "".join(_escaped(c) for c in text) + '"'
-
-
-def _escaped(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    return character if character >= " " and character != "\x7f" else f"\\u{ord(character):04x}"
+    """The escapes are those of JSON, and one more."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 # --------------------------------------------------------------------------- reading
@@ -199,7 +185,7 @@ def parse(text: str, origin: str) -> Lock:
     try:
         if _LONG_KEY.search(text):
             raise ValueError("a key of more than 50 parts")
-        data = tomllib.loads(text)
+        data = toml.loads(text)
     except (ValueError, RecursionError) as error:  # tomllib raises both for what it does not foresee, e.g. huge numbers
         _refuse_conflict(text, origin)
         reason = "nested too deep" if isinstance(error, RecursionError) else error

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import configparser
 import re
-import sys
 from pathlib import Path
 
+from stackyard.core import toml
 from stackyard.yard import disk
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pragma: no cover - only on Python 3.10
-    import tomli as tomllib
 
 _MOST_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -35,7 +30,7 @@ def _text(path: Path) -> str:
 
 
 def _of_pyproject(directory: Path) -> str:
-    return str(tomllib.loads(_text(directory / "pyproject.toml")).get("project", {}).get("name", ""))
+    return str(toml.loads(_text(directory / "pyproject.toml")).get("project", {}).get("name", ""))
 
 
 def _of_cfg(directory: Path) -> str:

@@ -9,7 +9,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from stackyard.core import secrets
+from stackyard.core import secrets, toml
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical
@@ -19,12 +19,8 @@ from stackyard.host.run.command import Result
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
 from stackyard.inputs.stacks.newest import end_of
+from stackyard.lock.lockfile.text import toml_value
 from stackyard.lock.renewal import Preference
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pragma: no cover - only on Python 3.10
-    import tomli as tomllib
 
 TIMEOUT_S = 1800
 
@@ -109,7 +105,7 @@ def compile_requirements(question: Question, watch: Callable[[], object] = lambd
         if result.returncode != 0:
             raise _failure(result)
         text = secrets.written(output.read_text(encoding="utf-8"))
-        packages = tuple(tomllib.loads(text).get("packages", ()))
+        packages = tuple(toml.loads(text).get("packages", ()))
         requires, versions = _edges(result.stderr)
         indexes = {} if _one_index(question) else _annotated(question, packages, sources, flags, directory)
     return Answer(packages, requires, versions, indexes, question.prerelease)
@@ -131,36 +127,29 @@ def _former(preferred: Sequence[Preference]) -> str:
     """What is preferred, as the output of a former run: uv keeps what it finds there."""
     lines = ['lock-version = "1.0"', 'created-by = "stackyard"']
     for each in preferred:
-        lines += ["[[packages]]", f"name = {_quoted(each.name)}"]
-        lines += [f"version = {_quoted(each.version)}"] if each.version else []
+        lines += ["[[packages]]", f"name = {toml_value(each.name)}"]
+        lines += [f"version = {toml_value(each.version)}"] if each.version else []
         if each.git:
-            revision = f"requested-revision = {_quoted(each.reference)}, " if each.reference else ""
-            source = (
-                f'type = "git", url = {_quoted(gateway.alias(each.git))}, {revision}commit-id = {_quoted(each.commit)}'
-            )
-            lines.append(f"vcs = {{ {source} }}")
+            source = {"type": "git", "url": gateway.alias(each.git), "commit-id": each.commit}
+            source |= {"requested-revision": each.reference} if each.reference else {}
+            lines.append(f"vcs = {toml_value(source)}")
     return "\n".join(lines) + "\n"
 
 
 def _project(tied: Sequence[tuple[str, str]]) -> str:
     """A project with the tied requirements: the only way to give uv an index for a single package."""
-    urls = list(dict.fromkeys(url for _, url in tied))
-    names = {url: f"tied-{n}" for n, url in enumerate(urls)}
+    names = {url: f"tied-{n}" for n, url in enumerate(dict.fromkeys(url for _, url in tied))}
     lines = ["[project]", 'name = "stackyard-request"', 'version = "0"']
-    lines += ["dependencies = [", *(f"  {_quoted(line)}," for line, _ in tied), "]", "[tool.uv.sources]"]
-    lines += [f"{_quoted(_requirement_name(line))} = {{ index = {_quoted(names[url])} }}" for line, url in tied]
-    for url in urls:
-        lines += ["[[tool.uv.index]]", f"name = {_quoted(names[url])}", f"url = {_quoted(url)}", "explicit = true"]
+    lines += [f"dependencies = {toml_value([line for line, _ in tied])}", "[tool.uv.sources]"]
+    lines += [f"{toml_value(_requirement_name(line))} = {toml_value({'index': names[url]})}" for line, url in tied]
+    for url, name in names.items():
+        lines += ["[[tool.uv.index]]", f"name = {toml_value(name)}", f"url = {toml_value(url)}", "explicit = true"]
     return "\n".join(lines) + "\n"
 
 
 def _requirement_name(line: str) -> str:
     found = re.match(r"[A-Za-z0-9._-]+", line)
     return canonical(found.group(0)) if found else line
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _flags(question: Question) -> list[str | Path]:
@@ -282,7 +271,7 @@ def local_version(name: str, project: Path, question: Question) -> str:
 def _settings(built_with: Mapping[str, tuple[str, ...]], directory: Path) -> Path:
     """uv's settings with more build requirements for some packages."""
     path = directory / "uv.toml"
-    lines = [f"{_quoted(name)} = [{', '.join(map(_quoted, texts))}]" for name, texts in built_with.items()]
+    lines = [f"{toml_value(name)} = {toml_value(texts)}" for name, texts in built_with.items()]
     path.write_text("\n".join(["[extra-build-dependencies]", *lines, ""]), encoding="utf-8")
     return path
 

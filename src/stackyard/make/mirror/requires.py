@@ -15,17 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from stackyard.core import toml
 from stackyard.core.errors import StackyardError
 from stackyard.host.run.command import CommandError, run
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
 from stackyard.yard import disk
 from stackyard.yard.kinds.payload import Prefix
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pragma: no cover - only on Python 3.10
-    import tomli as tomllib
 
 LEGACY = ("setuptools>=40.8.0",)
 _LEGACY_BACKEND = "setuptools.build_meta:__legacy__"
@@ -63,7 +59,7 @@ def backend_of(project: Path) -> Backend:
     if text is None:
         return Backend()
     try:
-        system: dict[str, Any] = tomllib.loads(text.decode("utf-8")).get("build-system") or {}
+        system: dict[str, Any] = toml.loads(text.decode("utf-8")).get("build-system") or {}
         paths = tuple(os.fspath(project / path) for path in system.get("backend-path", ()))
         return Backend(tuple(system.get("requires", LEGACY)), system.get("build-backend", _LEGACY_BACKEND), paths)
     except (ValueError, TypeError, AttributeError) as error:

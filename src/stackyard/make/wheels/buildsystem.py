@@ -7,18 +7,13 @@ built. The source is a copy of its own (`source.prepare`), so that nothing of a 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stackyard.core import toml
 from stackyard.core.errors import StackyardError
 from stackyard.lock.lockfile.text import toml_value
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pragma: no cover - only on Python 3.10
-    import tomli as tomllib
 
 _DEFAULT = {"requires": ["setuptools>=40.8.0"], "build-backend": "setuptools.build_meta:__legacy__"}
 """What a project without the table means (PEP 518; uv and pip use this backend)."""
@@ -35,11 +30,11 @@ def add_requires(root: Path, requires: Sequence[str]) -> None:
     path = root / "pyproject.toml"
     try:
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        before = tomllib.loads(text)
+        before = toml.loads(text)
         table = before.get("build-system") or dict(_DEFAULT)
         wanted = {**table, "requires": [*table.get("requires", ()), *requires]}
         made = _with_table(text, wanted)
-        if tomllib.loads(made) != {**before, "build-system": wanted}:
+        if toml.loads(made) != {**before, "build-system": wanted}:
             raise ValueError("its table build-system is not written as one")
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise StackyardError(
