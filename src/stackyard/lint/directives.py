@@ -14,6 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from stackyard.lint.dialect import Dialect
 from stackyard.lint.options import Option, read_options
 from stackyard.lint.shell.words import PLACEHOLDER
 from stackyard.lint.tables import HEADS
@@ -42,7 +43,7 @@ class Directive:
 
     `state`: "read" by the scheduler; or why it does not count: "spaced", "late", "disabled" (``##SBATCH``), "component"
     (of a heterogeneous job's further components: the request is that of the first), "changed" (a Flux directive that
-    does not begin as the first one). `written`: how a Flux directive begins in the script.
+    does not begin as the first one). `written`: how a directive of Flux or of a plug-in begins in the script.
     """
 
     kind: str
@@ -58,8 +59,11 @@ class Directive:
         return self.written or TAGS.get(self.kind, "")
 
 
-def read_directives(text: str, inner: Collection[int]) -> tuple[Directive, ...]:
-    """All directive lines of a script; `inner` are lines inside here-documents and strings, which do not count."""
+def read_directives(text: str, inner: Collection[int], dialect: Dialect | None = None) -> tuple[Directive, ...]:
+    """All directive lines of a script; `inner` are lines inside here-documents and strings, which do not count.
+
+    Those of a dialect count wherever they are.
+    """
     found: list[Directive] = []
     begun = further = over = False
     sentinel = ""
@@ -67,7 +71,9 @@ def read_directives(text: str, inner: Collection[int]) -> tuple[Directive, ...]:
     filled = filled_in(text)
     for number, row in enumerate(text.splitlines(), 1):
         match = _TAG.match(row)
-        if match and number not in inner:
+        if dialect and number not in inner and re.match(re.escape(dialect.prefix) + r"\s*-", row):
+            found.append(_of_dialect(dialect, number, row))
+        elif match and number not in inner:
             made = _directive(match, number, begun)
             further = further or (made.state == "read" and made.text.split()[:1] in (["hetjob"], ["packjob"]))
             if made.kind == "flux":
@@ -78,6 +84,13 @@ def read_directives(text: str, inner: Collection[int]) -> tuple[Directive, ...]:
         elif row.strip() and not row.lstrip().startswith(("#", "{{")) and number not in filled:
             begun, over = not template, bool(sentinel) and not template
     return _of_nqsv(tuple(found))
+
+
+def _of_dialect(dialect: Dialect, number: int, row: str) -> Directive:
+    text = row.removeprefix(dialect.prefix).strip()
+    read = read_options(dialect.table, split_directive(text), all_words=True).options if dialect.meanings else ()
+    options = tuple(each for option in read for each in dialect.resources(option))
+    return Directive(dialect.kind, number, text, options, written=dialect.prefix)
 
 
 _NQSV = re.compile(

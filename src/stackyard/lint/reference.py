@@ -8,16 +8,19 @@ from stackyard.lint.rules import TABLE, Rule
 
 _HEAD = """# Lint: the rules
 
-`stackyard lint SCRIPT...` reads a batch script (`#SBATCH`, `#BSUB`, `#PBS`, `# flux:`) with its
-launch lines and reports errors and wasted resources. Each rule names the evidence it needs: the
-**script** alone, the **site** file (`--site`), or the program's **source**, if the launch line
-names a file next to the script or in the working directory.
+`stackyard lint SCRIPT...` reads a batch script (`#SBATCH`, `#BSUB`, `#PBS`, `# flux:`, and those of
+a [plug-in](../design/037-plugins.md) whose scheduler `site.yaml` names) with its launch lines and
+reports errors and wasted resources. Each rule names the evidence it needs: the **script** alone,
+the **site** file (`--site`), or the program's **source**, if the launch line names a file next to
+the script or in the working directory.
 
 - *error*: the scheduler or the launcher rejects the script, or the program cannot start.
 - *warning*: the job runs, but incorrectly or wastefully.
 - *note*: a low-confidence finding: evidence is missing, or it may be intended. Notes never change
   the exit status (0 without findings, 3 with).
 - A rule reports nothing about values that are known only at run time; lint does not guess.
+- A head of another scheduler is *not judged*: the summary and a note say so, and with `--json`
+  `judged` is false.
 
 `stackyard lint --fix` also writes an equivalent job file; its first lines list what could not be
 carried over. What the job must not lose stands under `unanswered:`, and `submit` refuses the file

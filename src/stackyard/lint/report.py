@@ -11,21 +11,14 @@ from stackyard.core.errors import Where
 from stackyard.core.findings import Finding
 from stackyard.inputs.reading.yamlfile import read_text, too_large
 from stackyard.inputs.sites.sitemodels import Site
+from stackyard.lint.dialect import dialect_of
 from stackyard.lint.launches import Launch
 from stackyard.lint.rules import TABLE, Case
+from stackyard.lint.rules.head import NAMES
 from stackyard.lint.script import Script, parse_script
 from stackyard.lint.shell.words import shown
 
 _RANK = {"refused": 0, "warning": 1, "note": 2}
-_SCHEDULERS = {
-    "slurm": "Slurm",
-    "lsf": "LSF",
-    "pbs": "PBS",
-    "flux": "Flux",
-    "sge": "Grid Engine",
-    "cobalt": "Cobalt",
-    "nqsv": "NQSV",
-}
 
 
 @dataclass(frozen=True)
@@ -41,10 +34,17 @@ class LintReport:
         return 3 if any(finding.severity != "note" for finding in self.findings) else 0
 
     @property
+    def judged(self) -> bool:
+        """Whether lint knows the options of all its directives."""
+        return all(finding.rule != "not-understood" for finding in self.findings)
+
+    @property
     def summary(self) -> str:
         """What the script requests and starts, in one line."""
         request = self.script.request
-        parts = [_SCHEDULERS.get(self.script.scheduler, "no scheduler directives")]
+        kind = self.script.scheduler
+        parts = [NAMES.get(kind, kind)] if kind else ["no scheduler directives"] if self.judged else []
+        parts += [] if self.judged else ["head not judged"]
         sizes = [
             (request.nodes, "nodes", "node"),
             (request.node_tasks, "tasks per node", "task per node"),
@@ -77,6 +77,7 @@ class LintReport:
         return {
             "file": self.script.name,
             "scheduler": self.script.scheduler,
+            "judged": self.judged,
             "exit_code": self.exit_code,
             "asks": {name: value for name, value in asked.items() if value not in (None, "")},
             "launches": [
@@ -130,7 +131,7 @@ def lint_text(
     text: str, site: Site | None = None, *, name: str = "script", directories: tuple[Path, ...] = ()
 ) -> LintReport:
     """As `lint_file`, for a text. `name` is the file in the findings, `directories` may hold the program's source."""
-    script = parse_script(text, name)
+    script = parse_script(text, name, dialect_of(site))
     case = Case(script, site, directories)
     found: dict[tuple[str, int, str], Finding] = {}
     for rule in TABLE.values():

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from stackyard.lint.dialect import COUNTS, TEXTS, Dialect
 from stackyard.lint.directives import Directive
 
 TASK_OPTIONS = {"ntasks", "ntasks-per-node", "ntasks-per-gpu", "n", "nslots", "l.select", "l.nodes"}
@@ -150,7 +151,7 @@ def mebibytes(text: str) -> float | None:
     return int(match[1]) * {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}[match[2].upper()] if match else None
 
 
-def read_request(scheduler: str, directives: Sequence[Directive]) -> Request:
+def read_request(scheduler: str, directives: Sequence[Directive], dialect: Dialect | None = None) -> Request:
     """What the directives that the scheduler reads request."""
     request = Request(scheduler)
     chosen = [each for each in directives if each.kind == scheduler and each.state == "read"]
@@ -163,7 +164,22 @@ def read_request(scheduler: str, directives: Sequence[Directive]) -> Request:
                 if scheduler == "pbs" and option.name == "l":
                     _pbs_resources(request, option.value, directive.line)
     {"slurm": _slurm, "lsf": _lsf, "pbs": _pbs, "flux": _flux}.get(scheduler, lambda _: None)(request)
+    if dialect and dialect.kind == scheduler:
+        _of_dialect(request, dialect)
     return request
+
+
+def _of_dialect(request: Request, dialect: Dialect) -> None:
+    for name in dialect.meanings.keys() & request.values.keys():
+        for meaning, text in zip(dialect.meanings[name], request.values[name].split(), strict=False):
+            if meaning in COUNTS and number(text):
+                setattr(request, meaning, number(text))
+            elif meaning in TEXTS:
+                setattr(request, meaning, text)
+            elif meaning == "time":
+                request.time_min = dialect.minutes(text)
+            elif meaning == "memory":
+                request.memory_mib = mebibytes(text)
 
 
 def gpus_of(gres: str) -> int | None:

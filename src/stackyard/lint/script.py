@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from stackyard.lint.dialect import Dialect
 from stackyard.lint.directives import Directive, foreign_directives, head_is_filled_in, read_directives, scheduler_of
 from stackyard.lint.launches import Inner, Launch, find_launches
+from stackyard.lint.options import Table
 from stackyard.lint.request import Request, read_request, slurm_variables
 from stackyard.lint.shell.command import Command
 from stackyard.lint.shell.commands import read_shell
 from stackyard.lint.shell.functions import Function, uncalled
 from stackyard.lint.shell.placing import placed
 from stackyard.lint.shell.scope import Resolved, resolve
+from stackyard.lint.tables import HEADS
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,8 @@ class Script:
 
     `commands` are all simple commands of its body, expanded, but those of functions that nothing calls (`uncalled`);
     `inner` those in the shells of its tasks; `inner_lines` the numbers of lines inside here-documents and strings;
-    `unreached` the first and last line of what follows an ``exit`` that always runs.
+    `unreached` the first and last line of what follows an ``exit`` that always runs; `dialect` the head
+    of the scheduler that a plug-in adds to the site.
     """
 
     name: str
@@ -37,6 +41,18 @@ class Script:
     inner_lines: frozenset[int] = field(repr=False)
     uncalled: tuple[Function, ...] = ()
     unreached: tuple[int, int] | None = None
+    dialect: Dialect | None = None
+
+    @cached_property
+    def own(self) -> Dialect | None:
+        """The head of a plug-in's scheduler, if it is judged and the script is one of that scheduler."""
+        dialect = self.dialect
+        return dialect if dialect and dialect.meanings and dialect.kind == self.scheduler else None
+
+    @cached_property
+    def table(self) -> Table | None:
+        """The options of its head; None where these are not known."""
+        return self.own.table if self.own else HEADS.get(self.scheduler)
 
     @cached_property
     def is_batch(self) -> bool:
@@ -51,7 +67,7 @@ class Script:
     @cached_property
     def foreign(self) -> tuple[tuple[int, str], ...]:
         """Directives that are not supported, with their lines."""
-        return foreign_directives(self.text, self.inner_lines)
+        return foreign_directives(self.text, {*self.inner_lines, *(each.line for each in self.directives)})
 
     @cached_property
     def rows(self) -> list[str]:
@@ -79,18 +95,19 @@ class Script:
         return source if source and match[1] not in re.findall(r"\w+", source) else match[0]
 
 
-def parse_script(text: str, name: str = "script") -> Script:
+def parse_script(text: str, name: str = "script", dialect: Dialect | None = None) -> Script:
     """Parse a batch script. Never raises: parts that cannot be parsed are unknown.
 
     Args:
         text: the whole script.
         name: the file name in findings, usually its path.
+        dialect: the head of the scheduler that a plug-in adds to the site.
     """
     clean = text.replace("\r\n", "\n")
     shell, inner_lines = read_shell(clean)
-    directives = read_directives(clean, inner_lines)
+    directives = read_directives(clean, inner_lines, dialect)
     scheduler = scheduler_of(directives)
-    request = read_request(scheduler, directives)
+    request = read_request(scheduler, directives, dialect)
     known = slurm_variables(request) if scheduler == "slurm" else {}
     dead = uncalled(shell, clean)
     names = {each.name for each in dead}
@@ -101,8 +118,9 @@ def parse_script(text: str, name: str = "script") -> Script:
     launches, inner = find_launches(commands)
     starts, tasks = tuple(launches), tuple(inner)
     return Script(
-        name, text, directives, scheduler, request, tuple(commands), starts, tasks, inner_lines, dead, unreached
-    )
+        name, text, directives, scheduler, request, tuple(commands), starts, tasks, inner_lines, dead, unreached,
+        dialect,
+    )  # fmt: skip
 
 
 def _is_zsh(text: str, request: Request) -> bool:

@@ -7,6 +7,11 @@ Sources: submit(1), qstat(1), accounting(5) of Grid Engine 8.1.
 from stackyard.launch.plan.schedulers.directives import DirectiveScheduler
 
 STACKYARD_PROTOCOL = 1
+_FLAGS = "clear cwd h hard help noshell nostdin notify soft terse V verbose verify"
+_VALUED = (
+    "@ a ac ar b binding c ckpt C dc display dl e hold_jid hold_jid_ad i j js jsv l m M masterq now ot p pty r R S sc "
+    "shell sync tc u v w wd"
+)
 
 
 class GridEngine(DirectiveScheduler):
@@ -33,6 +38,20 @@ class GridEngine(DirectiveScheduler):
         "mail_events": "-m {value}",
         "mail": "-M {value}",
     }
+    head_options = {
+        **{f"-{name}": "" for name in _FLAGS.split()},
+        **{f"-{name}": "value" for name in _VALUED.split()},
+        "-N": "name",
+        "-A": "account",
+        "-P": "account",
+        "-q": "queue",
+        "-t": "array",
+        "-o": "output",
+        "-pe": "value tasks",
+        "-l h_rt": "time",
+    }
+    head_needs = {"-hold_jid_ad": ("-t",)}
+    time_pattern = r"((?P<hours>\d*):(?P<minutes>\d*):)?(?P<seconds>\d*)"
     letters = {"begin": "b", "end": "e", "fail": "a"}
     index_in_output = "$TASK_ID"
     job_id_pattern = r"[Yy]our job(?:-array)? (\d+)"

@@ -40,7 +40,7 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
     The last launch of the script is converted; earlier ones (staging, ``hostname``) are listed in the notes.
     """
     if (plain := without_secrets(script.text)) != script.text:
-        script = parse_script(plain, script.name)
+        script = parse_script(plain, script.name, script.dialect)
     making = Making(script)
     case = Case(script)
     head(making)

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable
 
 from stackyard.core.quoting import cut
+from stackyard.lint.dialect import Dialect
 from stackyard.lint.directives import Directive, split_directive
 from stackyard.lint.fix.making import Making
 from stackyard.lint.options import Option, read_options
@@ -91,7 +92,7 @@ def _left(making: Making, directive: Directive) -> None:
     own, text = directive.kind == making.script.scheduler, directive.text
     if directive.state in ("late", "spaced", "component", "changed") and own:
         making.note(directive.line, f"not read by the scheduler, or of a further component: {text}")
-    elif own and directive.kind not in HEADS and directive.state == "read":
+    elif own and not making.script.table and directive.state == "read":
         making.note(directive.line, f"a directive of a scheduler that is not supported: {text}")
     elif not own and directive.state in ("read", "late"):
         making.note(directive.line, f"a directive of another scheduler: {text}")
@@ -121,6 +122,8 @@ def _carry(making: Making, directive: Directive, option: Option) -> None:
     if not name:
         if option.written not in ("image", "container-image") or not value:
             making.note(directive.line, (value and f"--{option.written} {value}") or directive.text)
+    elif making.script.own:
+        _of_plugin(making, directive, option, making.script.own)
     elif is_template(_plain(kind, name, value)) or ("$" in value and kind != "pbs"):
         making.ask(directive.line, f"{name}: {value} is a placeholder: fill it in")
     elif not value and name in HEADS[kind].valued.values() and name not in HEADS[kind].optional.values():
@@ -143,6 +146,21 @@ def _plain(kind: str, name: str, value: str) -> str:
         return re.sub("[{}]", "", value)
     is_file = name in ("output", "error", "input", "o", "oo", "e", "eo", "i")
     return re.sub(_PATTERNS[kind], "x", value) if is_file and kind in _PATTERNS else value
+
+
+def _of_plugin(making: Making, directive: Directive, option: Option, own: Dialect) -> None:
+    """An option of a plug-in's scheduler, by what its value means: sizes, time and memory are read elsewhere."""
+    words, meanings = option.value.split(), own.meanings[option.name]
+    written = own.text(option.name, " ".join(map(shlex.quote, words)))
+    kept = {"time": "time_min" in making.batch, "memory": bool(making.script.request.memory_mib)}
+    if is_template(option.value) or own.lacks(option):
+        making.ask(directive.line, f"{written} is a placeholder, or has no value: fill it in")
+    elif meanings in ((), ("value",)):
+        making.batch["scheduler_args"] = (*making.batch.get("scheduler_args", ()), written)
+    elif len(meanings) == 1 and meanings[0] in _NAMES["slurm"].values():
+        making.batch[meanings[0]] = option.value
+    elif len(meanings) > 1 or not kept.get(meanings[0], number(option.value) is not None):
+        making.note(directive.line, f"{written}: check nodes, ranks_per_node and time_min")
 
 
 def _size(making: Making, directive: Directive, option: Option) -> None:

@@ -151,16 +151,20 @@ def mkdir_too_late(case: Case) -> Iterator[Hit]:
     instead="#SBATCH --array=0-9\n#SBATCH --output=train-%A_%a.log",
 )
 def array_output(case: Case) -> Iterator[Hit]:
-    """A job array of Slurm or LSF whose output file is the same for every task."""
-    kind, values = case.script.scheduler, case.script.request.values
+    """A job array whose output file is the same for every task."""
+    kind, values, own = case.script.scheduler, case.script.request.values, case.script.own
     index = {"slurm": r"%\d*[ajJ]|^/dev/null", "lsf": r"%I|^/dev/null"}.get(kind)
     is_array = "array" in values if kind == "slurm" else "[" in (values.get("J") or "")
+    names, better = {"output", "o", "oo"}, "%A_%a" if kind == "slurm" else "%J_%I"
+    if own and (better := own.index):  # what may be a directory gets files with other names
+        index, names = rf"{re.escape(better)}|^/dev/null|^(?!.*\w\.\w+$)", {*own.named("output")}
+        is_array = not values.keys().isdisjoint(own.named("array"))
     if index is None or not is_array or case.script.is_filled_in:
         return
     for each in read_by_scheduler(case):
         for option in each.options:
-            if option.name in ("output", "o", "oo") and not re.search(index, option.value) and "$" not in option.value:
-                better = "%A_%a" if kind == "slurm" else "%J_%I"
+            expanded = "$" in option.value and not own
+            if option.name in names and not re.search(index, option.value) and not expanded:
                 yield Hit(each.line, f"every task of the array writes to {option.value}", f"put {better} into the name")
 
 

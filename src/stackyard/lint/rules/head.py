@@ -124,7 +124,10 @@ def is_prose(directive: Directive) -> bool:
     return bool(reading.rest) or any(not option.name for option in reading.options)
 
 
-NAMES = {"slurm": "Slurm", "lsf": "LSF", "pbs": "PBS", "flux": "Flux"}
+NAMES = {
+    "slurm": "Slurm", "lsf": "LSF", "pbs": "PBS", "flux": "Flux", "sge": "Grid Engine", "cobalt": "Cobalt",
+    "nqsv": "NQSV",
+}  # fmt: skip
 
 
 @rule(
@@ -225,7 +228,7 @@ def _meant(text: str) -> int:
 def time_format(case: Case) -> Iterator[Hit]:
     """A wall time in a format that the scheduler does not accept."""
     kind, values = case.script.scheduler, case.script.request.values
-    name = {"slurm": "time", "lsf": "W", "pbs": "l.walltime", "flux": "time-limit"}.get(kind, "")
+    name, own = _time_option(case), case.script.own
     text = values.get(name, "")
     unfilled = re.search(r"hh|mm|\$", text.lower()) or (re.search(r"[A-Z]{3}", text) and kind != "slurm")
     if not text or is_template(text) or not re.search(r"\d", text) or unfilled:
@@ -237,9 +240,17 @@ def time_format(case: Case) -> Iterator[Hit]:
         forms["flux"] = f"-t {meant}m" if meant % 60 else f"-t {meant // 60}h"
         yield Hit(
             case.script.request.line(name),
-            f"{text!r} is not a valid wall time for {NAMES[kind]}",
-            f"{read_by_scheduler(case)[0].tag} {forms[kind]}",
+            f"{text!r} is not a valid wall time for {NAMES.get(kind, kind)}",
+            f"{read_by_scheduler(case)[0].tag} {own.time_option(meant) if own else forms[kind]}",
         )
+
+
+def _time_option(case: Case) -> str:
+    """The option for the wall time, of a plug-in that which the head has; empty if the scheduler has none."""
+    if (own := case.script.own) is None:
+        return {"slurm": "time", "lsf": "W", "pbs": "l.walltime", "flux": "time-limit"}.get(case.script.scheduler, "")
+    names = own.named("time") if own.time_pattern else ()
+    return next((name for name in names if name in case.script.request.values), names[0] if names else "")
 
 
 @rule(
@@ -251,8 +262,7 @@ def time_format(case: Case) -> Iterator[Hit]:
 )
 def time_missing(case: Case) -> Iterator[Hit]:
     """No wall time; always a note, since many queues have a suitable default."""
-    kind = case.script.scheduler
-    name = {"slurm": "time", "lsf": "W", "pbs": "l.walltime", "flux": "time-limit"}.get(kind)
+    name = _time_option(case)
     values = case.script.request.values
     if (
         name
@@ -313,17 +323,16 @@ def _says_megabytes(case: Case, line: int) -> bool:
 @rule(
     "not-understood",
     "note",
-    why="Only directives of Slurm, LSF, PBS and Flux are supported",
-    example="#$ -pe mpi 16",
-    instead="use the directives of one of these schedulers",
+    why="Lint knows the directives of Slurm, LSF, PBS and Flux, and of the scheduler of a plug-in that site.yaml names",
+    example="#COBALT -n 16",
+    instead="check the head by hand, or describe it in a plug-in",
 )
 def not_understood(case: Case) -> Iterator[Hit]:
-    """Directives of SGE, Cobalt and others, which are not supported."""
+    """Directives of a scheduler whose options lint does not know: what they request is not judged."""
     for line, text in case.script.foreign[:1]:
-        name = text.lstrip("#").split()[0]
-        yield Hit(line, f"directives of {name} are not supported: what they ask for was not checked")
+        yield Hit(line, f"not judged: what the {text.split()[0]} directives request")
     for each in case.script.directives:
-        scheduler = {"sge": "Grid Engine", "cobalt": "Cobalt", "nqsv": "NQSV"}.get(each.kind)
-        if scheduler and each.state != "disabled":
-            yield Hit(each.line, f"directives of {scheduler} are not supported; only the body was checked")
+        known = each.kind in HEADS or (case.script.own and case.script.own.kind == each.kind)
+        if not known and each.state != "disabled":
+            yield Hit(each.line, f"not judged: what the directives of {NAMES.get(each.kind, each.kind)} request")
             return

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from stackyard.core.hints import nearest
 from stackyard.lint.directives import TAGS, Directive, split_directive, would_be_directives
-from stackyard.lint.options import Option, read_options
+from stackyard.lint.options import Option, Table, read_options
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
 from stackyard.lint.rules.head import NAMES, read_by_scheduler
+from stackyard.lint.script import Script
 from stackyard.lint.tables import HEADS, PLUGIN_OPTIONS, SBATCH, SRUN
 
 _PROGRAMS = {"slurm": "sbatch", "lsf": "bsub", "pbs": "qsub", "flux": "flux batch"}
@@ -24,20 +25,20 @@ _PROGRAMS = {"slurm": "sbatch", "lsf": "bsub", "pbs": "qsub", "flux": "flux batc
 )
 def unknown_option(case: Case) -> Iterator[Hit]:
     """An option that the scheduler does not have, or an ambiguous one; a warning if a plugin may define it."""
-    if case.script.scheduler not in HEADS:
+    if (table := case.script.table) is None:
         return
     for each in read_by_scheduler(case):
         for option in each.options:
             plugin = option.written in PLUGIN_OPTIONS and case.script.scheduler == "slurm"
             if not option.name and not plugin and not is_template(option.written):
-                yield _unknown(case.script.scheduler, each, option)
+                yield _unknown(case.script, table, each, option)
 
 
-def _unknown(scheduler: str, directive: Directive, option: Option) -> Hit:
-    table, line, tag, name = HEADS[scheduler], directive.line, directive.tag, option.written
+def _unknown(script: Script, table: Table, directive: Directive, option: Option) -> Hit:
+    scheduler, line, tag, name = script.scheduler, directive.line, directive.tag, option.written
     near, shortest = table.nearest(name), len(name) == 1
     begins = sorted(known for known in table.valued if known.startswith(name) and len(name) > 2)
-    hyphens = "-" if shortest or scheduler in ("lsf", "pbs") else "--"
+    hyphens = "--" if scheduler in ("slurm", "flux") and not shortest else "-"
     if scheduler == "slurm" and len(begins) > 1:
         text = f"--{name} is ambiguous: {', '.join('--' + known for known in begins[:4])}"
         return Hit(line, text, f"{tag} --{min(begins, key=len)}={option.value}")
@@ -47,7 +48,7 @@ def _unknown(scheduler: str, directive: Directive, option: Option) -> Hit:
         text = f"unknown option {name!r}: did you mean {near!r}?"
         mended = re.sub(rf"(?<![\w-])(-+){re.escape(name)}(?![\w-])", rf"\g<1>{near}", directive.text)
         return Hit(line, text, f"{tag} {mended}")
-    text = f"{_PROGRAMS[scheduler]} has no option {hyphens}{name}"
+    text = f"{script.own.program if script.own else _PROGRAMS[scheduler]} has no option {hyphens}{name}"
     if scheduler == "slurm" and not shortest:
         return Hit(line, f"{text}, unless a plugin of the site adds it", "remove it, or run sbatch --help", "warning")
     return Hit(line, text, "remove it")
@@ -59,12 +60,17 @@ _NUMBERS = {"nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gpus-per-tas
 @rule(
     "option-without-value",
     "refused",
-    why="sbatch rejects an option that lacks its value",
+    why="The scheduler rejects an option that lacks its value",
     example="#SBATCH -o",
     instead="#SBATCH -o log-%j",
 )
 def option_without_value(case: Case) -> Iterator[Hit]:
     """An option at the end of an #SBATCH line that needs a value, also a number with nothing behind its ``=``."""
+    if own := case.script.own:
+        for each in read_by_scheduler(case):
+            for short in filter(own.lacks, each.options):
+                text = f"{own.written[short.name]} has no value: {own.program} rejects the directive"
+                yield Hit(each.line, text, f"{each.tag} {each.text} VALUE")
     for each in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
         option = each.options[-1] if each.options else None
         if option is None or option.value or not option.name or option.written in (*SBATCH.flags, *SBATCH.optional):
@@ -205,9 +211,10 @@ _LIKE_A_TAG = re.compile(r"^(#(?:[A-Z]{4,8}|(?i:SBATCH|BSUB))|[^\w\s#]?#?(?:SBAT
 )
 def directive_misspelt(case: Case) -> Iterator[Hit]:
     """A comment whose first word is nearly a scheduler's tag, with options that the scheduler has."""
-    script, inner = case.script, case.script.inner_lines
+    script = case.script
+    others = script.inner_lines.union(number for number, _ in script.foreign)
     for number, row in enumerate(script.text.splitlines(), 1):
-        match = _LIKE_A_TAG.match(row) if number not in inner else None
+        match = _LIKE_A_TAG.match(row) if number not in others else None
         tags = {tag[1:]: kind for kind, tag in TAGS.items() if script.scheduler in (kind, "")}
         near = nearest(re.sub(r"\W", "", match[1]).upper(), tags, cutoff=0.75) if match else []
         if not match or not near or match[1] == f"#{near[0]}":

@@ -201,7 +201,7 @@ def only_first_node(case: Case) -> Iterator[Hit]:
         options = " ".join(program[1:])
         sure = sure or bool(not source and (preset or re.search(r"--(?:world[-_]size|num[-_]nodes|nnodes)\b", options)))
         sure = sure and not re.search(r"host_?file|machine_?file", case.script.code, re.I)  # it may start the others
-        start = {"slurm": "srun", "lsf": "jsrun", "pbs": "mpiexec", "flux": "flux run"}[case.script.scheduler]
+        start = {"slurm": "srun", "lsf": "jsrun", "flux": "flux run"}.get(case.script.scheduler, "mpiexec")
         yield Hit(
             resolved.line,
             f"{program[0]} runs only on the first of {nodes} nodes",

@@ -6,7 +6,8 @@ alone. LSF: bsub(1) of 10.1; PBS: qsub(1B) and pbs_resources(7B) of OpenPBS; Flu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.head import read_by_scheduler
@@ -55,15 +56,18 @@ _PROGRAMS = {"slurm": "sbatch", "lsf": "bsub", "pbs": "qsub", "flux": "flux batc
 )
 def options_together(case: Case) -> Iterator[Hit]:
     """Options of the head, or of one srun, that the scheduler does not take together, or not without another one."""
-    kind = case.script.scheduler
-    if kind in EXCLUDING and not case.script.is_filled_in and not case.script.foreign:
+    kind, own = case.script.scheduler, case.script.own
+    if (kind in EXCLUDING or own) and not case.script.is_filled_in and not case.script.foreign:
         lines = {option.name: each.line for each in read_by_scheduler(case) for option in each.options if option.name}
         given = {name: lines.get(name, lines.get(name.partition(".")[0], 1)) for name in case.script.request.values}
-        yield from _of(kind, _PROGRAMS[kind], given, dashed=lambda name: _written(kind, name))
+        excluding, needing = (own.excluding, own.needing) if own else (EXCLUDING[kind], NEEDING[kind])
+        program, dashed = (own.program, own.written.__getitem__) if own else (_PROGRAMS[kind], partial(_written, kind))
+        yield from _of(excluding, needing, program, given, dashed=dashed)
     for launch in case.launches:
         if launch.kind == "srun" and not launch.doubtful and not launch.remote:
-            own = {option.name: launch.line for option in launch.reading.options if option.name}
-            yield from _of("slurm", "srun", own, dashed=lambda name: f"--{name}", needing=not kind)
+            given = {option.name: launch.line for option in launch.reading.options if option.name}
+            needing = {} if kind else NEEDING["slurm"]
+            yield from _of(EXCLUDING["slurm"], needing, "srun", given, dashed=lambda name: f"--{name}")
 
 
 def _written(kind: str, name: str) -> str:
@@ -74,14 +78,15 @@ def _written(kind: str, name: str) -> str:
 
 
 def _of(
-    kind: str, program: str, given: Mapping[str, int], *, dashed: Callable[[str], str], needing: bool = True
-) -> Iterator[Hit]:
-    for row in EXCLUDING[kind]:
+    excluding: Iterable[frozenset[str]], needing: Mapping[str, frozenset[str]], program: str, given: Mapping[str, int],
+    *, dashed: Callable[[str], str],
+) -> Iterator[Hit]:  # fmt: skip
+    for row in excluding:
         both = sorted(row & given.keys(), key=lambda name: given[name])
         if len(both) > 1:
             text = f"{program} does not take {dashed(both[0])} and {dashed(both[1])} together"
             yield Hit(given[both[1]], text, f"remove {dashed(both[0])} or {dashed(both[1])}")
-    for name, others in NEEDING[kind].items() if needing else ():
+    for name, others in needing.items():
         if name in given and not others & given.keys():
             wanted, text = " or ".join(dashed(other) for other in sorted(others)), dashed(name)
             yield Hit(given[name], f"{program} does not take {text} without {wanted}", f"add {dashed(min(others))}")

@@ -115,9 +115,8 @@ def torchrun_first_node_only(case: Case) -> Iterator[Hit]:
         if several or command.within("loop") or launch.given("deepspeed_hostfile"):
             continue
         expected = nnodes(launch)
-        start = {"slurm": "srun", "lsf": "jsrun -r1 -a1 -cALL_CPUS -gALL_GPUS", "pbs": "mpiexec --ppn 1"}.get(
-            case.script.scheduler, "flux run -N"
-        )
+        starts = {"slurm": "srun", "lsf": "jsrun -r1 -a1 -cALL_CPUS -gALL_GPUS", "flux": "flux run -N"}
+        start = starts.get(case.script.scheduler, "mpiexec --ppn 1")
         text = f"{launch.kind} starts only on the first of {nodes} nodes"
         waits = (expected is not None and expected > 1) or (
             expected is None and bool(_MANY.search(" ".join(launch.words)))

@@ -38,6 +38,13 @@ class DirectiveScheduler(Batch):
         states: the phase of each word.
         end_words, end_pattern: the same for jobs that have ended; the group ``code`` is the exit status.
         ends: the phases of jobs that were ended, by patterns of what `end_words` prints.
+        head_options: for lint, every option that a head may have, with what each word of its value means: ``{"-V": "",
+            "-t": "array", "-pe": "value tasks", "-l": "value", "-l h_rt": "time"}``; at most two words. Meanings are
+            nodes, tasks, tasks_per_node, cpus_per_task, gpus_per_node, gpus_per_task, time, memory (of a node), array,
+            output, account, queue, name, and value for all others. Empty: heads are not judged.
+        head_excludes: sets of these options of which a head may have one.
+        head_needs: those of these options that are rejected without one of others.
+        time_pattern: a wall time in a head, with the groups ``days``, ``hours``, ``minutes`` and ``seconds``.
     """
 
     prefix: str
@@ -56,6 +63,10 @@ class DirectiveScheduler(Batch):
     end_words: tuple[str, ...] = ()
     end_pattern: str = ""
     ends: Mapping[str, JobPhase] = {}
+    head_options: Mapping[str, str] = {}
+    head_excludes: tuple[tuple[str, ...], ...] = ()
+    head_needs: Mapping[str, tuple[str, ...]] = {}
+    time_pattern: str = ""
 
     def head(self, request: BatchRequest) -> BatchHead:
         """The directives. Raises InputError for a request that the table has no words for."""
