@@ -17,8 +17,6 @@ from stackyard.inputs.reading.yamlfile import parse_yaml, read_text
 if TYPE_CHECKING:
     from stackyard.inputs.models import Site, Stack
 
-__all__ = ["Kind", "kind_of", "load_environment", "load_stack"]
-
 Kind = Literal["stack", "environment", "requirements"]
 
 _YAML_KEY = re.compile(r"^[\"']?(?:[a-z][\w-]*)[\"']?\s*:(?:\s|$)", re.MULTILINE | re.IGNORECASE)

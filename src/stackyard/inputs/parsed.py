@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.core.errors import Where
+from stackyard.inputs.conda.environment import KEYS, load_environment
 from stackyard.inputs.conda.selectors import selected
-from stackyard.inputs.load import kind_of, load_environment, load_stack
+from stackyard.inputs.load import kind_of, load_stack
 from stackyard.inputs.models import CondaRequirement, Environment, PipRequirement, Site
 from stackyard.inputs.reading.validate import plain
 from stackyard.inputs.reading.yamlfile import read_yaml
@@ -76,7 +77,5 @@ def _selection(selector: str) -> dict[str, Any]:
 
 
 def _ignored(path: Path) -> dict[str, Any]:
-    from stackyard.inputs.conda.environment import KEYS
-
     root = read_yaml(path).root
     return {key.text: value.value for key, value in root.entries if key.text not in KEYS} if root else {}

@@ -39,7 +39,7 @@ class DependencyReader:
         if node is None or node.is_null:
             return
         if node.kind != "sequence":
-            self._problem(node, "`dependencies:` must be a list", "begin each package with `- ` on a line of its own")
+            self.problem(node, "`dependencies:` must be a list", "begin each package with `- ` on a line of its own")
             return
         for item in node.items:
             self._item(item, "")
@@ -53,10 +53,10 @@ class DependencyReader:
         if not text:
             return ""
         if selectors.is_selector(text, self.axes):
-            self._notice(node, f"{cut(node.text.strip()) or 'this list'} applies only if {cut(text)}")
+            self.notice(node, f"{cut(node.text.strip()) or 'this list'} applies only if {cut(text)}")
             return text
         if selectors.looks_like_selector(text, self.axes):
-            self._notice(node, f"the comment [{cut(text)}] is ignored: not every name in it is a platform or an axis")
+            self.notice(node, f"the comment [{cut(text)}] is ignored: not every name in it is a platform or an axis")
         return ""
 
     def _item(self, item: Node, selector: str) -> None:
@@ -65,12 +65,12 @@ class DependencyReader:
             for key, value in item.entries:
                 self._entry(key, value, selector)
         elif item.kind == "sequence":
-            self._problem(item, "nested list in `dependencies:`", "write each package as `- name` on the same level")
+            self.problem(item, "nested list in `dependencies:`", "write each package as `- name` on the same level")
         elif isinstance(item.value, str):
             self._conda(item, selector)
         else:
             wrong = f": {cut(item.text)} is not a dependency" if item.text else ""
-            self._problem(item, f"missing package name{wrong}", "write `- name` or remove the line")
+            self.problem(item, f"missing package name{wrong}", "write `- name` or remove the line")
 
     def _conda(self, item: Node, selector: str) -> None:
         try:
@@ -88,30 +88,28 @@ class DependencyReader:
             except InputError as problem:
                 self.problems.append(problem)
                 return
-            self._notice(key, f"{cut(value.text.strip()) or 'this list'} applies only if {cut(condition)}")
+            self.notice(key, f"{cut(value.text.strip()) or 'this list'} applies only if {cut(condition)}")
             for item in value.items if value.kind == "sequence" else (value,):
                 self._item(item, selectors.both(selector, condition))
         elif key.text == "pip":
             self._pip_keys.append(key)
-            self._pip(value, selectors.both(selector, self._list_selector(key, value)))
+            own = self.selector(value if value.kind == "sequence" else key)
+            self._pip(value, selectors.both(selector, own))
         else:
             self._unknown_entry(key, value)
-
-    def _list_selector(self, key: Node, value: Node) -> str:
-        return self.selector(value if value.kind == "sequence" else key)
 
     def _unknown_entry(self, key: Node, value: Node) -> None:
         if value.kind == "scalar" and not value.is_null:
             hint = f"write `- {cut(key.text)}={cut(value.text)}`; with a colon it is a mapping"
         else:
             hint = "only `pip:` and mamba's `sel(...)` are allowed here; write packages as `- name=version`"
-        self._problem(key, f"{quoted(key.text)} is not a section of `dependencies:`", hint)
+        self.problem(key, f"{quoted(key.text)} is not a section of `dependencies:`", hint)
 
     def _pip(self, value: Node, selector: str) -> None:
         if value.is_null:
             return
         if value.kind != "sequence":
-            self._problem(
+            self.problem(
                 value, "`pip:` must be a list", "write each requirement as `- name` on a line of its own below it"
             )
             return
@@ -129,7 +127,7 @@ class DependencyReader:
         else:
             shown = cut(item.text) or "nothing"
             hint = "write a requirement such as `- numpy==1.26`, or remove the line"
-            self._problem(item, f"{shown} is not a pip requirement", hint)
+            self.problem(item, f"{shown} is not a pip requirement", hint)
 
     def _pip_mapping(self, item: Node, selector: str) -> None:
         for key, value in item.entries:
@@ -138,27 +136,27 @@ class DependencyReader:
                 hint = f"write `- {cut(key.text)}=={cut(value.text)}`"
                 if key.text.startswith("-") or not value.text:
                     hint = f"put the line in quotes: `- '{cut(f'{key.text}: {value.text}'.rstrip())}'`"
-                self._problem(key, f"{quoted(key.text)} with a colon is a mapping, not a pip requirement", hint)
+                self.problem(key, f"{quoted(key.text)} with a colon is a mapping, not a pip requirement", hint)
                 continue
-            self._notice(key, f"{cut(value.text.strip()) or 'this list'} applies only if {cut(condition)}")
+            self.notice(key, f"{cut(value.text.strip()) or 'this list'} applies only if {cut(condition)}")
             for inner in value.items if value.kind == "sequence" else (value,):
                 self._pip_item(inner, selectors.both(selector, condition))
 
     def _notice_pip(self, node: Node) -> None:
         if len(self._pip_keys) > 1:
-            self._notice(self._pip_keys[1], "second `pip:` list: both are joined (conda keeps only the last)")
+            self.notice(self._pip_keys[1], "second `pip:` list: both are joined (conda keeps only the last)")
         if self._pip_keys and node.items[-1].get("pip") is None:
-            self._notice(
+            self.notice(
                 self._pip_keys[-1],
                 "`pip:` is not the last entry: its packages are still installed after all conda packages",
             )
         if self._lines and not any(requirement.name in ("pip", "uv") for requirement in self.conda):
-            self._notice(
-                self._pip_keys[0], "pip is not listed as a conda package: not needed here (conda would add it)"
-            )
+            self.notice(self._pip_keys[0], "pip is not listed as a conda package: not needed here (conda would add it)")
 
-    def _problem(self, node: Node, message: str, hint: str) -> None:
+    def problem(self, node: Node, message: str, hint: str) -> None:
+        """Add something that is wrong at a place."""
         self.problems.append(InputError(message, where=node.where, hint=hint))
 
-    def _notice(self, node: Node, text: str) -> None:
+    def notice(self, node: Node, text: str) -> None:
+        """Add a message for the user about a place."""
         self.notices.append(f"{node.where.in_short}: {text}")

@@ -111,11 +111,6 @@ def _as_url(channel: str, base_dir: Path) -> str:
     return absolute(channel, base_dir).as_uri()
 
 
-def _braced(found: re.Match[str]) -> str:
-    """``$NAME`` as ``${NAME}``, the one form that pip's own options have."""
-    return f"${{{found['braced'] or found['plain']}}}"
-
-
 class _Reader:
     """Reads one mapping; each key has a method."""
 
@@ -166,7 +161,7 @@ class _Reader:
         close = {key.text: nearest(key.text.lower(), KEYS) for key in unknown}
         if not has_content and not any(close.values()) and len(unknown) == len(self.node.entries):
             hint = "write at least `dependencies:` and a list of packages"
-            self._problem(self.node, "not an environment file: none of its keys is known", hint)
+            self.dependencies.problem(self.node, "not an environment file: none of its keys is known", hint)
             return
         for key in unknown:
             meant = close[key.text]
@@ -175,7 +170,7 @@ class _Reader:
                 hint = "write it as an entry of `dependencies:`, `- pip:`"
             message = f"unknown key {quoted(key.text)}"
             if has_content:
-                self._notice(key, f"{message} ignored, as by conda; {hint}")
+                self.dependencies.notice(key, f"{message} ignored, as by conda; {hint}")
             else:
                 self.problems.append(InputError(message, where=key.where, hint=hint))
 
@@ -184,7 +179,7 @@ class _Reader:
         if node is None or node.is_null:
             return None
         if node.kind != "scalar":
-            self._problem(node, f"`{key}:` must be one word", f"write `{key}: my-{key}`")
+            self.dependencies.problem(node, f"`{key}:` must be one word", f"write `{key}: my-{key}`")
             return None
         return node.text.strip() or None
 
@@ -192,7 +187,7 @@ class _Reader:
         prefix = self._text("prefix")
         node = self.node.key("prefix")
         if prefix and node:
-            self._notice(node, f"the prefix {prefix} is ignored: revisions have paths of their own")
+            self.dependencies.notice(node, f"the prefix {prefix} is ignored: revisions have paths of their own")
         return prefix
 
     def _list(self, key: str, example: str) -> tuple[Node, ...]:
@@ -200,7 +195,9 @@ class _Reader:
         if node is None or node.is_null:
             return ()
         if node.kind != "sequence":
-            self._problem(node, f"`{key}:` must be a list", f"write `{key}: [{cut(node.text.strip()) or example}]`")
+            self.dependencies.problem(
+                node, f"`{key}:` must be a list", f"write `{key}: [{cut(node.text.strip()) or example}]`"
+            )
             return ()
         return node.items
 
@@ -208,7 +205,7 @@ class _Reader:
         names: list[str] = []
         for item in self._list("channels", "conda-forge"):
             if item.kind != "scalar" or not isinstance(item.value, str) or not item.text.strip():
-                self._problem(
+                self.dependencies.problem(
                     item, "a channel must be a name or a URL", "write `- conda-forge` or `- https://host/channel`"
                 )
                 continue
@@ -228,28 +225,32 @@ class _Reader:
     def _channel_notices(self, item: Node, name: str) -> None:
         for variable in channel_variables(name):
             if variable not in os.environ:
-                self._notice(item, f"the channel {cut(name)} needs ${cut(variable)}, which is not set here")
+                self.dependencies.notice(item, f"the channel {cut(name)} needs ${cut(variable)}, which is not set here")
 
     def _variables(self) -> dict[str, str]:
         node = self.node.get("variables")
         if node is None or node.is_null:
             return {}
         if node.kind != "mapping":
-            self._problem(node, "`variables:` must be a mapping", "write `NAME: value` below it, one per line")
+            self.dependencies.problem(
+                node, "`variables:` must be a mapping", "write `NAME: value` below it, one per line"
+            )
             return {}
         read = {key.text: self._variable(key, value) for key, value in node.entries}
         return {name: value for name, value in read.items() if value is not None}
 
     def _variable(self, key: Node, value: Node) -> str | None:
         if value.kind != "scalar":
-            self._problem(value, f"the variable {cut(key.text)} must have one value", "put the value in quotes")
+            self.dependencies.problem(
+                value, f"the variable {cut(key.text)} must have one value", "put the value in quotes"
+            )
             return None
         if key.text in _RESERVED:
-            self._notice(key, f"{cut(key.text)} is reserved and ignored, as by conda")
+            self.dependencies.notice(key, f"{cut(key.text)} is reserved and ignored, as by conda")
             return None
         self._check(grammar.LOADED, key.text, key)
         if value.is_null:
-            self._notice(key, f"{cut(key.text)} has no value and is ignored; write '' for an empty value")
+            self.dependencies.notice(key, f"{cut(key.text)} has no value and is ignored; write '' for an empty value")
             return None
         selector = self.dependencies.selector(value)
         if selector:
@@ -257,7 +258,7 @@ class _Reader:
         text = str(value.value)
         self._check(grammar.VALUE, text, value)
         if text != value.text:
-            self._notice(
+            self.dependencies.notice(
                 value,
                 f"{cut(key.text)} is {quoted(text)}, as YAML and conda read {cut(value.text)}; "
                 "quote it to keep it as written",
@@ -268,7 +269,7 @@ class _Reader:
         try:
             rule(text)
         except grammar.NotAllowed as error:
-            self._problem(node, str(error), error.hint)
+            self.dependencies.problem(node, str(error), error.hint)
 
     def _platforms(self) -> tuple[str, ...]:
         names: list[str] = []
@@ -276,15 +277,15 @@ class _Reader:
             name = item.text.strip()
             if item.kind != "scalar" or name not in PLATFORMS:
                 hint = did_you_mean(name, PLATFORMS, f"known: {', '.join(BUILT_FOR)}, …", shown=repr)
-                self._problem(item, f"{quoted(name or item.value)} is not a platform", hint)
+                self.dependencies.problem(item, f"{quoted(name or item.value)} is not a platform", hint)
             names.append(name)
         return tuple(dict.fromkeys(names))
 
     def _repositories(self) -> None:
-        """conda-lock's keys: more package indexes, and whether PyPI itself may be used."""
-        given = [
-            _VARIABLE.sub(_braced, item.text.strip()) for item in self._list("pip-repositories", "https://host/simple")
-        ]
+        """conda-lock's keys: more package indexes, and whether PyPI itself may be used. ``$NAME`` becomes ``${NAME}``,
+        the one form that pip's own options have."""
+        items = self._list("pip-repositories", "https://host/simple")
+        given = [_VARIABLE.sub(r"${\g<braced>\g<plain>}", item.text.strip()) for item in items]
         allowed = self.node.get("allow-pypi-requests")
         options = self.dependencies.pip
         if allowed is not None and allowed.value is False:
@@ -294,9 +295,3 @@ class _Reader:
                 options.add_option("--no-index", "")
         for url in given:
             options.add_option("--extra-index-url", url)
-
-    def _problem(self, node: Node, message: str, hint: str) -> None:
-        self.problems.append(InputError(message, where=node.where, hint=hint))
-
-    def _notice(self, node: Node, text: str) -> None:
-        self.notices.append(f"{node.where.in_short}: {text}")

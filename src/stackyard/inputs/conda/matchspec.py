@@ -24,11 +24,9 @@ from stackyard.core.errors import InputError, Where
 from stackyard.core.late import dataclass
 from stackyard.core.quoting import cut, quoted
 from stackyard.host.machine.platforms import SUBDIRS
-from stackyard.inputs.conda.versionspec import VersionProblem, canonical_version, fuzzy_or_exact
+from stackyard.inputs.conda.versionspec import SpecProblem, canonical_version, fuzzy_or_exact
 from stackyard.inputs.models import CondaRequirement
 from stackyard.inputs.reading.paths import absolute
-
-"""The last part of a channel that is a subdir and not part of its name."""
 
 _FIELDS = {
     *("version", "build", "build_number", "channel", "subdir", "name", "fn", "url", "md5", "sha256"),
@@ -60,14 +58,6 @@ class _Reading:
     notices: list[str] = field(default_factory=list)
 
 
-class _Refused(Exception):
-    """A spec that conda or the solver rejects: the message and what to write instead."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.message, self.hint = message, hint
-
-
 def parse_matchspec(
     text: str, place: Where, *, base_dir: Path, selector: str = "", notices: list[str] | None = None
 ) -> CondaRequirement:
@@ -86,7 +76,7 @@ def parse_matchspec(
     try:
         reading = _read(text.strip(), base_dir)
         spec = _canonical(reading)
-    except _Refused as refused:
+    except SpecProblem as refused:
         message = f"{quoted(text.strip())} is not a conda package spec: {refused.message}"
         raise InputError(message, where=place, hint=refused.hint) from refused
     if re.search(r"\*\.\*", reading.version):
@@ -101,13 +91,13 @@ def parse_matchspec(
 def _read(text: str, base_dir: Path) -> _Reading:
     reading = _Reading(text)
     if not text:
-        raise _Refused("the spec is empty", "write the name of a package, or remove the line")
+        raise SpecProblem("the spec is empty", "write the name of a package, or remove the line")
     if len(text) > _LONGEST:
-        raise _Refused(f"longer than {_LONGEST} characters", "write `name version build`")
+        raise SpecProblem(f"longer than {_LONGEST} characters", "write `name version build`")
     if " - " in text or "\n" in text:
-        raise _Refused("two lines are joined to one", "begin each package with `- `, all at the same indentation")
+        raise SpecProblem("two lines are joined to one", "begin each package with `- `, all at the same indentation")
     if "{{" in text or "{%" in text:
-        raise _Refused("it contains Jinja", "render the template first and use the result")
+        raise SpecProblem("it contains Jinja", "render the template first and use the result")
     body, _, comment = text.partition("#")
     body = body.strip()
     if body.endswith(_ARCHIVES) and "[" not in body:
@@ -116,7 +106,7 @@ def _read(text: str, base_dir: Path) -> _Reading:
     if condition:
         reading.notices.append(f"conda ignores the condition `if {cut(condition.strip())}` of {quoted(text)}")
     if body.endswith("@"):
-        raise _Refused("conda no longer supports features", "name the package that provides the feature, e.g. nomkl")
+        raise SpecProblem("conda no longer supports features", "name the package that provides the feature, e.g. nomkl")
     outside, brackets = _brackets(reading, body)
     outside = re.sub(r"\(.*\)", "", outside) if outside.rstrip().endswith(")") else outside
     _read_channel(reading, outside)
@@ -131,7 +121,7 @@ def _read_archive(reading: _Reading, body: str, fragment: str, base_dir: Path) -
         stem = stem.removesuffix(ending)
     pieces = stem.rsplit("-", 2)
     if len(pieces) != 3 or not all(pieces):
-        raise _Refused(
+        raise SpecProblem(
             "a package file must be named name-version-build.conda or .tar.bz2", "rename the file to its original name"
         )
     reading.name, reading.version, reading.build = pieces[0].lower(), f"=={pieces[1]}", pieces[2]
@@ -152,10 +142,10 @@ def _brackets(reading: _Reading, body: str) -> tuple[str, dict[str, str]]:
     if start < 0 and end < 0:
         return body, {}
     if start < 0 or end < start:
-        raise _Refused("a bracket is not closed", "write [key='value', key='value']")
+        raise SpecProblem("a bracket is not closed", "write [key='value', key='value']")
     inside, outside = body[start + 1 : end], body[:start] + body[end + 1 :]
     if "][" in inside.replace(" ", ""):
-        raise _Refused("two pairs of brackets", "put all keys into one: [version='>=1', build='py*']")
+        raise SpecProblem("two pairs of brackets", "put all keys into one: [version='>=1', build='py*']")
     loose = re.match(r"version\s*(?P<version>[<>!~].*)", inside)
     if loose:
         return outside, {"version": loose["version"]}
@@ -174,11 +164,13 @@ def _pairs(inside: str) -> dict[str, str]:
         pair = _PAIR.match(inside, position)
         value = pair and next((pair[kind] for kind in ("double", "single", "list", "bare") if pair[kind]), "")
         if not pair or not value:
-            raise _Refused(
+            raise SpecProblem(
                 "the brackets must contain key='value' pairs", "quote values that hold commas, spaces or equal signs"
             )
         if pair["key"] not in _FIELDS:
-            raise _Refused(f"{quoted(pair['key'])} is not a key of a spec", f"known keys: {', '.join(sorted(_FIELDS))}")
+            raise SpecProblem(
+                f"{quoted(pair['key'])} is not a key of a spec", f"known keys: {', '.join(sorted(_FIELDS))}"
+            )
         found[pair["key"]] = value
         position = pair.end()
     return found
@@ -188,7 +180,7 @@ def _read_channel(reading: _Reading, outside: str) -> None:
     *before, package = outside.strip().rsplit(":", 2)
     if before and "/" in package:  # the colon of a URL that leads nowhere
         hint = "use a URL that ends in .conda or .tar.bz2, write channel::package, or put it under `pip:`"
-        raise _Refused("the URL does not point to a package file", hint)
+        raise SpecProblem("the URL does not point to a package file", hint)
     if len(before) == 2:
         reading.channel, reading.subdir = split_channel(before[0].strip())
     if before and before[-1].strip():
@@ -202,15 +194,15 @@ def _read_package(reading: _Reading, package: str) -> None:
     parts = _PARTS.fullmatch(package)
     name = parts["name"] if parts else None
     if not parts or not name:
-        raise _Refused("missing package name", "write the name first: numpy >=1.2")
+        raise SpecProblem("missing package name", "write the name first: numpy >=1.2")
     if "*" in name:
-        raise _Refused(f"{quoted(name)} matches many packages", "name one package per line")
+        raise SpecProblem(f"{quoted(name)} matches many packages", "name one package per line")
     if name.startswith("-"):
-        raise _Refused("it is a pip option", "put it into the list under `- pip:`")
+        raise SpecProblem("it is a pip option", "put it into the list under `- pip:`")
     if ";" in package:
-        raise _Refused("conda does not support markers", "write a selector after it, `# [linux64]`, or use `pip:`")
+        raise SpecProblem("conda does not support markers", "write a selector after it, `# [linux64]`, or use `pip:`")
     if not _NAME.fullmatch(name):
-        raise _Refused(f"{quoted(name)} is not a package name", "use only letters, digits, `-`, `_` and `.`")
+        raise SpecProblem(f"{quoted(name)} is not a package name", "use only letters, digits, `-`, `_` and `.`")
     reading.name = name.lower()
     rest = (parts["rest"] or "").strip()
     if parts["rest"] == "=":
@@ -218,7 +210,7 @@ def _read_package(reading: _Reading, package: str) -> None:
     elif rest:
         version, reading.build = _split_build(rest)
         if " " in reading.build:
-            raise _Refused("too many parts", "write `name version build`; join versions with commas")
+            raise SpecProblem("too many parts", "write `name version build`; join versions with commas")
         reading.version = fuzzy_or_exact(version, bool(reading.build))
 
 
@@ -258,15 +250,13 @@ def split_channel(channel: str) -> tuple[str, str]:
 
 def _canonical(reading: _Reading) -> str:
     """The spec in a form that py-rattler parses as conda parses the original; py-rattler must accept it."""
-    try:
-        version = canonical_version(reading.version) if reading.version else ""
-    except VersionProblem as problem:
-        raise _Refused(problem.message, problem.hint) from problem
+    version = canonical_version(reading.version) if reading.version else ""
     others = dict(reading.others)
     if reading.url:
         spec, others["url"] = reading.name, reading.url
     else:
-        channel = _channel_url(reading.channel)
+        channel = reading.channel
+        channel = absolute(channel, Path("/")).as_uri() if channel.startswith(("/", "~/")) else channel
         channel = f"{channel}/{reading.subdir}" if channel and reading.subdir else channel
         head = f"{channel}::{reading.name}" if channel else reading.name
         build = reading.build if reading.build != "*" else ""
@@ -280,10 +270,6 @@ def _canonical(reading: _Reading) -> str:
     return spec
 
 
-def _channel_url(channel: str) -> str:
-    return absolute(channel, Path("/")).as_uri() if channel.startswith(("/", "~/")) else channel
-
-
 def _must_parse(spec: str) -> None:
     from rattler import MatchSpec
     from rattler.exceptions import InvalidMatchSpecError
@@ -291,6 +277,6 @@ def _must_parse(spec: str) -> None:
     try:
         MatchSpec(spec)
     except InvalidMatchSpecError as error:
-        raise _Refused(
+        raise SpecProblem(
             "cannot parse its version or build", "write it as `name version build`, e.g. `numpy >=1.26,<2 py311*`"
         ) from error

@@ -17,8 +17,8 @@ _STARRED = {">": ">=", ">=": ">=", "<": "<", "<=": "<"}
 _TOKEN = re.compile(r"[()|,]|[^()|,]+")
 
 
-class VersionProblem(Exception):
-    """A version that conda does not accept or no solver can express; `hint` says what to write instead."""
+class SpecProblem(Exception):
+    """A spec or a version that conda does not accept or no solver can express; `hint` says what to write instead."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -43,13 +43,13 @@ def fuzzy_or_exact(version: str, has_build: bool) -> str:
 
 
 def canonical_version(version: str) -> str:
-    """The version as py-rattler reads it unambiguously. Raises `VersionProblem`."""
+    """The version as py-rattler reads it unambiguously. Raises `SpecProblem`."""
     if version.startswith("^") or version.endswith("$"):
-        raise VersionProblem("regular expressions for versions are not supported", "write a range: >=1.2,<1.4")
+        raise SpecProblem("regular expressions for versions are not supported", "write a range: >=1.2,<1.4")
     pieces = [token if token in "()|," else _one(token) for token in _TOKEN.findall(version)]
     joined = "".join(pieces)
     if re.search(r"(^|[(|,])([)|,]|$)", joined):
-        raise VersionProblem("missing version next to `,` or `|`", "write one version on each side: >=1.2,<2")
+        raise SpecProblem("missing version next to `,` or `|`", "write one version on each side: >=1.2,<2")
     return joined
 
 
@@ -67,13 +67,11 @@ def _one(version: str) -> str:
 def _relation(version: str) -> str:
     found = _OPERATOR.fullmatch(version)
     if not found:
-        raise VersionProblem(
-            f"{quoted(version)} lacks a valid operator or a version", "operators: = == != < <= > >= ~="
-        )
+        raise SpecProblem(f"{quoted(version)} lacks a valid operator or a version", "operators: = == != < <= > >= ~=")
     operator, bare = found.groups()
     stem = bare.removesuffix(".*")
     if operator == "~=" and stem != bare:
-        raise VersionProblem("`~=` does not allow a wildcard", f"write ~={stem} or {stem}.*")
+        raise SpecProblem("`~=` does not allow a wildcard", f"write ~={stem} or {stem}.*")
     if stem == bare and bare.endswith("*") and operator in _STARRED:
         stem, operator = bare.rstrip("*"), _STARRED[operator]
     _check(stem)
@@ -87,7 +85,7 @@ def _wildcard(version: str) -> str:
     if not stem:
         return "*"
     if "*" in stem:
-        raise VersionProblem("a wildcard in the middle of a version is not supported", "write a range: >=1.2,<1.4")
+        raise SpecProblem("a wildcard in the middle of a version is not supported", "write a range: >=1.2,<1.4")
     _check(stem)
     return f"{stem}.*"
 
@@ -97,6 +95,6 @@ def _check(version: str) -> None:
         hint = (
             "join several with commas: >=1.2,<2" if re.search(r"[<>=!~]", version) else "write a version such as 1.2.3"
         )
-        raise VersionProblem(f"{quoted(version)} is not a version", hint)
+        raise SpecProblem(f"{quoted(version)} is not a version", hint)
     if ".." in version or version.endswith(".") or version.startswith("."):
-        raise VersionProblem(f"{quoted(version)} has an empty part", "write a version such as 1.2.3")
+        raise SpecProblem(f"{quoted(version)} has an empty part", "write a version such as 1.2.3")

@@ -7,7 +7,6 @@ ones take ``-f value`` and ``-fvalue``. Words are split as by a shell, so values
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
 from dataclasses import field
 
 from stackyard.core.errors import InputError, Where
@@ -159,9 +158,9 @@ class OptionsBuilder:
         elif name in ("--require-hashes", "--no-require-hashes"):
             self.values["require_hashes"] = name == "--require-hashes"
         elif name == "--no-binary":
-            _exclusive(value, self.no_binary, self.only_binary)
+            exclusive(value, self.no_binary, self.only_binary)
         elif name == "--only-binary":
-            _exclusive(value, self.only_binary, self.no_binary)
+            exclusive(value, self.only_binary, self.no_binary)
 
     def build(self) -> PipOptions:
         """The options of everything that was read."""
@@ -170,14 +169,19 @@ class OptionsBuilder:
         return PipOptions.model_validate({**self.values, **lists, **formats})
 
 
-def _exclusive(value: str, target: set[str], other: set[str]) -> None:
-    """``:all:`` and ``:none:`` replace what came before; a name taken here is given up there."""
-    names: Iterable[str] = [name.strip() for name in value.split(",") if name.strip()]
-    for name in names:
+def exclusive(value: str, target: set[str], other: set[str], *, keeps: bool = False) -> None:
+    """``:all:`` and ``:none:`` replace what came before; a name taken here is given up there.
+
+    Args:
+        keeps: the names there stay with ``:all:``: they are read apart, and may come later.
+    """
+    for name in filter(None, map(str.strip, value.split(","))):
         if name == ":none:":
             target.clear()
         elif name == ":all:":
-            other.clear()
+            if not keeps:
+                other.clear()
+            other.discard(":all:")
             target.clear()
             target.add(":all:")
         else:

@@ -30,11 +30,13 @@ ANY_FORM = "write name==version, name>=version or name @ https://…"
 _URL = re.compile(r"(?P<vcs>(?:git|hg|svn|bzr)(?:\+[a-z]+)?)?(?(vcs)|(?:https?|ftp|file)):", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Z0-9_]+)\}")
 _REPOSITORY = re.compile(r"(?P<system>[a-z]+)\+(?P<scheme>[^:]*):(?://)?(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*\s*(\[[^\]]*\])?\s*")
 _SYSTEMS = {"hg": "Mercurial", "svn": "Subversion", "bzr": "Bazaar"}
 _EXTRAS = re.compile(r"(?P<path>.+?)(?P<extras>\[[^\]]*\])\s*$", re.DOTALL)
 _COMMAND = re.compile(r"[!%]?(?:pip3?|conda|mamba)\s+install\s+(?P<packages>.+)")
 _RANGE_STAR = re.compile(r"(?P<operator>>=|<=|>|<)(?P<space>\s*)(?P<version>[\w.!]+?)\.\*")
-_HEX_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
+HEX_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
+"""Digits of the hashes that pip accepts."""
 _LONGEST_FILENAME = 255
 """Bytes: NAME_MAX of Linux and its file systems."""
 
@@ -134,10 +136,15 @@ class _Reader:
         if re.match(r"[a-z][a-z0-9+.-]*://", self.text, re.IGNORECASE):
             raise self.refuse("pip does not support this kind of URL", "write https://… or git+https://…")
         name, at, rest = self.text.partition("@")
-        if at and _is_name(name) and (_URL.match(rest.strip()) or "/" in rest):
+        if at and _NAME.fullmatch(name) and (_URL.match(rest.strip()) or "/" in rest):
             return self._named_url()
         expanded, marker = _cut(self.expanded, ";")
-        if self.editable or _looks_like_path(expanded) or _strip_extras(expanded)[0].lower().endswith(ARCHIVES):
+        if (
+            self.editable
+            or "/" in expanded
+            or expanded.startswith((".", "~"))
+            or _strip_extras(expanded)[0].lower().endswith(ARCHIVES)
+        ):
             return self._path(expanded, marker)
         return self._name()
 
@@ -166,7 +173,7 @@ class _Reader:
             raise self.refuse("pip does not support this kind of URL", f"write git+{url.replace('git:', 'https:', 1)}")
         if vcs:
             self._require_git(url)
-        self.hashes = tuple(f"{kind}:{parts[kind]}" for kind in _HEX_LENGTHS if kind in parts)
+        self.hashes = tuple(f"{kind}:{parts[kind]}" for kind in HEX_LENGTHS if kind in parts)
         name, specifier = self._from_filename(base, name)
         kept = "&".join(part for part in fragment.split("&") if part and not part.startswith("egg="))
         clean = f"{base}#{kept}" if kept else base
@@ -300,14 +307,6 @@ def _cut(text: str, separator: str) -> tuple[str, str]:
     return before.strip(), marker.strip()
 
 
-def _is_name(text: str) -> bool:
-    return bool(re.fullmatch(r"[A-Za-z0-9][\w.-]*\s*(\[[^\]]*\])?\s*", text))
-
-
-def _looks_like_path(text: str) -> bool:
-    return "/" in text or text.startswith((".", "~"))
-
-
 def _strip_extras(text: str) -> tuple[str, str]:
     found = _EXTRAS.fullmatch(text)
     return (found["path"], found["extras"]) if found else (text, "")
@@ -331,11 +330,11 @@ def _bracketed(extras: tuple[str, ...]) -> str:
 def _check_hashes(hashes: tuple[str, ...], place: Where, context: Context) -> None:
     for entry in hashes:
         kind, colon, digest = entry.partition(":")
-        if not colon or kind not in _HEX_LENGTHS:
-            hint = f"write --hash=sha256:<64 hex digits>; allowed: {', '.join(_HEX_LENGTHS)}"
+        if not colon or kind not in HEX_LENGTHS:
+            hint = f"write --hash=sha256:<64 hex digits>; allowed: {', '.join(HEX_LENGTHS)}"
             raise InputError(f"--hash={cut(entry)} is not a strong hash", where=place, hint=hint)
-        if not re.fullmatch(r"[0-9a-fA-F]+", digest) or len(digest) != _HEX_LENGTHS[kind]:
-            text = f"{quoted(entry)} is not a complete {kind} ({_HEX_LENGTHS[kind]} hex digits): no file can match it"
+        if not re.fullmatch(r"[0-9a-fA-F]+", digest) or len(digest) != HEX_LENGTHS[kind]:
+            text = f"{quoted(entry)} is not a complete {kind} ({HEX_LENGTHS[kind]} hex digits): no file can match it"
             context.notice(place, text)
 
 

@@ -89,14 +89,9 @@ class RequirementsReader:
         """Take an option that is not written as pip writes it, e.g. conda-lock's ``pip-repositories``."""
         self._options.add(name, value)
 
-    def read_file(self, path: Path) -> None:
-        """Read a requirements file and all that it includes."""
-        self._read_text(read_text(path), str(path), selector="", constraint=False, stack=(str(path.resolve()),))
-        self.files.append(str(path.resolve()))
-
-    def read_constraints(self, path: Path) -> None:
-        """Read a constraints file, as ``-c`` includes one."""
-        self._read_text(read_text(path), str(path), selector="", constraint=True, stack=(str(path.resolve()),))
+    def read_file(self, path: Path, *, constraint: bool = False) -> None:
+        """Read a requirements file, or one of constraints as ``-c`` includes it, and all that it includes."""
+        self._read_text(read_text(path), str(path), selector="", constraint=constraint, stack=(str(path.resolve()),))
         self.files.append(str(path.resolve()))
 
     def read_lines(self, lines: list[Line], origin: str) -> None:

@@ -13,6 +13,7 @@ from stackyard.core.quoting import quoted
 from stackyard.host.files.hashing import local_path
 from stackyard.host.tools.pipconf import PYPI, PipSettings, read_config
 from stackyard.inputs.models import PipOptions
+from stackyard.inputs.pip.options import exclusive
 from stackyard.inputs.reading.paths import with_home
 from stackyard.inputs.sites.sitemodels import PipPolicy
 
@@ -122,21 +123,10 @@ def _formats(config: Mapping[str, str], options: PipOptions) -> tuple[tuple[str,
     """``no_binary`` and ``only_binary`` by pip's rules: in order, ``:none:`` forgets, ``:all:`` means every package."""
     no_binary: set[str] = set()
     only_binary: set[str] = set()
-    sources = (
-        (no_binary, only_binary, [*_list(config, "no-binary"), *options.no_binary]),
-        (only_binary, no_binary, [*_list(config, "only-binary"), *options.only_binary]),
-    )
-    for target, other, values in sources:
-        for name in (part.strip() for value in values for part in value.split(",") if part.strip()):
-            if name == ":none:":
-                target.clear()
-            elif name == ":all:":
-                other.discard(":all:")
-                target.clear()
-                target.add(":all:")
-            else:
-                other.discard(canonical(name))
-                target.add(canonical(name))
+    for value in (*_list(config, "no-binary"), *options.no_binary):
+        exclusive(value, no_binary, only_binary, keeps=True)
+    for value in (*_list(config, "only-binary"), *options.only_binary):
+        exclusive(value, only_binary, no_binary, keeps=True)
     return tuple(sorted(no_binary)), tuple(sorted(only_binary))
 
 

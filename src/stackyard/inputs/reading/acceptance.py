@@ -84,6 +84,11 @@ class ShortForm:
         return made.__get_pydantic_core_schema__(source, handler)
 
 
+def keyed(key: str) -> Callable[[Any], Any]:
+    """For `ShortForm`: a bare text is a mapping with this one key."""
+    return lambda value: {key: value} if isinstance(value, str) else value
+
+
 class ShownAs:
     """In ``Annotated``: the JSON Schema of a value whose form is checked elsewhere."""
 

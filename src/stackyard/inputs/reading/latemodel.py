@@ -44,7 +44,8 @@ class _LateModel:
         cls.model_fields = {**cls.model_fields, **fields}
 
     def __init__(self, **values: Any) -> None:
-        self._become(type(self).model_validate(values))
+        made = type(self).model_validate(values)
+        self._put(made.__dict__, made.model_fields_set)
 
     def checked(self) -> None:
         """Raise ValueError where values contradict each other; a model with such rules has its own."""
@@ -81,9 +82,6 @@ class _LateModel:
         object.__setattr__(self, "__pydantic_fields_set__", set(given))
         object.__setattr__(self, "__pydantic_extra__", None)
         object.__setattr__(self, "__pydantic_private__", None)
-
-    def _become(self, other: Any) -> None:
-        self._put(other.__dict__, other.model_fields_set)
 
     @property
     def model_fields_set(self) -> set[str]:

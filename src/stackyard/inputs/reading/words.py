@@ -21,7 +21,10 @@ UNFILLED = "unfilled"
 
 @dataclass(frozen=True)
 class _Checked:
-    """A grammar in ``Annotated``, for pydantic and for `inputs.reading.acceptance`."""
+    """A grammar in ``Annotated``, for pydantic and for `inputs.reading.acceptance`.
+
+    `or_empty`: an empty text is the default, and means that nothing is set.
+    """
 
     check: Callable[[str], object]
     or_empty: bool = False
@@ -43,11 +46,6 @@ class _Checked:
         return text if later else self.accept(text)
 
 
-def _checked(check: Callable[[str], object], *, or_empty: bool = False) -> _Checked:
-    """A grammar. `or_empty`: an empty text is the default, and means that nothing is set."""
-    return _Checked(check, or_empty)
-
-
 def _label_of_axes(text: str) -> None:
     grammar.LABEL(re.sub(r"\{\w+\}", "0", text))
 
@@ -64,45 +62,45 @@ def _is_date(text: str) -> bool:
         return False
 
 
-VariableName = Annotated[str, _checked(grammar.SETTABLE)]
-OptionalVariable = Annotated[str, _checked(grammar.SETTABLE, or_empty=True)]
-VariableRead = Annotated[str, _checked(grammar.VARIABLE)]
+VariableName = Annotated[str, _Checked(grammar.SETTABLE)]
+OptionalVariable = Annotated[str, _Checked(grammar.SETTABLE, or_empty=True)]
+VariableRead = Annotated[str, _Checked(grammar.VARIABLE)]
 """A variable whose value is read, and that is not set."""
 
-LoadedVariables = dict[Annotated[str, _checked(grammar.LOADED)], Annotated[str, _checked(grammar.VALUE)]]
+LoadedVariables = dict[Annotated[str, _Checked(grammar.LOADED)], Annotated[str, _Checked(grammar.VALUE)]]
 """Variables that a module sets for users."""
 
-VariableValue = Annotated[str, _checked(grammar.VALUE)]
+VariableValue = Annotated[str, _Checked(grammar.VALUE)]
 Variables = dict[VariableName, VariableValue]
-Text = Annotated[str, _checked(grammar.VALUE)]
+Text = Annotated[str, _Checked(grammar.VALUE)]
 """What users read: a summary, a notice, a help text."""
 
-Deprecation = Annotated[Text, _checked(_begins_with_a_date, or_empty=True)]
+Deprecation = Annotated[Text, _Checked(_begins_with_a_date, or_empty=True)]
 """A date and a message."""
 
-Program = Annotated[str, _checked(grammar.PROGRAM)]
-Command = Annotated[str, _checked(grammar.COMMAND)]
+Program = Annotated[str, _Checked(grammar.PROGRAM)]
+Command = Annotated[str, _Checked(grammar.COMMAND)]
 """A command of the stack."""
 
-HostModule = Annotated[str, _checked(grammar.MODULE)]
+HostModule = Annotated[str, _Checked(grammar.MODULE)]
 Alias = Annotated[str, _Checked(_label_of_axes)]
 """The name of an alias module; may hold names of axes in braces."""
 
-Family = Annotated[str, _checked(grammar.FAMILY, or_empty=True)]
-Word = Annotated[str, _checked(grammar.WORD, or_empty=True)]
-RoleName = Annotated[str, _checked(grammar.ROLE)]
-JobName = Annotated[str, _checked(grammar.JOB, or_empty=True)]
-ArrayIndices = Annotated[str, _checked(grammar.ARRAY, or_empty=True)]
-Interface = Annotated[str, _checked(grammar.INTERFACE)]
-OptionalInterface = Annotated[str, _checked(grammar.INTERFACE, or_empty=True)]
-OptionalPath = Annotated[str, _checked(grammar.PATH, or_empty=True)]
-CollisionPath = Annotated[str, _checked(grammar.INNER_PATH)]
+Family = Annotated[str, _Checked(grammar.FAMILY, or_empty=True)]
+Word = Annotated[str, _Checked(grammar.WORD, or_empty=True)]
+RoleName = Annotated[str, _Checked(grammar.ROLE)]
+JobName = Annotated[str, _Checked(grammar.JOB, or_empty=True)]
+ArrayIndices = Annotated[str, _Checked(grammar.ARRAY, or_empty=True)]
+Interface = Annotated[str, _Checked(grammar.INTERFACE)]
+OptionalInterface = Annotated[str, _Checked(grammar.INTERFACE, or_empty=True)]
+OptionalPath = Annotated[str, _Checked(grammar.PATH, or_empty=True)]
+CollisionPath = Annotated[str, _Checked(grammar.INNER_PATH)]
 """A path of a package, relative to the prefix or to site-packages; ``*`` stands for any text."""
 
-CollisionWinner = Annotated[str, _checked(grammar.COLLISION_WINNER)]
+CollisionWinner = Annotated[str, _Checked(grammar.COLLISION_WINNER)]
 """The package whose file is taken; of two with one name, with what installs it: ``numpy (conda)``."""
 
-StagedPath = Annotated[str, _checked(grammar.PATH)]
-InnerPath = Annotated[str, _checked(grammar.INNER_PATH)]
-WholePath = Annotated[str, _checked(grammar.WHOLE_PATH)]
-NodePath = Annotated[str, _checked(grammar.NODE_PATH, or_empty=True)]
+StagedPath = Annotated[str, _Checked(grammar.PATH)]
+InnerPath = Annotated[str, _Checked(grammar.INNER_PATH)]
+WholePath = Annotated[str, _Checked(grammar.WHOLE_PATH)]
+NodePath = Annotated[str, _Checked(grammar.NODE_PATH, or_empty=True)]

@@ -201,8 +201,7 @@ def config_directory() -> Path:
 
     A path that cannot exist for an account without a home.
     """
-    found = home.xdg("XDG_CONFIG_HOME", ".config")
-    return found / "stackyard" if found else home.NOWHERE
+    return _own_directory("XDG_CONFIG_HOME", ".config")
 
 
 def cache_directory() -> Path:
@@ -210,7 +209,11 @@ def cache_directory() -> Path:
 
     A path that cannot exist for an account without a home.
     """
-    found = home.xdg("XDG_CACHE_HOME", ".cache")
+    return _own_directory("XDG_CACHE_HOME", ".cache")
+
+
+def _own_directory(variable: str, below_home: str) -> Path:
+    found = home.xdg(variable, below_home)
     return found / "stackyard" if found else home.NOWHERE
 
 

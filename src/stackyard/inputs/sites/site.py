@@ -161,10 +161,10 @@ def merged(stack: Node, site: Site) -> Node:
     overrides = site.stacks
     stack = _environment_list(stack)
     for values, join in (
-        (overrides.defaults, _default),
+        (overrides.defaults, lambda own, _: own),
         (overrides.prepend, _prepend),
         (overrides.append, _append),
-        (overrides.force, _force),
+        (overrides.force, lambda _, other: other),
     ):
         if values:
             stack = _joined(stack, _environment_list(expand.tree(values, place)), join)
@@ -199,14 +199,6 @@ def _joined(own: Node, other: Node, join: Any) -> Node:
         else:
             entries[key.text] = (mine[0], join(mine[1], value))
     return _mapping(own, tuple(entries.values()))
-
-
-def _default(own: Node, _: Node) -> Node:
-    return own
-
-
-def _force(_: Node, other: Node) -> Node:
-    return other
 
 
 def _append(own: Node, other: Node) -> Node:

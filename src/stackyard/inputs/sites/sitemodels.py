@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from stackyard.host.machine.platforms import BuiltFor
-from stackyard.inputs.reading.acceptance import ShortForm
+from stackyard.inputs.reading.acceptance import ShortForm, keyed
 from stackyard.inputs.reading.latemodel import Field, LateModel
 from stackyard.inputs.reading.words import (
     Alias,
@@ -35,6 +35,12 @@ class Interpreter(LateModel):
     source: Literal["auto", "conda", "uv", "host"] = "auto"
     version: str = Field("", description="A version or range, for uv and host, e.g. 3.11 or >=3.10,<3.13")
     path: str = Field("", description="Absolute path of the host's interpreter; empty: from PATH")
+
+    def completed(self, site: Interpreter, version: str = "") -> Interpreter:
+        """A stack's, with what it leaves open: the version that it names elsewhere, else as the site says."""
+        source = site.source if self.source == "auto" else self.source
+        wished = self.version or version or site.version
+        return Interpreter(source=source, version=wished, path=self.path or site.path)
 
 
 class Domain(LateModel):
@@ -372,12 +378,7 @@ class SiteCheck(LateModel):
             raise ValueError("write the path of a file of checks, or {plugin: NAME}")
 
 
-def _file(value: Any) -> Any:
-    """A path as a file of checks."""
-    return {"file": value} if isinstance(value, str) else value
-
-
-SiteCheckItem = Annotated[SiteCheck, ShortForm(_file, str | SiteCheck)]
+SiteCheckItem = Annotated[SiteCheck, ShortForm(keyed("file"), str | SiteCheck)]
 
 
 class Site(LateModel):

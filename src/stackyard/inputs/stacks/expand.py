@@ -190,7 +190,7 @@ def names(node: Node, words: Mapping[str, str], problems: list[InputError], path
         words: the axes, ``version`` and ``name``.
         path: where the tree stands in the file.
     """
-    if any(_under_path(path, literal, exact=True) for literal in _LITERAL):
+    if any(under_path(path, literal, exact=True) for literal in _LITERAL):
         return node
     if node.kind == "sequence":
         items = tuple(names(item, words, problems, (*path, index)) for index, item in enumerate(node.items))
@@ -204,7 +204,7 @@ def names(node: Node, words: Mapping[str, str], problems: list[InputError], path
 
 def left_alone(path: Path) -> frozenset[str]:
     """The words that stay in a string at this path, for the build to replace."""
-    return next((kept for prefix, kept in _LEFT if _under_path(path, prefix)), frozenset())
+    return next((kept for prefix, kept in _LEFT if under_path(path, prefix)), frozenset())
 
 
 def fill(text: str, words: Mapping[str, str], left: frozenset[str], at: Where, problems: list[InputError]) -> str:
@@ -233,7 +233,8 @@ def _unknown_name(name: str, words: Mapping[str, str], left: frozenset[str], at:
     return InputError(f"{{{cut(name)}}} is not an axis of the matrix", where=at, hint=hint)
 
 
-def _under_path(path: Path, prefix: Path, *, exact: bool = False) -> bool:
+def under_path(path: Path, prefix: Path, *, exact: bool = False) -> bool:
+    """Whether a path begins with another one, or is that; ``*`` is any one step."""
     if len(path) < len(prefix) or (exact and len(path) != len(prefix)):
         return False
     return all(step in ("*", own) for own, step in zip(path, prefix, strict=False))

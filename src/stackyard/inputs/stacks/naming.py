@@ -145,10 +145,6 @@ def _fill(template: str, words: Mapping[str, str]) -> str:
         if name and not word:
             separator = separator.rstrip(_SEPARATORS)
             continue
-        result += (separator if result or not _only_separators(separator) else "") + word
+        result += (separator if result or separator.strip(_SEPARATORS) else "") + word
         separator = ""
     return result
-
-
-def _only_separators(text: str) -> bool:
-    return not text.strip(_SEPARATORS)

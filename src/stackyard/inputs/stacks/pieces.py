@@ -104,7 +104,9 @@ class Reader:
         data = {key: value for key, value in (plain(root) or {}).items() if key not in _APART}
         stack = validate(StackFile, data, Document(str(source.file), "", root), self.problems)
         environment = self._environment(source, root, words)
-        imported = [self._import(each, root, index, words, chain) for index, each in self._imports(stack)]
+        imported = [
+            self._import(each, root, index, words, chain) for index, each in enumerate(stack.imports if stack else ())
+        ]
         if stack is None or len(self.problems) > before:
             return None
         files = tuple(dict.fromkeys((str(source.file), *environment.files, *_named(root))))
@@ -139,7 +141,7 @@ class Reader:
         if node.kind == "mapping":
             entries = tuple((key, self._absolute(value, (*path, key.text))) for key, value in node.entries)
             return replace(node, entries=entries)
-        if not node.text or not any(_matches(path, pattern) for pattern in _FILES):
+        if not node.text or not any(expand.under_path(path, pattern, exact=True) for pattern in _FILES):
             return node
         file = _beside(node)
         try:
@@ -175,9 +177,6 @@ class Reader:
         hint = "write the keys of an environment.yml, or the path of a file"
         raise InputError("environment: expected a mapping or a path", where=item.where, hint=hint)
 
-    def _imports(self, stack: StackFile | None) -> Iterator[tuple[int, Import]]:
-        yield from enumerate(stack.imports if stack else ())
-
     def _import(
         self, item: Import, root: Node, index: int, words: Mapping[str, str], chain: tuple[Path, ...]
     ) -> Piece | None:
@@ -199,7 +198,10 @@ class Reader:
         """The point at which an imported stack is taken: the importer's axes, and its own version."""
         version = _imported_version(source, item, words["version"], place)
         points = source.points([version], self.problems)
-        own = {axis: list(dict.fromkeys(point.axes.get(axis, "") for point in points)) for axis in _axes(points)}
+        own = {
+            axis: list(dict.fromkeys(point.axes.get(axis, "") for point in points))
+            for axis in joining.unique(*(point.axes for point in points))
+        }
         made = {key: value for key, value in words.items() if key not in ("version", "name")}
         for axis, values in own.items():
             if axis not in made and len(values) == 1:
@@ -225,10 +227,6 @@ def _imported_version(source: Source, item: Import, version: str, place: Where) 
     raise InputError(message, where=place, hint=hint)
 
 
-def _axes(points: Sequence[matrix.Point]) -> list[str]:
-    return list(dict.fromkeys(axis for point in points for axis in point.axes))
-
-
 def _beside(node: Node) -> Path:
     """The file that a value names, from the directory of the file that holds the value."""
     return (Path(node.where.file).parent / with_home(node.text)).absolute()
@@ -240,9 +238,5 @@ def _named(node: Node, path: tuple[str | int, ...] = ()) -> Iterator[str]:
         yield from _named(value, (*path, key.text))
     for index, item in enumerate(node.items):
         yield from _named(item, (*path, index))
-    if node.kind == "scalar" and node.text and any(_matches(path, pattern) for pattern in _FILES):
+    if node.kind == "scalar" and node.text and any(expand.under_path(path, pattern, exact=True) for pattern in _FILES):
         yield node.text
-
-
-def _matches(path: tuple[str | int, ...], pattern: tuple[str, ...]) -> bool:
-    return len(path) == len(pattern) and all(step in ("*", own) for own, step in zip(path, pattern, strict=True))

@@ -24,12 +24,7 @@ def settle(
 ) -> tuple[Interpreter, Environment, tuple[str, ...]]:
     """The interpreter of one point, its environment with Python in it where that was missing, and notices about it."""
     wished = axes.get("python") or file.python
-    own, policy = file.interpreter, site.interpreter
-    interpreter = Interpreter(
-        source=own.source if own.source != "auto" else policy.source,
-        version=own.version or wished or policy.version,
-        path=own.path or policy.path,
-    )
+    interpreter = file.interpreter.completed(site.interpreter, wished)
     from_conda = interpreter.source == "conda" or (interpreter.source == "auto" and bool(environment.conda))
     if not from_conda or requirement(environment) or not (wished or interpreter.source == "conda"):
         return interpreter, environment, ()

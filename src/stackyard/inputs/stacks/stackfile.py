@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,7 +25,7 @@ from stackyard.inputs.models import (
     ModuleSettings,
     Wrap,
 )
-from stackyard.inputs.reading.acceptance import ShortForm, ShownAs
+from stackyard.inputs.reading.acceptance import ShortForm, ShownAs, keyed
 from stackyard.inputs.reading.latemodel import Field, LateModel
 from stackyard.inputs.reading.words import CollisionPath, CollisionWinner, LoadedVariables, Text
 from stackyard.yard.kinds.payload import Packing
@@ -53,11 +52,6 @@ def _check(value: Any) -> Any:
     if isinstance(value, str):
         return {"name": value, "run": value}
     return value
-
-
-def _keyed(key: str) -> Callable[[Any], Any]:
-    """A bare string is a mapping with this one key."""
-    return lambda value: {key: value} if isinstance(value, str) else value
 
 
 StringList = Annotated[tuple[str, ...], ShortForm(_as_list, str | tuple[str, ...])]
@@ -148,11 +142,11 @@ def named_check(block: CheckBlock) -> Check:
 
 
 CheckItem = Annotated[CheckBlock, ShortForm(_check, str | CheckBlock)]
-ImportItem = Annotated[Import, ShortForm(_keyed("file"), str | Import)]
-LicenceItem = Annotated[Licence, ShortForm(_keyed("name"), str | Licence)]
+ImportItem = Annotated[Import, ShortForm(keyed("file"), str | Import)]
+LicenceItem = Annotated[Licence, ShortForm(keyed("name"), str | Licence)]
 InterpreterBlock = Annotated[
     Interpreter,
-    ShortForm(_keyed("source"), Literal["auto", "conda", "uv", "host"] | Interpreter),
+    ShortForm(keyed("source"), Literal["auto", "conda", "uv", "host"] | Interpreter),
 ]
 
 

@@ -57,12 +57,7 @@ def fingerprint(variant: Variant, site: Site, platform: str) -> Fingerprint:
 
 def wanted(variant: Variant, site: Site) -> Interpreter:
     """The requested interpreter: the stack's settings, completed by the site's."""
-    stack, default = variant.interpreter, site.interpreter
-    return Interpreter(
-        source=default.source if stack.source == "auto" else stack.source,
-        version=stack.version or default.version,
-        path=stack.path or default.path,
-    )
+    return variant.interpreter.completed(site.interpreter)
 
 
 def where_of(variant: Variant) -> Where:

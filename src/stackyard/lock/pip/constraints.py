@@ -22,7 +22,7 @@ def constraint_lines(own: Iterable[PipRequirement], settings: PipSettings) -> li
     reader = RequirementsReader(Path.cwd())
     for place in settings.constraints:
         try:
-            reader.read_constraints(with_home(place))
+            reader.read_file(with_home(place), constraint=True)
         except InputError as error:
             if error.where is None:
                 why = f"the constraints of pip's configuration: {error.message}"

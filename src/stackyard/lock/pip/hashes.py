@@ -9,10 +9,9 @@ from stackyard.core.errors import InputError, Where
 from stackyard.core.names import canonical, pip_name
 from stackyard.core.quoting import quoted
 from stackyard.inputs.models import PipRequirement
+from stackyard.inputs.pip.requirement import HEX_LENGTHS
 from stackyard.lock.lockfile.model import PipPackage
 from stackyard.lock.pip.pylock import Wanted
-
-_HASH_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 
 
 def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, Wanted]:
@@ -25,7 +24,7 @@ def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, Wanted]:
     for requirement in requirements:
         for text in requirement.hashes:
             algorithm, _, value = text.partition(":")
-            if not re.fullmatch(r"[0-9a-fA-F]+", value) or len(value) != _HASH_LENGTHS.get(algorithm):
+            if not re.fullmatch(r"[0-9a-fA-F]+", value) or len(value) != HEX_LENGTHS.get(algorithm):
                 raise InputError(
                     f"{quoted(text)} is not a hash that pip accepts",
                     where=requirement.place,
