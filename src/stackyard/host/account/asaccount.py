@@ -201,8 +201,7 @@ def empty_in(entry: int) -> None:
 
     What is left makes the removal of the directory fail. A child that its account has stopped is not waited for.
     """
-    doomed = at.open_directory(entry, "doomed")
-    try:
+    with at.opened(entry, "doomed") as doomed:
         uid, pid = os.fstat(doomed).st_uid, os.fork()
         if pid == 0:
             _as(uid, lambda: _emptied(doomed))
@@ -212,8 +211,6 @@ def empty_in(entry: int) -> None:
         if ended[0] == 0 or os.WIFSTOPPED(ended[1]):
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, os.WNOHANG)
-    finally:
-        os.close(doomed)
 
 
 def _emptied(directory: int) -> None:
@@ -262,7 +259,7 @@ def _left(directory: int, path: str) -> Iterator[tuple[str, os.stat_result, int]
             fd = os.open(name, at.PEEK, dir_fd=directory)
         except OSError:
             continue
-        try:
+        with at.closing(fd):
             status = os.fstat(fd)
             kinds = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
             if (
@@ -274,8 +271,6 @@ def _left(directory: int, path: str) -> Iterator[tuple[str, os.stat_result, int]
             if stat.S_ISDIR(status.st_mode):
                 with suppress(OSError), at.opened(directory, name) as below:
                     yield from _left(below, f"{path}{name}/")
-        finally:
-            os.close(fd)
 
 
 def _inode(status: os.stat_result) -> tuple[int, int]:

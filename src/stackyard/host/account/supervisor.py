@@ -173,14 +173,12 @@ def _looked(yard: Path) -> int:
         finally:
             os._exit(0)
     os.close(into)
-    try:
+    with at.closing(out):
         if not select.select([out], [], [], LOOK_S)[0]:
             os.kill(pid, signal.SIGKILL)
             raise TimeoutError(errno.ETIMEDOUT, f"timed out after {LOOK_S:g} s", str(yard))
         told = os.read(out, 64)
         os.waitpid(pid, 0)
-    finally:
-        os.close(out)
     return int(told or os.geteuid())
 
 

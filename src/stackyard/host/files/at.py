@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -113,13 +113,17 @@ def _c() -> Any:
 
 
 @contextmanager
-def opened(top: int, name: str) -> Iterator[int]:
-    """`open_directory`, closed at the end."""
-    fd = open_directory(top, name)
+def closing(fd: int) -> Iterator[int]:
+    """Something open, closed at the end."""
     try:
         yield fd
     finally:
         os.close(fd)
+
+
+def opened(top: int, name: str) -> AbstractContextManager[int]:
+    """`open_directory`, closed at the end."""
+    return closing(open_directory(top, name))
 
 
 @contextmanager
@@ -163,11 +167,8 @@ def parent(top: Path, path: Path, *, make: bool = False) -> Iterator[Place]:
 
 def names(top: int) -> list[str]:
     """The names in an open directory."""
-    fd = os.open(".", DIR, dir_fd=top)
-    try:
+    with closing(os.open(".", DIR, dir_fd=top)) as fd:
         return os.listdir(fd)  # noqa: PTH208
-    finally:
-        os.close(fd)
 
 
 def walk(
@@ -199,10 +200,8 @@ def walk(
                     raise
                 on_error(error)
                 continue
-            try:
+            with closing(below):
                 yield from walk(below, f"{path}{entry.name}/", on_error, cross=cross)
-            finally:
-                os.close(below)
 
 
 def open_new(top: int, name: str, mode: int = 0o600) -> BinaryIO:
@@ -223,8 +222,7 @@ def read_bounded(top: int, name: str, most: int, owner: int | None = None) -> tu
         Refused: it is not a regular file, too large, or another account's.
         OSError: it cannot be opened, e.g. it is a symbolic link; EXDEV for a mount.
     """
-    fd = open_directory(top, name, READ)
-    try:
+    with closing(open_directory(top, name, READ)) as fd:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise Refused(errno.EINVAL, "not a regular file", name)
@@ -234,8 +232,6 @@ def read_bounded(top: int, name: str, most: int, owner: int | None = None) -> tu
         data = b""  # a file may grow meanwhile, and not say how large it is
         while len(data) <= most and (more := os.read(fd, min(_BLOCK, most + 1 - len(data)))):
             data += more
-    finally:
-        os.close(fd)
     _require_size(len(data), most, name)
     return data, status
 
@@ -293,8 +289,7 @@ def set_mode(
             get more bits.
         OSError: it cannot be opened or changed.
     """
-    fd = os.open(name, PEEK, dir_fd=top)
-    try:
+    with closing(os.open(name, PEEK, dir_fd=top)) as fd:
         status = os.fstat(fd)
         if stat.S_IFMT(status.st_mode) not in kinds or status.st_uid not in (owners or (os.geteuid(),)):
             raise Refused(errno.EPERM, "not what it was, or another account's", name)
@@ -303,8 +298,6 @@ def set_mode(
             raise Refused(errno.EMLINK, "has other names, which may be anywhere", name)
         if mode != before:
             change_open(fd, mode)
-    finally:
-        os.close(fd)
 
 
 def change_open(fd: int, mode: int, group: int | None = None) -> None:
@@ -390,8 +383,8 @@ class _Removal:
             self.error = self.error or error
 
     def _remove_directory(self, top: int, name: str, path: str, depth: int) -> None:
-        fd, before = self._opened(top, name), self.error
-        try:
+        before = self.error
+        with closing(self._opened(top, name)) as fd:
             children = os.listdir(fd)  # noqa: PTH208
             if depth == DEPTH and children:
                 spare = f".deep{REMOVED}{os.urandom(8).hex()}"
@@ -400,8 +393,6 @@ class _Removal:
                 return
             for child in children:
                 self.remove(fd, child, path, depth + 1)
-        finally:
-            os.close(fd)
         if self.error is before:  # else what is in it stays, and with it the directory
             os.rmdir(name, dir_fd=top)
 

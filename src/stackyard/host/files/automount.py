@@ -11,8 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from stackyard.core.errors import MissingError
+from stackyard.host.files import filesystem
 from stackyard.host.run.command import CommandError, run
-from stackyard.host.run.readonly import unescaped
 
 ANSWER_S = 30.0
 """For the automounter to mount an image, or a server to answer: it takes some hundredths of a second."""
@@ -43,18 +43,8 @@ def require_answer(directory: Path) -> None:
     Raises:
         MissingError: it does not answer here.
     """
-    kind = _kind(directory)
-    if (kind != b"autofs" and not kind.startswith(b"fuse")) or answers(directory):
+    kind = next((mount.kind for mount in reversed(filesystem.mounts()) if mount.where == str(directory)), "")
+    if (kind != "autofs" and not kind.startswith("fuse")) or answers(directory):
         return
-    whom, hint = _AUTOMOUNTER if kind == b"autofs" else _SERVER
+    whom, hint = _AUTOMOUNTER if kind == "autofs" else _SERVER
     raise MissingError(f"{directory} does not answer: timed out after {ANSWER_S:g} s waiting for {whom}", hint=hint)
-
-
-def _kind(directory: Path) -> bytes:
-    """The type of the last mount at exactly this place, in this namespace. Source: proc(5)."""
-    kind = b""
-    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
-        before, _, after = line.partition(b" - ")
-        if unescaped(before.split(b" ")[4]) == bytes(directory):
-            kind = after.split(b" ")[0]
-    return kind

@@ -38,8 +38,7 @@ def _copy(top: int, name: str, target: at.Place, owners: Collection[int], link: 
         raise at.Refused(errno.ENAMETOOLONG, "nested too deeply", name)
     if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):  # not even opened: a device may act on that
         raise at.Refused(errno.EINVAL, "neither a file nor a directory", name)
-    fd = at.open_directory(top, name, at.DIR if stat.S_ISDIR(mode) else at.READ)
-    try:
+    with at.closing(at.open_directory(top, name, at.DIR if stat.S_ISDIR(mode) else at.READ)) as fd:
         status = os.fstat(fd)
         if owners and status.st_uid not in owners:
             raise at.Refused(errno.EPERM, f"belongs to account {status.st_uid}", name)
@@ -52,8 +51,6 @@ def _copy(top: int, name: str, target: at.Place, owners: Collection[int], link: 
             _copy_directory(fd, target, owners, link, depth)
         elif not (link and _linked(fd, status, target)):
             _copy_file(fd, status, target)
-    finally:
-        os.close(fd)
 
 
 def _is_readable(around: os.stat_result, status: os.stat_result) -> bool:
@@ -63,12 +60,9 @@ def _is_readable(around: os.stat_result, status: os.stat_result) -> bool:
 
 def _copy_directory(fd: int, target: at.Place, owners: Collection[int], link: bool, depth: int) -> None:
     os.mkdir(target[1], dir_fd=target[0])
-    into = at.open_directory(*target)
-    try:
+    with at.opened(*target) as into:
         for child in os.listdir(fd):
             _copy(fd, child, (into, child), owners, link, depth + 1)
-    finally:
-        os.close(into)
 
 
 def _linked(fd: int, status: os.stat_result, target: at.Place) -> bool:

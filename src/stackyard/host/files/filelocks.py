@@ -15,6 +15,7 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.quoting import plain
+from stackyard.host.files import at
 from stackyard.host.run.identity import account_name
 
 LIMIT_S = 900.0
@@ -82,11 +83,9 @@ def _is_held(path: Path, mode: int, kind: int) -> bool:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, mode)
     except PermissionError:
         return False  # another writer's, who does not share it: the program that needs it reports that
-    try:
+    with at.closing(handle):  # and with it the lock
         _restrict(handle, mode)
         return _is_refused(handle, kind)
-    finally:
-        os.close(handle)  # and with it the lock
 
 
 def _is_refused(handle: int, kind: int) -> bool:

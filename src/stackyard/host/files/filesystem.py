@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import grp
 import os
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from stackyard.host.run.readonly import unescaped
 
@@ -12,19 +14,34 @@ _IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 _ON_DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "bcachefs", "jfs", "reiserfs")
 
 
+class Mounted(NamedTuple):
+    """One line of mountinfo: where, which type of file system, from what, with which options of the file system."""
+
+    where: str
+    kind: str
+    source: str
+    options: str
+
+
+def mounts() -> list[Mounted]:
+    """What is mounted in this namespace, the last one at a place last. Source: proc(5)."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        before, _, after = line.partition(b" - ")
+        kind, source, *options = after.split(b" ")
+        texts = (unescaped(before.split(b" ")[4]), kind, unescaped(source), b" ".join(options))
+        found.append(Mounted(*map(os.fsdecode, texts)))
+    return found
+
+
 def kind_of(path: Path) -> str:
     """The type of the file system that a path is on, as the kernel names it; empty: not known."""
     place, best, kind = os.path.realpath(path), "", ""
-    try:
-        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
-    except OSError:
-        return ""
-    for line in lines:
-        before, _, after = line.partition(b" - ")
-        point = os.fsdecode(unescaped(before.split()[4]))
-        inside = place == point or place.startswith(f"{point.rstrip('/')}/")
-        if inside and len(point) >= len(best):  # of two at one place the later one covers the other
-            best, kind = point, os.fsdecode(after.split()[0])
+    with suppress(OSError):
+        for mount in mounts():
+            inside = place == mount.where or place.startswith(f"{mount.where.rstrip('/')}/")
+            if inside and len(mount.where) >= len(best):  # of two at one place the later one covers the other
+                best, kind = mount.where, mount.kind
     return kind
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.grammar import YARD
-from stackyard.host.files import space
+from stackyard.host.files import at, space
 from stackyard.host.run import clock
 from stackyard.host.run.identity import boot
 
@@ -105,15 +105,10 @@ def _is_left(entry: os.DirEntry[str]) -> bool:
 
 def _is_unlocked(directory: str) -> bool:
     try:
-        lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        with at.closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(lock)
     return True
 
 

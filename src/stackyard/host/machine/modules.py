@@ -97,21 +97,20 @@ class Session:
     steps: tuple[Step, ...]
 
 
-def find_lmod(environ: Mapping[str, str] | None = None) -> ModuleSystem | None:
+def find_lmod(environ: Mapping[str, str] = os.environ) -> ModuleSystem | None:
     """Lmod, by ``$LMOD_CMD``, ``$LMOD_DIR``, ``$LMOD_PKG`` and the usual places; None if not found.
 
     Raises:
         ModuleSystemBroken: it does not run.
         ModuleSystemTooOld: it is older than `MINIMUM`.
     """
-    environ = os.environ if environ is None else environ
     named = [environ.get("LMOD_CMD", ""), *(str(directory / "lmod") for directory in _lmod_directories(environ))]
     return _first_working("lmod", named, r"Version\s+(\d[\w.]*)")
 
 
-def find_spider(environ: Mapping[str, str] | None = None) -> Path | None:
+def find_spider(environ: Mapping[str, str] = os.environ) -> Path | None:
     """Lmod's program ``spider``, from the same places as Lmod itself; None if it is not found."""
-    directories = _lmod_directories(os.environ if environ is None else environ)
+    directories = _lmod_directories(environ)
     return next((directory / "spider" for directory in directories if os.access(directory / "spider", os.X_OK)), None)
 
 
@@ -122,33 +121,31 @@ def _lmod_directories(environ: Mapping[str, str]) -> list[Path]:
     return [*(Path(directory) for directory in named if directory), *(Path(home) / "libexec" for home in homes if home)]
 
 
-def find_environment_modules(environ: Mapping[str, str] | None = None) -> ModuleSystem | None:
+def find_environment_modules(environ: Mapping[str, str] = os.environ) -> ModuleSystem | None:
     """Environment Modules, by ``$MODULES_CMD``, ``$MODULESHOME`` and the usual places; None if not found.
 
     Raises:
         ModuleSystemBroken: it does not run.
         ModuleSystemTooOld: it is older than `MINIMUM`.
     """
-    environ = os.environ if environ is None else environ
     home = environ.get("MODULESHOME", "")
     named = [environ.get("MODULES_CMD", ""), f"{home}/libexec/modulecmd.tcl" if home else "", *_EM_COMMANDS]
     multiarch = (str(path) for path in sorted(Path("/usr/lib").glob("*-linux-gnu/modulecmd.tcl")))
     return _first_working("environment-modules", [*named, *multiarch], r"Modules Release\s+v?(\d[\w.]*)")
 
 
-def module_systems(environ: Mapping[str, str] | None = None) -> tuple[ModuleSystem, ...]:
+def module_systems(environ: Mapping[str, str] = os.environ) -> tuple[ModuleSystem, ...]:
     """Every working module system of this machine, Lmod first. Raises what the two ``find`` functions raise."""
     found = (find_lmod(environ), find_environment_modules(environ))
     return tuple(system for system in found if system)
 
 
-def the_module_system(environ: Mapping[str, str] | None = None) -> ModuleSystem:
+def the_module_system(environ: Mapping[str, str] = os.environ) -> ModuleSystem:
     """The module system to use if either will do: that of the caller's shell, else Lmod.
 
     Raises:
         MissingError: neither was found.
     """
-    environ = os.environ if environ is None else environ
     systems = module_systems(environ)
     if not systems:
         raise MissingError(
@@ -192,13 +189,8 @@ def session(
     with scratch("modules") as directory:
         script = _script(system, [str(path) for path in modulepaths], steps, directory)
         argv = ["bash", "--noprofile", "--norc", "-c", script]
-        result = run(
-            argv,
-            env=fresh_environment() if environ is None else environ,
-            timeout_s=timeout_s,
-            check=False,
-            cwd=directory,
-        )
+        env = fresh_environment() if environ is None else environ
+        result = run(argv, env=env, timeout_s=timeout_s, check=False, cwd=directory)
         if result.returncode != 0 or not shell_state.is_written(directory / str(len(steps))):
             raise ModuleSystemBroken(
                 f"{system.title} does not work in bash: the shell {ending(result.returncode)}",

@@ -152,7 +152,9 @@ def amd_driver(root: Path) -> str:
 def amd_gpus(root: Path) -> tuple[GpuDevice, ...]:
     """The GPUs of the AMD compute driver: topology nodes with SIMD units (those without are CPUs)."""
     gpus = []
-    for properties in sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties"), key=_node_number):
+    for properties in sorted(
+        (root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties"), key=lambda path: int(path.parent.name)
+    ):
         values = dict(line.split(maxsplit=1) for line in _read(properties).splitlines() if " " in line)
         if int(values.get("simd_count", "0")) > 0:
             gpus.append(GpuDevice("amd", _gfx(values.get("gfx_target_version", "0"))))
@@ -207,10 +209,6 @@ def _gfx(version: str) -> str:
     """``90010`` is gfx90a: major, minor and stepping, two decimal digits each, the last two in hexadecimal."""
     number = int(version)
     return f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}"
-
-
-def _node_number(properties: Path) -> int:
-    return int(properties.parent.name)
 
 
 def _first(pattern: str, text: str) -> str:

@@ -33,11 +33,8 @@ def alias(url: str, trust: Trust | None = None) -> str:
 
 def in_text(text: str) -> str:
     """A requirement line with the alias of every URL in it."""
-    return re.sub(r"[A-Za-z+]*https?://[^\s,'\"]+?(?=;?(?:[\s,'\"]|$))", _alias_of_word, text)
-
-
-def _alias_of_word(found: re.Match[str]) -> str:
-    return alias(secrets.address(found.group()))
+    url = r"[A-Za-z+]*https?://[^\s,'\"]+?(?=;?(?:[\s,'\"]|$))"
+    return re.sub(url, lambda found: alias(secrets.address(found.group())), text)
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:

@@ -100,14 +100,8 @@ def retried(attempt: Callable[[], T]) -> T:
 
 def open_url(url: str, method: str, timeout_s: float, trust: Trust = PLAIN) -> Any:
     """An open response, after one attempt; raises one of `FAILURES`, which `explain` puts into words."""
-    plain, authorization = _login(url)
-    scheme = urlsplit(plain).scheme
-    if scheme not in ("http", "https", "file"):
-        raise ValueError(f"unsupported URL: {secrets.redacted(url)}")
-    request = urllib.request.Request(plain, method=method, headers={"User-Agent": "stackyard"})
-    if authorization:
-        request.add_unredirected_header("Authorization", authorization)
-    remote = () if scheme == "file" else _handlers(plain, trust)
+    request = _request(method, url, {"User-Agent": "stackyard"})
+    remote = () if request.type == "file" else _handlers(request.full_url, trust)
     return urllib.request.build_opener(_Redirects(), *remote).open(request, timeout=timeout_s)
 
 
@@ -124,11 +118,20 @@ def exchange(
     method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float, trust: Trust
 ) -> Any:
     """One request, passed on as it is; the open answer, whatever its status. Raises one of `FAILURES`."""
+    request = _request(method, url, headers, body)
+    opener = urllib.request.build_opener(_Unchanged(), *_handlers(request.full_url, trust))
+    return opener.open(request, timeout=timeout_s)
+
+
+def _request(method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> urllib.request.Request:
+    """A request with the login that belongs to the address."""
     plain, authorization = _login(url)
+    if urlsplit(plain).scheme not in ("http", "https", "file"):
+        raise ValueError(f"unsupported URL: {secrets.redacted(url)}")
     request = urllib.request.Request(plain, data=body, method=method, headers=dict(headers))
     if authorization:
         request.add_unredirected_header("Authorization", authorization)
-    return urllib.request.build_opener(_Unchanged(), *_handlers(plain, trust)).open(request, timeout=timeout_s)
+    return request
 
 
 def _handlers(url: str, trust: Trust) -> tuple[urllib.request.BaseHandler, ...]:
@@ -141,7 +144,7 @@ class _Https(urllib.request.HTTPSHandler):
     """Leaves the certificate of one host unchecked at most, not that of another one to which it redirects."""
 
     def __init__(self, host: str | None, trust: Trust) -> None:
-        super().__init__(context=_certificates(trust))
+        super().__init__(context=_context(trust, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")))
         self._host, self._trust = host, trust
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
@@ -199,11 +202,6 @@ def require_whole(stream: Any) -> None:
     left = getattr(stream, "length", None)
     if left:
         raise http.client.IncompleteRead(b"", left)
-
-
-def _certificates(trust: Trust) -> ssl.SSLContext:
-    """What servers are checked against."""
-    return _context(trust, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
 @lru_cache(maxsize=16)

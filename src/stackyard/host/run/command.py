@@ -40,7 +40,7 @@ class CommandError(StackyardError):
     """A program that exited with a status other than 0, or that timed out."""
 
     def __init__(self, message: str, result: Result, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint, detail=_tail(result.output))
+        super().__init__(message, hint=hint, detail=tail(result.output))
         self.result = result
 
 
@@ -136,7 +136,8 @@ def _append(log: Path, result: Result) -> None:
         stream.write(redacted(text))
 
 
-def _tail(text: str, lines: int = 40) -> str:
+def tail(text: str, lines: int = 40) -> str:
+    """The last lines of an output, after how many are left out."""
     kept = text.splitlines()
     if len(kept) <= lines:
         return text

@@ -18,7 +18,10 @@ def heads(directories):
             (directory or ".", _metadata(path)) for directory in directories for _, path in _distributions(directory)
         )
     else:
-        found = ((str(one.locate_file("")), _stated(one)) for one in _library().distributions(path=list(directories)))
+        found = (
+            (str(one.locate_file("")), one.read_text("METADATA") or one.read_text("PKG-INFO"))
+            for one in _library().distributions(path=list(directories))
+        )
     return ((directory, _head(text)) for directory, text in found)
 
 
@@ -43,10 +46,6 @@ def _library():
     import importlib.metadata
 
     return importlib.metadata
-
-
-def _stated(one):
-    return one.read_text("METADATA") or one.read_text("PKG-INFO")
 
 
 def _head(text):

@@ -203,8 +203,15 @@ def _start_of(pid: int) -> str:
 
 def _start(name: str) -> str:
     """The start time in /proc/<name>/stat (proc(5), field 22); ``ended`` for a process that only waits to be reaped."""
-    try:
-        words = Path("/proc", name, "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        return "ended" if words[0] in "ZX" else words[19]
-    except (OSError, IndexError):
+    words = stat_words(name)
+    if len(words) < 20:
         return ""
+    return "ended" if words[0] in "ZX" else words[19]
+
+
+def stat_words(name: str) -> list[str]:
+    """State, parent, group and the rest of /proc/<name>/stat (proc(5)); nothing where the process is gone."""
+    try:
+        return Path("/proc", name, "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []

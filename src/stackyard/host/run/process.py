@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stackyard.host.run.command import cannot_start
+from stackyard.host.run.identity import stat_words
 
 HELPERS_S = 5.0
 """How long other processes of a program's group may go on after it."""
@@ -79,7 +80,7 @@ class Child:
             os.killpg(self._process.pid, 0)
         except (ProcessLookupError, PermissionError):
             return False
-        stats = (_words_of(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+        stats = (stat_words(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
         return any(int(words[2]) == self._process.pid and words[0] not in "ZX" for words in stats if words)
 
     def output(self, most: int = 65536) -> str:
@@ -88,14 +89,6 @@ class Child:
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(0, size - most))
             return stream.read().decode("utf-8", "replace")
-
-
-def _words_of(pid: str) -> list[str]:
-    """State, parent, group and the rest of /proc/<pid>/stat (proc(5)); nothing where the process is gone."""
-    try:
-        return Path("/proc", pid, "stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return []
 
 
 def start(

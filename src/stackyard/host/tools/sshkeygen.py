@@ -74,7 +74,7 @@ def fingerprint(signature: str) -> str:
     Raises:
         ValueError: it is not a signature of ssh-keygen.
     """
-    digest = base64.b64encode(hashlib.sha256(_public(signature)).digest())
+    digest = base64.b64encode(hashlib.sha256(_parts(signature)[0]).digest())
     return f"SHA256:{digest.decode().rstrip('=')}"
 
 
@@ -86,11 +86,6 @@ def other_namespace(signature: str, expected: str) -> str:
     """
     found = _parts(signature)[1].decode("utf-8", "replace")
     return "" if found == expected else f"it was made for the namespace {plain(found, 60)}, expected {expected}"
-
-
-def _public(signature: str) -> bytes:
-    """The public key that a signature holds."""
-    return _parts(signature)[0]
 
 
 def _parts(signature: str) -> tuple[bytes, bytes]:
@@ -188,7 +183,7 @@ def _judge(text: str, signature: Path, signers: Signers, namespace: str) -> Verd
 def _listed_as(signature: Path, allowed: str) -> list[str]:
     """The plain names before the key of a signature in the list of signers. ssh-keygen judges each."""
     try:
-        key = base64.b64encode(_public(signature.read_text(encoding="utf-8"))).decode()
+        key = base64.b64encode(_parts(signature.read_text(encoding="utf-8"))[0]).decode()
         lines = Path(allowed).read_text(encoding="utf-8", errors="replace").splitlines()
     except (OSError, ValueError):
         return []

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.core.errors import MissingError, StackyardError, cause
-from stackyard.host.files import automount
+from stackyard.host.files import automount, filesystem
 from stackyard.host.run.command import CommandError, run, which
-from stackyard.host.run.readonly import unescaped
 from stackyard.images.squashfs import bykernel
 from stackyard.images.squashfs.file import superblock
 from stackyard.yard.revision.directories import RevisionPaths
@@ -61,17 +60,8 @@ class Way:
 
 
 def mounts() -> list[Mount]:
-    """What is mounted in this namespace, the last one at a place last. Source: proc(5)."""
-    found = []
-    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
-        before, _, after = line.partition(b" - ")
-        where, (kind, source, *options) = before.split(b" ")[4], after.split(b" ")
-        found.append(Mount(Path(_plain(where)), os.fsdecode(kind), _plain(source), os.fsdecode(b" ".join(options))))
-    return found
-
-
-def _plain(text: bytes) -> str:
-    return os.fsdecode(unescaped(text))
+    """What is mounted in this namespace, the last one at a place last."""
+    return [Mount(Path(each.where), each.kind, each.source, each.options) for each in filesystem.mounts()]
 
 
 def mounted(record: BuildRecord) -> Mount | None:

@@ -52,10 +52,10 @@ class Resolver:
         environ: the values of ``$VAR`` in channels.
     """
 
-    def __init__(self, policy: ChannelPolicy, where: Where, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(self, policy: ChannelPolicy, where: Where, environ: Mapping[str, str] = os.environ) -> None:
         self._policy = policy
         self._where = where
-        self._environ = os.environ if environ is None else environ
+        self._environ = environ
 
     def search_list(
         self, environment: Environment, platform: str = "", axes: Mapping[str, str] | None = None

@@ -14,7 +14,7 @@ from typing import Any
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.machine.probe import Machine
-from stackyard.host.run.command import CommandError, Result, ending
+from stackyard.host.run.command import CommandError, Result, ending, tail
 from stackyard.verify.checks.base import Check
 from stackyard.verify.context import Context
 from stackyard.verify.report import CheckResult, Status
@@ -104,8 +104,10 @@ def result_of(context: Context, check: OwnCheck) -> CheckResult:
     problem, output = _problem(context, check)
     seconds = time.perf_counter() - started
     if problem is None:
-        return CheckResult("own", check.name, "passed", _tail(output), seconds=seconds, required=check.required)
-    detail = "\n".join(part for part in (_tail(output), problem) if part)
+        return CheckResult(
+            "own", check.name, "passed", tail(output.strip(), _SHOWN_LINES), seconds=seconds, required=check.required
+        )
+    detail = "\n".join(part for part in (tail(output.strip(), _SHOWN_LINES), problem) if part)
     remedy = "run it in the same environment: stackyard run REV -- COMMAND"
     status: Status = "failed" if check.required else "warned"
     return CheckResult("own", check.name, status, detail, remedy, seconds, check.required)
@@ -164,13 +166,6 @@ def _replaced(word: str, values: Mapping[str, str]) -> str:
     for name, value in values.items():
         word = word.replace(name, value)
     return word
-
-
-def _tail(text: str) -> str:
-    lines = text.strip().splitlines()
-    if len(lines) <= _SHOWN_LINES:
-        return "\n".join(lines)
-    return "\n".join([f"... {len(lines) - _SHOWN_LINES} lines above ...", *lines[-_SHOWN_LINES:]])
 
 
 OWN = Check(("own",), "own", check_own, title="the stack's own checks")
