@@ -11,7 +11,7 @@ import pytest
 
 from stackyard.core.errors import InputError
 from stackyard.launch.records.paths import RunPaths
-from stackyard.launch.records.record import read_events, read_run, read_status
+from stackyard.launch.records.record import read_run, read_status
 from support.cli import stackyard
 
 FORMATS = Path(__file__).parent.parent / "data" / "formats"
@@ -35,7 +35,7 @@ def test_a_run_of_format_1_is_upgraded(old: RunPaths) -> None:
     assert record.plan["reasons"][2] == {"words": ["--cpus", "0"], "reason": "where rank 0 stays"}
     status = read_status(old)
     assert (status.state, status.code, status.hosts, status.attempts) == ("done", 0, ("node1",), 1)
-    assert [event["event"] for event in read_events(old)].count("exit") == 2
+    assert [json.loads(line)["event"] for line in old.events.read_text().splitlines()].count("exit") == 2
 
 
 def test_a_run_of_format_1_is_shown_listed_and_compared(old: RunPaths) -> None:

@@ -8,14 +8,13 @@ have put something of this name into the directory, such as a pipe: only a file 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Literal
 
 from stackyard.expose import lua, tcl
 from stackyard.expose.root import users_path
 from stackyard.inputs.workspace import Workspace
 
 System = Literal["lmod", "modules"]
-SYSTEMS: tuple[System, ...] = get_args(System)
 PLACES: Mapping[System, str] = {"lmod": "SitePackage.lua", "modules": "siteconfig.tcl"}
 """The file of each module system that the hook is added to."""
 

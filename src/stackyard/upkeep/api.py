@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from stackyard.upkeep.gc.full_disk import despite_full as despite_full
     from stackyard.upkeep.gc.inuse import Watch as Watch
     from stackyard.upkeep.gc.remove import Outcome as RemovalOutcome
+    from stackyard.upkeep.gc.remove import bring_back as bring_back
+    from stackyard.upkeep.gc.remove import kept_error as kept_error
+    from stackyard.upkeep.gc.remove import own_revision as own_revision
+    from stackyard.upkeep.gc.remove import remove_unused as remove_unused
     from stackyard.upkeep.gc.remove import removed as removed_revision
     from stackyard.upkeep.gc.remove import size_of as removal_size
-    from stackyard.upkeep.gc.removing import bring_back as bring_back
-    from stackyard.upkeep.gc.removing import kept_error as kept_error
-    from stackyard.upkeep.gc.removing import own_revision as own_revision
-    from stackyard.upkeep.gc.removing import remove_unused as remove_unused
-    from stackyard.upkeep.gc.removing import watch as watch_yard
+    from stackyard.upkeep.gc.remove import watch_yard as watch_yard
     from stackyard.upkeep.gc.unused import unused_for as why_unused
     from stackyard.upkeep.health.fsck.check import check as check_files
     from stackyard.upkeep.health.fsck.fault import Report as FaultReport
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from stackyard.upkeep.health.fsck.mend import require_owner as require_repairable
     from stackyard.upkeep.health.fsck.mend import rest as repair_rest
     from stackyard.upkeep.health.repair import repair_yard as repair_yard
-    from stackyard.upkeep.health.restoring import restore_revisions as restore_revisions
+    from stackyard.upkeep.health.restore_record import restore_revisions as restore_revisions
     from stackyard.upkeep.health.verifying import modules_to_verify as modules_to_verify
     from stackyard.upkeep.health.verifying import publish_results as publish_results
     from stackyard.upkeep.health.verifying import revisions_to_verify as revisions_to_verify

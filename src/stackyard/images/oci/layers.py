@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Literal, cast, get_args
+from typing import IO, Literal, cast
 
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.tools import zstd
@@ -28,7 +28,6 @@ OWN_LAYER = 1 << 20
 """Bytes from which a package has a layer of its own."""
 LEVEL = 6
 Compression = Literal["gzip", "zstd"]
-COMPRESSIONS: tuple[Compression, ...] = get_args(Compression)
 """How a layer is packed: gzip is read everywhere, zstd packs closer and in a tenth of the time."""
 ZSTD_LEVEL = 9
 _BLOCK = 1 << 20

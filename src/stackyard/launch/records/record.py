@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, field, replace
 from functools import cache
@@ -222,14 +222,6 @@ def add_event(paths: RunPaths, kind: str, data: Mapping[str, Any]) -> None:
     file = EventsFile(paths)
     file.add(kind, data)
     file.close()
-
-
-def read_events(paths: RunPaths) -> Iterator[dict[str, Any]]:
-    """The events so far, in order; an incomplete last line is left out."""
-    with suppress(OSError), paths.events.open(encoding="utf-8") as stream:
-        for line in stream:
-            with suppress(ValueError):
-                yield json.loads(line)
 
 
 def set_aside(paths: RunPaths, attempt: int) -> None:

@@ -2,15 +2,112 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from stackyard.core.errors import StackyardError, Where
 from stackyard.core.progress import Progress
+from stackyard.host.files.hashing import local_path
+from stackyard.host.files.scratch import scratch
 from stackyard.host.tools.pipconf import PipSettings
-from stackyard.inputs.models import Variant
-from stackyard.lock.lockfile.model import LockedVariant
-from stackyard.make.mirror.sources import Sources
+from stackyard.inputs.models import PipRequirement, Variant
+from stackyard.inputs.pip.requirement import Context, parse_requirement
+from stackyard.inputs.stacks.buildinputs import package_build
+from stackyard.lock.lockfile.model import LockedVariant, PipPackage
+from stackyard.lock.pip.resolve import PipRequest, solve_pip
+from stackyard.make.mirror.git import checked_out
+from stackyard.make.mirror.read import Held
+from stackyard.make.mirror.requires import asked_for
 from stackyard.make.mirror.write import Contents, Made, extend, present
+from stackyard.make.wheels import source
+from stackyard.make.wheels.key import config_settings
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The source packages of one locked variant.
+
+    Attributes:
+        variant: how they are compiled.
+        settings: where pip packages come from.
+        cache: uv's cache.
+        directory: the mirror, which has their archives.
+    """
+
+    locked: LockedVariant
+    variant: Variant
+    settings: PipSettings
+    cache: Path
+    directory: Path
+
+    def needed(self, held: Held, progress: Progress) -> tuple[PipPackage, ...]:
+        """The packages that compiling them needs, and compiling those.
+
+        Raises:
+            StackyardError: they cannot be resolved.
+        """
+        found: dict[str, PipPackage] = {}
+        for package in self.locked.pip:
+            if package.kind != "wheel":
+                progress.phase("mirror", "resolve", f"what compiling {package.name} {package.version} needs")
+                lines, problems = self._lines(package, held)
+                for problem in problems:
+                    progress.notice(
+                        f"what {package.name} {package.version} asks for at its build is not known: {problem}"
+                    )
+                found |= {each.sha256: each for each in self._resolved(package, lines)}
+        return tuple(found.values())
+
+    def _lines(self, package: PipPackage, held: Held) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        how = package_build(self.variant.build, package.name)
+        if how is not None and not how.isolation:
+            return how.requires, ()
+        with scratch("sources") as work:
+            (work / "env").mkdir()
+            root = self._root(package, held, work / "source") / package.subdirectory
+            more = how.requires if how else ()
+            return asked_for(root, self.settings, self.cache, config_settings(package, how), work / "env", more)
+
+    def _root(self, package: PipPackage, held: Held, into: Path) -> Path:
+        into.mkdir()
+        if package.kind == "vcs":
+            return checked_out(self.directory / held.commits[package.commit], package.commit, into)
+        if package.kind == "path":
+            path = local_path(package.url)
+            if path is None or not path.exists():
+                raise StackyardError(f"no such local project: {package.url} of {package.name}")
+            if path.is_dir():
+                return path
+        else:
+            path = self.directory / held.files[package.sha256]
+        return source.unpacked(path, into)
+
+    def _resolved(self, package: PipPackage, lines: tuple[str, ...]) -> tuple[PipPackage, ...]:
+        if not lines:
+            return ()
+        subject = f"what compiling {package.name} {package.version} needs"
+        request = PipRequest(
+            subject, self.locked.platform, self._python, self._glibc, tuple(_requirements(lines, subject)),
+            self.settings, self.cache,
+        )  # fmt: skip
+        return solve_pip(request).packages
+
+    @property
+    def _python(self) -> str:
+        return self.locked.interpreter.version or next(p.version for p in self.locked.conda if p.name == "python")
+
+    @property
+    def _glibc(self) -> str:
+        """The C library that was assumed for the lock: ``__glibc=2.28=0``."""
+        words = (text.replace("==", "=").split("=") for text in self.locked.virtual)
+        return next((word[1] for word in words if word[0] == "__glibc" and len(word) > 1), "")
+
+
+def _requirements(lines: tuple[str, ...], subject: str) -> Iterator[PipRequirement]:
+    context = Context(Path("/"), os.environ, [])
+    return (parse_requirement(line, Where(subject), context) for line in lines)
 
 
 @dataclass

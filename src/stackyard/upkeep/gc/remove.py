@@ -8,6 +8,8 @@ use in between: then it is moved back. A process that starts notes its use first
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,11 +20,17 @@ from stackyard.deploy.entries import present
 from stackyard.deploy.generation import Step
 from stackyard.deploy.published import names
 from stackyard.deploy.published.rollback import publish
-from stackyard.upkeep.gc.inuse import Evidence, Watch
-from stackyard.yard import disk
+from stackyard.deploy.writing import building
+from stackyard.host.account import supervised
+from stackyard.inputs.workspace import Workspace
+from stackyard.upkeep.gc.full_disk import despite_full
+from stackyard.upkeep.gc.inuse import Evidence, IsOver, Watch
+from stackyard.upkeep.gc.unseen import LET_ROOT_LOOK
+from stackyard.yard import catalogue, disk
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.generations import Base
-from stackyard.yard.generation.origin import Origin
+from stackyard.yard.generation.origin import Origin, origin
+from stackyard.yard.layout import Yard
 from stackyard.yard.others import moved
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
@@ -30,6 +38,9 @@ from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import atomic, trash
 from stackyard.yard.write.trash import Item
+
+_MOST_DIGITS = 10  # of the number of an account
+_Tell = Callable[[str], None]
 
 
 @dataclass
@@ -214,24 +225,30 @@ def removed(watch: Watch, name: str) -> Item:
     return next(item for item in reversed(known) if item.what.module == meant[0])
 
 
-def bring_back(watch: Watch, items: Sequence[Item], made_by: Origin) -> Outcome:
+def bring_back(watch: Watch, items: Sequence[Item], tell: _Tell, *, command: Sequence[str] = ()) -> Outcome:
     """Move things from the trash back to their places, and publish the revisions among them as they were.
 
-    The caller may write to the yard and holds the leases of their stacks. What cannot be moved back stays in the trash;
-    `kept` says why.
+    What cannot be moved back stays in the trash; `kept` says why.
+
+    Args:
+        tell: gets a sentence about what is waited for.
+
+    Raises:
+        StackyardError: the yard cannot be written to.
     """
-    outcome, there = Outcome(), trash.interrupted(watch.yard)
-    for item in items:
-        try:
-            _require_its_place(item)
-            if item not in there:
-                trash.bring_back(item)
-            outcome.items.append(item)
-        except StackyardError as error:
-            outcome.kept[item.what.module or item.what.path] = (error.message,)
-    back = ", ".join(item.what.module for item in outcome.items if item.what.module)
-    _publish_back(watch, outcome.items, f"bring back {back}", made_by)
-    return outcome
+    with building(watch, {item.what.module.partition("/")[0] for item in items if item.what.module}, on_wait=tell):
+        outcome, there = Outcome(), trash.interrupted(watch.yard)
+        for item in items:
+            try:
+                _require_its_place(item)
+                if item not in there:
+                    trash.bring_back(item)
+                outcome.items.append(item)
+            except StackyardError as error:
+                outcome.kept[item.what.module or item.what.path] = (error.message,)
+        back = ", ".join(item.what.module for item in outcome.items if item.what.module)
+        _publish_back(watch, outcome.items, f"bring back {back}", origin(command))
+        return outcome
 
 
 def _require_its_place(item: Item) -> None:
@@ -249,3 +266,75 @@ def size_of(record: BuildRecord | None) -> tuple[int, int, int, int]:
         return 0, 0, 0, 0
     use = record.payload.use(record.disk)
     return use.bytes_new, use.inodes_new, use.bytes_shared, use.inodes_shared
+
+
+def watch_yard(workspace: Workspace, is_over: IsOver, *, tidy: bool = False, despite: Collection[str] = ()) -> Watch:
+    """What looks for users of a yard's revisions; it makes no cache.
+
+    Args:
+        is_over: asks the schedulers about jobs.
+        despite: names of accounts whose notes and yards hold nothing back.
+
+    Raises:
+        InputError: only root may leave out an account, or no account has this name.
+    """
+    yard = replace(workspace.yard, account=workspace.yard.account or "")
+    return Watch(workspace.site, yard, is_over, tidy, frozenset(map(_account, despite)))
+
+
+def _account(name: str) -> int:
+    if not supervised.is_active():
+        hint = "ask root to type it; or move your extensions to another base: `stackyard rebase NAME --on REV`"
+        raise InputError(f"--despite {name}: only root removes what another account may be using", hint=hint)
+    try:
+        return int(name) if name.isdecimal() and len(name) <= _MOST_DIGITS else pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise InputError(f"--despite: no such account: {name}", hint="name an account, or its number") from None
+
+
+def own_revision(yard: Yard, rev: str) -> Entry:
+    """The revision of a name, which must be of this yard and have its files.
+
+    Raises:
+        InputError: no such revision; it is in another yard, or removed already.
+    """
+    entry = catalogue.resolve(yard, rev)
+    if not revisions.is_in(yard, entry.folder):
+        raise InputError(
+            f"cannot remove {entry.module}: it is in another yard, {entry.folder}", hint="its owner can, with --yard"
+        )
+    if not disk.is_there(RevisionPaths.of(entry.folder).record):
+        raise InputError(f"{entry.module} is removed already", hint=f"bring it back: stackyard remove {rev} --undo")
+    return entry
+
+
+def remove_unused(
+    watch: Watch, entries: Sequence[Entry], tell: _Tell, *, despite: Collection[str] = (), command: Sequence[str] = ()
+) -> Outcome:
+    """Remove those of these revisions that are unused.
+
+    Args:
+        tell: gets a sentence about what is waited for.
+        despite: as `watch_yard` has it; for the reason in the history.
+
+    Raises:
+        StackyardError: the yard cannot be written to, or the generation without them cannot be published.
+    """
+    reason = ", ".join([f"remove {', '.join(e.module for e in entries)}", *(f"despite {name}" for name in despite)])
+
+    def act() -> Outcome:
+        with building(watch, {entry.stack for entry in entries}, on_wait=tell):
+            return Removal(watch, origin(command), os.urandom(6).hex(), reason).revisions(entries)
+
+    return despite_full(watch.yard, act, tell)
+
+
+def kept_error(outcome: Outcome, revs: Sequence[str]) -> StackyardError | None:
+    """What is said of revisions that were to be removed and are kept; None where all are removed."""
+    if not outcome.kept:
+        return None
+    hint = "try again once it is no longer used; see above"
+    if outcome.blind:
+        despite_it = f"stackyard remove {' '.join(revs)} --despite ACCOUNT"
+        hint = despite_it if supervised.is_active() else f"{LET_ROOT_LOOK}; or, as root: {despite_it}"
+    return StackyardError(f"not removed: {', '.join(outcome.kept)}", hint=hint)

@@ -1,4 +1,4 @@
-"""Restores what is beside the prefix of a published revision: its record, the operations of its module, its condarc.
+"""``verify --repair`` and ``fsck --repair``: restore damaged files of revisions, and what is beside their prefixes.
 
 Each is restored from what proves what it was: the record from its copy, the operations by the hash of the modulefile
 that was published of them. The condarc and the commands are those that the site and the record give now.
@@ -7,19 +7,25 @@ that was published of them. The condarc and the commands are those that the site
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
+from stackyard.core.findings import some
+from stackyard.core.progress import Progress
+from stackyard.deploy.writing import building
 from stackyard.expose.generation import modulefiles
 from stackyard.expose.published import is_frozen, present_change, write_beside, write_change
 from stackyard.host.files import at
 from stackyard.inputs.models import Site
 from stackyard.inputs.workspace import Workspace
+from stackyard.upkeep.health.repair import file_of, files_read, repair, require_in_place
 from stackyard.verify.checks.content import own_files
 from stackyard.verify.checks.revisionfiles import added
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.revision.directories import RevisionPaths
+from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import BuildRecord, read_record
 from stackyard.yard.write import atomic
 
@@ -77,3 +83,66 @@ def restore_rest(record: BuildRecord, site: Site) -> list[str]:
         disk.remove_tree(path, RevisionPaths.of(record.path).yard)
     write_beside(record, site)
     return ["condarc and commands"]
+
+
+_SHOWN = 5
+
+
+def restore_revisions(
+    workspace: Workspace, entries: Sequence[Entry], progress: Progress, rest: Callable[[], Iterable[str]] = tuple
+) -> None:
+    """Restore the damaged files of this yard's own revisions; a notice says which.
+
+    What cannot be repaired is reported too, and found again by the verification that follows. Records come first, and
+    the operations that modulefiles are made of, since all that follows reads them.
+
+    Args:
+        rest: repairs what belongs to no revision; what it did, a sentence each.
+
+    Raises:
+        StackyardError: the yard is not writable for you.
+    """
+    own = [entry for entry in entries if Path(entry.folder).is_relative_to(workspace.yard.root)]
+    for entry in (each for each in entries if each not in own):
+        place = RevisionPaths.of(entry.folder).yard
+        command = f"stackyard --yard {place} verify --repair {entry.module}"
+        progress.notice(f"{entry.module} is in {place}: repair it there with `{command}`")
+    with building(workspace, (entry.stack for entry in own), progress.notice):
+        sound = list(_each(own, progress, _record))
+        list(_each(sound, progress, lambda entry: _operations(entry, workspace)))
+        for line in rest():
+            progress.notice(line)
+        list(_each(sound, progress, lambda entry: _files(entry, workspace, progress)))
+
+
+def _each(entries: Iterable[Entry], progress: Progress, step: Callable[[Entry], Iterable[str]]) -> Iterable[Entry]:
+    """Take a step for each entry, say what it restored or why it failed; those for which it did not fail."""
+    for entry in entries:
+        try:
+            restored = list(step(entry))
+        except StackyardError as error:
+            progress.notice(f"{error.message}; {error.hint}" if error.hint else error.message)
+            continue
+        if restored:
+            progress.notice(f"{entry.module}: restored {some(restored, _SHOWN)}")
+        yield entry
+
+
+def _record(entry: Entry) -> Iterable[str]:
+    require_in_place(RevisionPaths.of(entry.folder))
+    return restore_record(RevisionPaths.of(entry.folder))
+
+
+def _operations(entry: Entry, workspace: Workspace) -> Iterable[str]:
+    return restore_operations(read_record(RevisionPaths.of(entry.folder).record), workspace)
+
+
+def _files(entry: Entry, workspace: Workspace, progress: Progress) -> Iterable[str]:
+    record = read_record(RevisionPaths.of(entry.folder).record)
+    outcome = repair(record, workspace, progress, files_read(workspace.yard))
+    if outcome.lost:
+        progress.notice(
+            f"{entry.module}: cannot make again as it was: {some(outcome.lost, _SHOWN)}; "
+            f"`stackyard deploy {file_of(entry, workspace.yard)}` builds the next revision"
+        )
+    return (*outcome.restored, *restore_rest(record, workspace.site))
