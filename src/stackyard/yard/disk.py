@@ -72,10 +72,8 @@ def reflink(source: str | Path, target: str | Path) -> bool:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     with Path(source).open("rb") as origin:
         clone = os.open(target, flags, stat.S_IMODE(os.fstat(origin.fileno()).st_mode))
-        try:
+        with at.closing(clone):
             is_cloned = copying.cloned(origin.fileno(), clone)
-        finally:
-            os.close(clone)
     if not is_cloned:
         Path(target).unlink()
         return False

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.host.files import space
+from stackyard.host.files import at, space
 from stackyard.images.oci.layout import INDEX, NAME, Descriptor, blob, index, size_of
 from stackyard.yard.write.atomic import fault_point, write_text
 
@@ -84,11 +84,8 @@ def writer(directory: Path) -> Iterator[Writer]:
         _prepare(directory)
         _remove_left(directory)
         work = Path(tempfile.mkdtemp(prefix=_WRITING, dir=directory))
-        handle = _hold(work)
-        try:
+        with at.closing(_hold(work)):
             yield Writer(directory, work)
-        finally:
-            os.close(handle)
     except OSError as error:
         hint = "free some space there, or name another directory" if space.is_full(error) else None
         raise StackyardError(
@@ -126,12 +123,10 @@ def _write_index(directory: Path, entries: list[Descriptor]) -> None:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    handle = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)  # as the umask of those who share it says
-    try:
-        _wait(handle, directory)
+    lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)  # as the umask of those who share it says
+    with at.closing(lock):
+        _wait(lock, directory)
         yield
-    finally:
-        os.close(handle)
 
 
 def _wait(handle: int, directory: Path) -> None:
@@ -163,10 +158,7 @@ def _taken(handle: int) -> bool:
 def _remove_left(directory: Path) -> None:
     """Remove what killed processes left."""
     for left in directory.glob(f"{_WRITING}*"):
-        with suppress(OSError):
-            handle = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left, ignore_errors=True)
-            finally:
-                os.close(handle)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+        with suppress(OSError), at.closing(os.open(left, flags)) as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)

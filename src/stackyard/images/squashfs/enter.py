@@ -6,10 +6,11 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from stackyard.core.errors import MissingError, StackyardError
+from stackyard.host.files import at
 from stackyard.host.run.command import Result, run
 from stackyard.yard.kinds.payload import Payload
 
@@ -19,14 +20,9 @@ _BUS_ERROR = (-signal.SIGBUS, 128 + signal.SIGBUS)
 """How a program ends that has mapped a file of an image whose server is gone."""
 
 
-@contextmanager
-def staying_mounted(payload: Payload) -> Iterator[None]:
+def staying_mounted(payload: Payload) -> AbstractContextManager[object]:
     """Keep an image mounted that is mounted here: its server ends where no file of it has been open for a while."""
-    handle = os.open(payload.root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield
-    finally:
-        os.close(handle)
+    return at.closing(os.open(payload.root, os.O_RDONLY | os.O_DIRECTORY))
 
 
 def run_module_within(

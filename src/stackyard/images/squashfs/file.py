@@ -194,8 +194,5 @@ def failure(error: CommandError, file: Path, tree: Path | None = None) -> Stacky
 
 
 def _sync(file: Path) -> None:
-    handle = os.open(file, os.O_RDONLY)
-    try:
+    with at.closing(os.open(file, os.O_RDONLY)) as handle:
         os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.core.errors import MissingError, StackyardError, cause
-from stackyard.host.files import automount, filesystem
+from stackyard.host.files import at, automount, filesystem
 from stackyard.host.run.command import CommandError, run, which
 from stackyard.images.squashfs import bykernel
 from stackyard.images.squashfs.file import superblock
@@ -157,13 +157,10 @@ def _way(name: str, lacks: list[str], detail: str) -> Way:
 def _fuse_device() -> str:
     """Why /dev/fuse cannot be used; empty: it can."""
     try:
-        handle = os.open("/dev/fuse", os.O_RDWR)
+        with at.closing(os.open("/dev/fuse", os.O_RDWR)) as handle:
+            return "" if os.fstat(handle).st_rdev == _FUSE else "/dev/fuse: not the device of FUSE"
     except OSError as error:
         return f"/dev/fuse: {cause(error)}"
-    try:
-        return "" if os.fstat(handle).st_rdev == _FUSE else "/dev/fuse: not the device of FUSE"
-    finally:
-        os.close(handle)
 
 
 def _namespace() -> str:

@@ -64,15 +64,12 @@ def count(directory: str | Path, kind: str) -> None:
     line = f"{today} {kind} {paths.root.parent.name}/{paths.root.name}\n"
     with suppress(OSError):
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        handle = os.open(file, flags, 0o644)
-        try:
+        with at.closing(os.open(file, flags, 0o644)) as handle:
             status = os.fstat(handle)  # any account may have made it, also by giving another file this name
             if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1:
                 if not status.st_size:
                     os.fchmod(handle, 0o644)  # whatever the umask is: the owner of the yard counts
                 os.write(handle, line.encode())
-        finally:
-            os.close(handle)
 
 
 def read(yard: Yard, unread: dict[str, str] | None = None) -> dict[str, Usage]:

@@ -148,12 +148,9 @@ def _sync(paths: list[Path]) -> None:
 
 def _sync_file(path: Path) -> None:
     """Wait until a file is on the disk; one that was removed since needs nothing."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    gone = suppress(FileNotFoundError, NotADirectoryError)
+    with gone, at.closing(os.open(path, os.O_RDONLY | os.O_NONBLOCK)) as handle:
+        os.fsync(handle)
 
 
 def write_json(

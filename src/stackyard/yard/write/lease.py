@@ -106,11 +106,9 @@ class Lease:
         """Write the next heartbeat, in place: a claim that was removed is not made again."""
         self._beats += 1
         with suppress(OSError), at.directory(_top(self.directory), self._claim) as claim:
-            handle = os.open("beat", os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=claim)
-            try:
+            flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            with at.closing(os.open("beat", flags, dir_fd=claim)) as handle:
                 os.pwrite(handle, f"{self._beats:020d}\n".encode(), 0)
-            finally:
-                os.close(handle)
 
     def release(self) -> None:
         """Give it back. Removing a file works on a full disk too; the claim stays, so that numbers only grow.

@@ -182,12 +182,10 @@ def settle(tree: Path, policy: Policy, *, linked: bool = True, top: Path | None 
 
 
 def _settle_within(top: int, modes: _Modes) -> None:
-    try:
+    with at.closing(top):
         for directory, _, entries in at.walk(top, on_error=_unless_closed):
             for entry in entries:
                 _settle_one(entry.name, modes, directory)
-    finally:
-        os.close(top)
 
 
 def _unless_closed(error: OSError) -> None:
@@ -206,10 +204,8 @@ def _settle_one(name: str, modes: _Modes, directory: int) -> None:
         handle = os.open(name, at.PEEK, dir_fd=directory)
     except FileNotFoundError:
         return
-    try:
+    with at.closing(handle):
         _settle_open(handle, modes)
-    finally:
-        os.close(handle)
 
 
 def _settle_open(handle: int, modes: _Modes) -> None:
