@@ -18,7 +18,6 @@ from stackyard.inputs.models import BuildSpec, Environment, Interpreter, Package
 from stackyard.inputs.sites.sitemodels import ChannelPolicy, NodeKind, PipPolicy
 from stackyard.lock import interpreter, solve
 from stackyard.lock.lockfile import text
-from stackyard.lock.lockfile.fingerprint import wanted
 from stackyard.lock.lockfile.model import Lock
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
@@ -229,7 +228,7 @@ def test_uv_without_a_network_says_so(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_where_python_comes_from(
     stack_word: Interpreter, site_word: Interpreter, conda_part: bool, expected: str
 ) -> None:
-    asked = wanted(variant(interpreter=stack_word), Site(interpreter=site_word))
+    asked = variant(interpreter=stack_word).interpreter.completed(site_word)
     assert interpreter.source_of(asked, conda=conda_part) == expected
 
 

@@ -16,7 +16,7 @@ from stackyard.core.findings import counted
 from stackyard.inputs.models import Site, Variant
 from stackyard.inputs.stacks import naming
 from stackyard.lock.interpreter import source_of
-from stackyard.lock.lockfile.fingerprint import conda_requirements, pip_requirements, wanted
+from stackyard.lock.lockfile.fingerprint import conda_requirements, pip_requirements
 
 if TYPE_CHECKING:
     from stackyard.deploy.deploy import Request
@@ -54,5 +54,5 @@ def require_short_prefix(module: str, prefix: Path) -> None:
 def _has_conda(variant: Variant, site: Site, platform: str) -> bool:
     if conda_requirements(variant, platform):
         return True
-    source = source_of(wanted(variant, site), conda=False)
+    source = source_of(variant.interpreter.completed(site.interpreter), conda=False)
     return not variant.on and source == "conda" and bool(pip_requirements(variant, platform))

@@ -122,23 +122,12 @@ def conda_operations(record: BuildRecord) -> list[Operation]:
 
 def _dialect(record: BuildRecord, alone: bool) -> dict[str, str]:
     """How to request a shell's commands: ``conda shell.posix CMD`` or ``mamba shell CMD --shell posix``."""
+    ask = _quote(record, "mamba" if alone else "conda")
+    words = {"ASK_SH": f"{ask} shell.posix", "TAIL_SH": "", "ASK_FISH": f"{ask} shell.fish", "TAIL_FISH": ""}
     if alone:
-        ask = f"{_quote(record, 'mamba')} shell"
-        return {
-            "ASK_SH": ask,
-            "TAIL_SH": " --shell posix",
-            "ASK_FISH": ask,
-            "TAIL_FISH": " --shell fish",
-            "LEVEL": LEVEL,
-        }
-    ask = _quote(record, "conda")
-    return {
-        "ASK_SH": f"{ask} shell.posix",
-        "TAIL_SH": "",
-        "ASK_FISH": f"{ask} shell.fish",
-        "TAIL_FISH": "",
-        "LEVEL": LEVEL,
-    }
+        words = dict.fromkeys(("ASK_SH", "ASK_FISH"), f"{ask} shell")
+        words |= {"TAIL_SH": " --shell posix", "TAIL_FISH": " --shell fish"}
+    return {**words, "LEVEL": LEVEL}
 
 
 def _bodies(record: BuildRecord, name: str, words: dict[str, str]) -> dict[str, str]:

@@ -32,7 +32,7 @@ def site_platforms(site: Site, requested: Sequence[str] = ()) -> tuple[str, ...]
 
 def pairs(stack: Stack, site: Site, platforms: Sequence[str] = ()) -> Iterator[tuple[Variant, str]]:
     """Every variant with every platform that it is for; ``platforms:`` of a file or a variant leaves the others out."""
-    yield from _with_platforms(stack.variants, site, platforms)
+    return _with_platforms(stack.variants, site, platforms)
 
 
 def _with_platforms(variants: Iterable[Variant], site: Site, platforms: Sequence[str]) -> Iterator[tuple[Variant, str]]:

@@ -24,7 +24,6 @@ from stackyard.lock.lockfile.fingerprint import (
     option_places,
     pip_requirements,
     place_of,
-    wanted,
     where_of,
 )
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
@@ -70,7 +69,7 @@ class Solving:
         )  # fmt: skip
         if variant.base is not None:
             return self._layer(locked, variant.base)
-        asked = wanted(variant, self.site)
+        asked = variant.interpreter.completed(self.site.interpreter)
         source = python.source_of(asked, conda=bool(conda_requirements(variant, self.platform)))
         locked = self._with_conda(locked, asked if source == "conda" else None)
         if source != "conda":

@@ -21,7 +21,7 @@ from stackyard.host.files import space
 from stackyard.host.machine.probe import machine
 from stackyard.yard import formats, members
 from stackyard.yard.revision.manifest import Entry
-from stackyard.yard.revision.record import now
+from stackyard.yard.revision.record import BuildRecord, now
 
 REPORT_FORMAT = 3
 Status = Literal["passed", "failed", "skipped", "warned"]
@@ -202,7 +202,7 @@ def without_record(entry: Entry, error: StackyardError) -> Report:
     cause = error.__cause__
     if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
         return stopped(entry, cause)
-    return _only(entry, CheckResult("consistency", "record.json", "failed", error.message, error.hint or ""))
+    return only(entry, CheckResult("consistency", "record.json", "failed", error.message, error.hint or ""))
 
 
 def lacking_licences(report: Report, error: StackyardError) -> Report:
@@ -214,9 +214,9 @@ def lacking_licences(report: Report, error: StackyardError) -> Report:
 def stopped(entry: Entry, error: StackyardError | OSError) -> Report:
     """The report of a revision whose verification did not come to its end: nothing is known about it."""
     if isinstance(error, StackyardError):
-        return _only(entry, CheckResult("consistency", "verification", "skipped", error.message, error.hint or ""))
+        return only(entry, CheckResult("consistency", "verification", "skipped", error.message, error.hint or ""))
     detail = f"{(error.strerror or str(error)).lower()}: {error.filename}" if error.filename else str(error)
-    return _only(entry, CheckResult("consistency", "files", "skipped", detail, _remedy(error)))
+    return only(entry, CheckResult("consistency", "files", "skipped", detail, _remedy(error)))
 
 
 def _remedy(error: OSError) -> str:
@@ -229,8 +229,9 @@ def _remedy(error: OSError) -> str:
     )
 
 
-def _only(entry: Entry, check: CheckResult) -> Report:
-    return Report(entry.module, entry.input_hash, now(), machine().to_json(), checks=(check,))
+def only(of: Entry | BuildRecord, check: CheckResult) -> Report:
+    """The report of a revision with one check."""
+    return Report(of.module, of.input_hash, now(), machine().to_json(), checks=(check,))
 
 
 def read_report(path: Path) -> Report:

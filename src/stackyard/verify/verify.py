@@ -34,6 +34,7 @@ from stackyard.verify.checks.loading import Loaded, check_loading
 from stackyard.verify.context import Context, Exceptions
 from stackyard.verify.expectations import Expectations, in_force
 from stackyard.verify.report import KINDS, CheckResult, Kind, Report
+from stackyard.verify.report import only as only_check
 from stackyard.verify.sitechecks import site_checks
 from stackyard.verify.table import TABLE
 from stackyard.yard.layout import Yard
@@ -83,7 +84,7 @@ def verify(
     progress = progress or Silent()
     expectations = expectations or in_force(record)
     if bad := wrong_launcher(record):  # what it shows of an image proves nothing
-        return Report(record.module, record.input_hash, now(), machine().to_json(), checks=(bad,))
+        return only_check(record, bad)
     if record.payload.is_packed and not record.payload.is_visible:
         from stackyard.verify.within import within
 

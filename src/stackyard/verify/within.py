@@ -15,12 +15,11 @@ from typing import Any
 
 from stackyard.core.errors import StackyardError
 from stackyard.host.files.scratch import scratch
-from stackyard.host.machine.probe import machine
 from stackyard.images.squashfs.enter import run_module_within, staying_mounted
 from stackyard.images.squashfs.file import superblock
-from stackyard.verify.report import CheckResult, Report
+from stackyard.verify.report import CheckResult, Report, only
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, now
+from stackyard.yard.revision.record import BuildRecord
 
 LIMIT_S = 6 * 3600.0
 
@@ -35,10 +34,8 @@ def within(record: BuildRecord, *asked: Any, **options: Any) -> Report:
         StackyardError: the checks could not be run.
     """
     if bad := _damage(record):
-        check = CheckResult(
-            "consistency", RevisionPaths.of(record.path).image.name, "failed", bad.message, bad.hint or ""
-        )
-        return Report(record.module, record.input_hash, now(), machine().to_json(), checks=(check,))
+        name = RevisionPaths.of(record.path).image.name
+        return only(record, CheckResult("consistency", name, "failed", bad.message, bad.hint or ""))
     with scratch("within") as work:
         (work / "asked").write_bytes(pickle.dumps((record, asked, options)))
         done = run_module_within(record.payload, __name__, str(work), timeout_s=LIMIT_S)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from stackyard.lock.conda.solve import CondaRequest
     from stackyard.lock.lockfile.model import CondaPackage
 
-Key = tuple[str, str, str, str]
-
 
 class Offered:
     """The locked packages of a request that its channels offer now, as records.
@@ -29,9 +27,10 @@ class Offered:
     """
 
     def __init__(self, records: Iterable[RepoDataRecord]) -> None:
-        self._records: dict[Key, RepoDataRecord] = {}
+        self._records: dict[tuple[str, str, str, str], RepoDataRecord] = {}
         for record in records:
-            self._records.setdefault(_key_of(record), record)
+            key = (record.name.normalized, str(record.version), str(record.build), record.subdir)
+            self._records.setdefault(key, record)
 
     def of(self, packages: Iterable[CondaPackage]) -> list[RepoDataRecord]:
         """The records of these packages; without those that are not offered."""
@@ -74,10 +73,6 @@ async def _query(gateway: Gateway, request: CondaRequest, specs: Sequence[str]) 
     sources = [f"{secrets.seen(channel.url)}/" for channel in request.channels]
     found = await gateway.query(sources, platforms, [MatchSpec(spec) for spec in specs], recursive=False)
     return [record for source in found for record in source]
-
-
-def _key_of(record: RepoDataRecord) -> Key:
-    return (record.name.normalized, str(record.version), str(record.build), record.subdir)
 
 
 def _place(record: RepoDataRecord, urls: Sequence[str]) -> int:

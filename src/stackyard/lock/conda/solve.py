@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from rattler import (
     BuildString,
@@ -209,10 +208,11 @@ async def _solve(request: CondaRequest) -> list[RepoDataRecord]:
             hint=PINNED if blamed else await _relax(solver, request, reason, helpful),
         ) from error
     except GatewayError as error:
+        text = secrets.redacted(str(error))
         raise StackyardError(
-            f"cannot read a channel of {request.subject}: {_first_line(secrets.redacted(str(error)))}",
+            f"cannot read a channel of {request.subject}: {text.splitlines()[0] if text else 'no reason given'}",
             where=request.where,
-            detail=secrets.redacted(str(error)),
+            detail=text,
             hint="a channel is a directory with noarch/repodata.json and one repodata.json per platform",
         ) from error
 
@@ -262,8 +262,9 @@ async def _relax(solver: _Solver, request: CondaRequest, reason: str, helpful: S
     if request.priority == "strict" and await solver.works(request.specs, request.pins, ChannelPriority.Disabled):
         advice.append("solvable without strict channel priority: change the order of the channels, or name the channel")
     if helpful:
-        shown = [_shown(spec) for spec in helpful]
-        advice.append(f"solvable without {_either(shown)}: relax or remove {_it(len(shown))}")
+        either = " or ".join(f"`{_shown(spec)}`" for spec in helpful)
+        it = "it" if len(helpful) == 1 else "one of them"
+        advice.append(f"solvable without {either}: relax or remove {it}")
     return "; ".join(advice) or "relax more than one requirement; start with those in the solver's reason"
 
 
@@ -304,24 +305,12 @@ async def _conflicting_pins(solver: _Solver, request: CondaRequest) -> Sequence[
     return alone or request.pins
 
 
-def _either(texts: Any) -> str:
-    return " or ".join(f"`{t}`" for t in texts)
-
-
-def _it(count: int) -> str:
-    return "it" if count == 1 else "one of them"
-
-
 def _shown(spec: str) -> str:
     return re.sub(r"^\S+/([^/\s]+)::", r"\1::", spec)
 
 
 def _reason(text: str) -> str:
     return secrets.redacted(text).removeprefix("Cannot solve the request because of: ").strip()
-
-
-def _first_line(text: str) -> str:
-    return text.splitlines()[0] if text else "no reason given"
 
 
 def _match_spec(text: str, request: CondaRequest) -> MatchSpec:
@@ -369,28 +358,17 @@ def _package(record: RepoDataRecord, channels: Sequence[Channel]) -> CondaPackag
 
 
 def _hashed(package: CondaPackage) -> CondaPackage:
-    """The package with a sha256: computed if the index has none, verified for local files."""
+    """The package with a sha256: computed if the index has none, verified for local files, which rattler does not."""
     path = local_path(package.url)
     if path is not None:
-        verify(package)
-        return replace(package, sha256=sha256_file(path), size=path.stat().st_size)
+        found = sha256_file(path)
+        if package.sha256 and package.sha256 != found:
+            raise StackyardError(
+                f"hash mismatch for {path}: its channel's index has sha256 {package.sha256[:12]}...",
+                hint="reindex the channel, or restore the package",
+            )
+        return replace(package, sha256=found, size=path.stat().st_size)
     if package.sha256:
         return package
     found, size = sha256_url(package.url)
     return replace(package, sha256=found, size=size)
-
-
-def verify(package: CondaPackage) -> None:
-    """Compare a ``file://`` package with the hash of its index; rattler does not. Remote packages are left to it.
-
-    Raises:
-        StackyardError: the file does not exist, or its hash is not that of the index.
-    """
-    path = local_path(package.url)
-    if path is None or not package.sha256:
-        return
-    if sha256_file(path) != package.sha256:
-        raise StackyardError(
-            f"hash mismatch for {path}: its channel's index has sha256 {package.sha256[:12]}...",
-            hint="reindex the channel, or restore the package",
-        )

@@ -15,7 +15,7 @@ from stackyard.core.late import dataclass
 from stackyard.core.secrets import shown
 from stackyard.host.files.hashing import local_path, sha256_file
 from stackyard.inputs.conda.selectors import holds
-from stackyard.inputs.models import CondaRequirement, Interpreter, PipRequirement, Site, Variant
+from stackyard.inputs.models import CondaRequirement, PipRequirement, Site, Variant
 from stackyard.inputs.stacks.buildinputs import build_inputs
 from stackyard.lock.accelerator import AXES
 from stackyard.lock.conda.channels import Resolver
@@ -53,11 +53,6 @@ def fingerprint(variant: Variant, site: Site, platform: str) -> Fingerprint:
         tuple(_portable(line, directory) for line in (*conda, *pip)),
         tuple(_portable(line, directory) for line in lines),
     )
-
-
-def wanted(variant: Variant, site: Site) -> Interpreter:
-    """The requested interpreter: the stack's settings, completed by the site's."""
-    return variant.interpreter.completed(site.interpreter)
 
 
 def where_of(variant: Variant) -> Where:
@@ -110,7 +105,9 @@ def _pip_line(requirement: PipRequirement) -> str:
 
 
 def _conda_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
-    if variant.environment.conda or (not variant.on and wanted(variant, site).source == "conda"):
+    if variant.environment.conda or (
+        not variant.on and variant.interpreter.completed(site.interpreter).source == "conda"
+    ):
         channels = Resolver(site.channels, where_of(variant)).search_list(variant.environment, platform, variant.axes)
         yield f"channels {' '.join(c.shown for c in channels)}"
         yield f"channel-priority {site.channels.priority}"
@@ -123,7 +120,7 @@ def _conda_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
     if variant.base is not None:
         yield f"base {variant.base.id} {variant.base.hash[:16]} in {variant.base.yard}"
         return
-    asked = wanted(variant, site)
+    asked = variant.interpreter.completed(site.interpreter)
     yield f"interpreter {' '.join(w for w in (asked.source, asked.version, asked.path) if w)}"
 
 

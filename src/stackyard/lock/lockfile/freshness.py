@@ -26,7 +26,6 @@ from stackyard.lock.lockfile.fingerprint import (
     changes,
     conda_requirements,
     pip_requirements,
-    wanted,
     where_of,
 )
 from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
@@ -195,7 +194,7 @@ def _torch(change: _Change) -> Iterator[str]:
 
 
 def _interpreter(change: _Change) -> Iterator[str]:
-    locked, asked = change.locked.interpreter, wanted(change.variant, change.site)
+    locked, asked = change.locked.interpreter, change.variant.interpreter.completed(change.site.interpreter)
     if locked.source == "none" or change.variant.on:
         return
     conda = bool(conda_requirements(change.variant, change.locked.platform))

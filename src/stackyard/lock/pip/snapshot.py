@@ -27,7 +27,8 @@ def tree_files(directory: Path) -> list[Path]:
     Raises:
         InputError: a submodule is not checked out.
     """
-    if which("git") and _in_git(directory):
+    above = (directory.resolve(), *directory.resolve().parents)
+    if which("git") and any((parent / ".git").exists() for parent in above):
         names = set(_tracked(directory))
         yards = {parent for name in names for parent in name.parents[:-1]}
         yards = {parent for parent in yards if is_yard(directory / parent)}
@@ -66,10 +67,6 @@ def sha256_files(directory: Path, names: Iterable[Path]) -> str:
             kind, content = ("exec" if os.access(path, os.X_OK) else "file"), sha256_file(path)
         digest.update(f"{kind} {content} {name.as_posix()}\0".encode())
     return digest.hexdigest()
-
-
-def _in_git(directory: Path) -> bool:
-    return any((parent / ".git").exists() for parent in (directory.resolve(), *directory.resolve().parents))
 
 
 def _walk(directory: Path) -> Iterable[Path]:

@@ -107,7 +107,8 @@ def compile_requirements(question: Question, watch: Callable[[], object] = lambd
         text = secrets.written(output.read_text(encoding="utf-8"))
         packages = tuple(toml.loads(text).get("packages", ()))
         requires, versions = _edges(result.stderr)
-        indexes = {} if _one_index(question) else _annotated(question, packages, sources, flags, directory)
+        several = len(question.settings.indexes) > 1 or question.tied
+        indexes = _annotated(question, packages, sources, flags, directory) if several else {}
     return Answer(packages, requires, versions, indexes, question.prerelease)
 
 
@@ -180,10 +181,6 @@ def _prerelease_flags(question: Question) -> list[str | Path]:
     named = [f"{name}=allow" for name in question.prerelease if name not in finals]
     named += [f"{name}=disallow" for name in finals if name != ":all:"]
     return ["--prerelease", general, *(word for text in named for word in ("--prerelease-package", text))]
-
-
-def _one_index(question: Question) -> bool:
-    return len(question.settings.indexes) < 2 and not question.tied
 
 
 def _annotated(

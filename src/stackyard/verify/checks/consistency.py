@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.names import canonical
+from stackyard.lock.satisfied import virtual_satisfies
 from stackyard.verify.checks.base import Check, looked_into
 from stackyard.verify.checks.distributions import distributions
 from stackyard.verify.checks.layered import find
@@ -143,7 +144,7 @@ def _conda_problems(
             spec = _spec(text)
             required = spec.name.normalized if spec.name else ""
             if required.startswith("__"):
-                if required in virtual and not _holds(spec, virtual[required]):
+                if required in virtual and not virtual_satisfies(f"{required}={virtual[required]}=0", text):
                     yield name, f"{name} {record.version} requires {text}, but this machine has {virtual[required]}"
             elif required not in by_name:
                 yield name, f"{name} {record.version} requires {text}, but it is not installed"
@@ -167,14 +168,6 @@ def _spec(text: str) -> Any:
     from rattler import MatchSpec
 
     return MatchSpec(text, strict=False)
-
-
-def _holds(spec: Any, version: str) -> bool:
-    from rattler import BuildString, PackageRecord
-
-    if spec.version is None:
-        return True
-    return bool(spec.matches(PackageRecord(spec.name.normalized, version, BuildString("0"), 0, "noarch")))
 
 
 def _shown(record: PackageRecord) -> str:
