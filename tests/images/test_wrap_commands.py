@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stackyard.core.errors import InputError
+from stackyard.images.inventory import Found, Inventory
 from stackyard.images.wrap.commands import chosen
-from stackyard.images.wrap.inventory import Found, Inventory
 
 PROGRAM, FILE = Found("-", "rwxr-xr-x"), Found("-", "rw-r--r--")
 IMAGE = Inventory(

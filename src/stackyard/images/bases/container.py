@@ -11,7 +11,7 @@ from pathlib import Path
 from stackyard.core.errors import InputError, MissingError
 from stackyard.host.run.command import Result, run, which
 from stackyard.host.tools.pipconf import read_config
-from stackyard.images.bases import fit
+from stackyard.images import inventory
 from stackyard.images.bases.store import Kept
 from stackyard.images.sif import build as sifbuild
 from stackyard.inputs.sites.library_directories import LIBRARIES
@@ -62,14 +62,14 @@ class Box:
 
     def prepare(self) -> None:
         """Make what is bound, and the image. Raises InputError for a base that has packages on top already."""
-        files = fit.listing(self.kept.paths.image)
-        if VENV in files:
+        files = inventory.read(self.kept.paths.image)
+        if VENV in files.entries:
             raise InputError(f"the base {self.kept.base.name} has packages on top already, in {VENV}",
                              hint="extend the base below it, with all packages at once")  # fmt: skip
         for directory in (self.venv, self.tmp, self.work / "home"):
             directory.mkdir(parents=True)
         sifbuild.build_base(self.kept, self.work / "base.sif")
-        if fit.resolved(files, "/bin/bash") is not None:
+        if files.real("/bin/bash"):
             self._shell = "/bin/bash"  # for which activation scripts are written
 
     def run(

@@ -17,8 +17,9 @@ from stackyard.core.names import pip_name
 from stackyard.core.secrets import redacted
 from stackyard.host.files.scratch import scratch
 from stackyard.host.run.command import CommandError, ending
+from stackyard.images import inventory
 from stackyard.images.bases import compile as onbase
-from stackyard.images.bases import fit, store
+from stackyard.images.bases import store
 from stackyard.images.bases.blobs import EPOCH, TAR, Blob, Layout, manifest_of
 from stackyard.images.bases.compile import Building, Judge, Packages
 from stackyard.images.bases.container import VENV, Box, runtime
@@ -87,9 +88,9 @@ def python_of(kept: Kept, activation: str = "") -> PythonEnvironment:
     own = kept.base.software.environments
     if own:
         return next((each for each in own if f"{each.path}/" in activation), own[0])
-    files = fit.listing(kept.paths.image)
+    files = inventory.read(kept.paths.image)
     for directory in ("/usr/local", "/usr"):
-        if fit.resolved(files, f"{directory}/bin/python3") is not None:
+        if files.real(f"{directory}/bin/python3"):
             return PythonEnvironment("system", directory)
     raise InputError(f"the base {kept.base.name} has no Python to install packages on",
                      hint="build a revision on it: stackyard image build REV --base NAME")  # fmt: skip

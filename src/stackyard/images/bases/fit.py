@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding
-from stackyard.host.run.command import run
 from stackyard.images import needs
 from stackyard.images.bases.model import Base
 from stackyard.images.bases.store import Kept
 from stackyard.images.bindings.check import drivers_of
 from stackyard.images.bindings.drivers import Toolkit, check_driver, numbers
+from stackyard.images.inventory import Inventory, read
 from stackyard.images.sif.overlay import interpreter
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.yard.revision.record import BuildRecord
 
 _HOST = ("/home", "/tmp", "/var/tmp", "/root", "/proc", "/sys", "/dev")
-_MOST_LINKS = 40
 
 
 def require(record: BuildRecord, kept: Kept) -> None:
@@ -35,7 +32,7 @@ def require(record: BuildRecord, kept: Kept) -> None:
         raise InputError(f"{record.module} is for {record.platform}, and the base {base.name} for {base.platform}",
                          hint="use a base for the same platform")  # fmt: skip
     _require_c_library(record, base)
-    files = listing(kept.paths.image)
+    files = read(kept.paths.image)
     _require_no_link(record, base, files)
     if record.interpreter.get("source") == "host":
         _require_file(record, base, files, record.interpreter["path"])
@@ -49,53 +46,23 @@ def _require_c_library(record: BuildRecord, base: Base) -> None:
     needs.require(needed, has, stack=record.module, system=f"the base {base.name}")
 
 
-def _require_no_link(record: BuildRecord, base: Base, files: Mapping[str, str]) -> None:
+def _require_no_link(record: BuildRecord, base: Base, files: Inventory) -> None:
     """A directory of the overlay hides a link of the base at the same path, and what is found through it."""
     for above in map(str, Path(record.prefix).parents):
-        if files.get(above):
-            link = f"in the base {base.name} {above} is a link to {files[above]}"
-            raise InputError(f"{record.module} is in {record.prefix}, and {link}",
+        if link := files.target(above):
+            where = f"in the base {base.name} {above} is a link to {link}"
+            raise InputError(f"{record.module} is in {record.prefix}, and {where}",
                              hint="use a base without that link, or deploy to a yard elsewhere")  # fmt: skip
 
 
-def _require_file(record: BuildRecord, base: Base, files: Mapping[str, str], path: str) -> None:
+def _require_file(record: BuildRecord, base: Base, files: Inventory, path: str) -> None:
     """The revision is a virtual environment on a Python of the machine that it was built on."""
-    if resolved(files, path) is None:
+    if not files.real(path):
         raise InputError(
             f"{record.module} uses the interpreter {path} of the machine that it was built on, and the base "
             f"{base.name} does not have that",
             hint="deploy it with `interpreter: {source: uv}` or conda's Python, which go with it",
         )
-
-
-def listing(image: Path) -> Mapping[str, str]:
-    """What is in a SquashFS: absolute paths, and for each link where it leads (empty for anything else)."""
-    found = {}
-    for line in run(["unsquashfs", "-lln", image]).stdout.splitlines():
-        words = line.split(maxsplit=5)
-        if len(words) == 6 and re.match(r"[-a-z]([r-][w-][xsStT-]){3}", words[0]):
-            name, _, target = words[5].partition(" -> ")
-            found["/" + name.removeprefix("squashfs-root").lstrip("/")] = target if words[0][0] == "l" else ""
-    return found
-
-
-def resolved(files: Mapping[str, str], path: str) -> str | None:
-    """The path of a file in a listing with links followed, or None."""
-    rest, here, links = [part for part in reversed(path.split("/")) if part], "/", 0
-    while rest:
-        part = rest.pop()
-        there = posixpath.normpath(posixpath.join(here, part))
-        if there not in files:
-            return None
-        if files[there]:
-            links += 1
-            here = "/" if files[there].startswith("/") else here
-            rest += [step for step in reversed(files[there].split("/")) if step not in ("", ".")]
-        else:
-            here = there
-        if links > _MOST_LINKS:
-            return None
-    return here
 
 
 def findings(base: Base, site: Site) -> list[Finding]:

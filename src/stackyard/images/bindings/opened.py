@@ -6,7 +6,6 @@ are unpacked with unsquashfs. Which of the two it was is said in `Opened.how`.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,14 +15,9 @@ from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.host.files.scratch import scratch
 from stackyard.host.run.command import CommandError, run, which
 from stackyard.images.bindings.tree import Tree
+from stackyard.images.sif import file as sif
 
 _SQUASHFS = b"hsqs"
-_SIF_MAGIC_AT, _SIF_MAGIC = 32, b"SIF_MAGIC"
-_SIF_TABLE = struct.Struct("<qqqqqqqq")  # created, modified, free, total, table offset, table size, data offset, size
-_SIF_TABLE_AT = 64
-_DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
-_PARTITION, _IS_SQUASHFS, _PRIMARY, _OVERLAY = 0x4004, 1, 2, 4
-_MOST_DESCRIPTORS = 1024
 _MOUNT_S, _UNPACK_S = 60, 1800
 
 
@@ -59,40 +53,24 @@ def opened(image: Path) -> Iterator[Opened]:
 
 
 def _partitions(image: Path) -> list[int]:
-    """The offsets of an image file's SquashFS, the uppermost first."""
+    """The offsets of an image file's SquashFS, the uppermost first: of a SIF file the overlays, then the system."""
     try:
         with image.open("rb") as stream:
             head = stream.read(128)
-            if head[:4] == _SQUASHFS:
-                return [0]
-            if head[_SIF_MAGIC_AT : _SIF_MAGIC_AT + len(_SIF_MAGIC)] != _SIF_MAGIC or len(head) < 128:
-                raise InputError(
-                    f"cannot read {image}: not an image", hint="use a directory, a SquashFS file or a SIF file"
-                )
-            _, _, _, total, table, *_ = _SIF_TABLE.unpack_from(head, _SIF_TABLE_AT)
-            stream.seek(table)
-            data = stream.read(_DESCRIPTOR.size * min(total, _MOST_DESCRIPTORS))
     except OSError as error:
         raise InputError(f"cannot read {image}: {error.strerror}", hint="check the path of the image") from error
-    return _of_sif(image, data)
-
-
-def _of_sif(image: Path, data: bytes) -> list[int]:
-    """The partitions of a SIF file: the primary system below its overlays (sif/pkg/sif: descriptor.go)."""
-    found: list[tuple[int, int]] = []
-    for at in range(0, len(data) - _DESCRIPTOR.size + 1, _DESCRIPTOR.size):
-        kind, used, _, _, _, offset, *_, extra = _DESCRIPTOR.unpack_from(data, at)
-        if not used or kind != _PARTITION:
-            continue
-        system, part = struct.unpack_from("<ii", extra)
-        if part in (_PRIMARY, _OVERLAY):
-            if system != _IS_SQUASHFS:
-                raise InputError(f"cannot read {image}: a partition is not SquashFS", hint="convert it to SquashFS")
-            found.append((part, offset))
-    if not any(part == _PRIMARY for part, _ in found):
+    if head[:4] == _SQUASHFS:
+        return [0]
+    if len(head) < 128 or not sif.is_one(head):
+        raise InputError(f"cannot read {image}: not an image", hint="use a directory, a SquashFS file or a SIF file")
+    found = sif.read(image)
+    overlays = found.partitions(sif.OVERLAY)
+    systems = found.partitions(sif.SYSTEM)
+    if any(found.read(each, len(_SQUASHFS)) != _SQUASHFS for each in (*overlays, *systems)):
+        raise InputError(f"cannot read {image}: a partition is not SquashFS", hint="convert it to SquashFS")
+    if not systems:
         raise InputError(f"cannot read {image}: no system partition", hint="see `apptainer sif list`")
-    overlays = [offset for part, offset in found if part == _OVERLAY]
-    return [*reversed(overlays), *(offset for part, offset in found if part == _PRIMARY)]
+    return [each.offset for each in (*reversed(overlays), *systems)]
 
 
 def _open(image: Path, offset: int, directory: Path, stack: ExitStack) -> str:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-_MOST_LINKS = 40
-"""How many links the kernel follows in one path (path_resolution(7))."""
+from stackyard.images import links
 
 
 @dataclass(frozen=True)
@@ -68,28 +67,14 @@ class Tree:
         return tuple({*self.mounts, *above})
 
     def _walk(self, path: str) -> Found | None:
-        rest = [part for part in reversed(path.split("/")) if part not in ("", ".")]
-        here, links = "/", 0
-        while rest:
-            part = rest.pop()
-            if part == "..":
-                here = posixpath.dirname(here)
-                continue
-            there = posixpath.join(here, part)
-            outside = self._locate(there)
-            if outside is None:
-                return None
-            target = "" if there in self.mounts else _link(outside)
-            if not target:
-                here = there
-                continue
-            links += 1
-            if links > _MOST_LINKS:
-                return None
-            here = "/" if target.startswith("/") else here
-            rest += [step for step in reversed(target.split("/")) if step not in ("", ".")]
-        outside = self._locate(here)
+        here = links.end(path, self._target)
+        outside = self._locate(here) if here else None
         return Found(here, outside) if outside is not None else None
+
+    def _target(self, path: str) -> str | None:
+        """Where the link at a path leads; empty: it is not a link; None: nothing is there."""
+        outside = self._locate(path)
+        return None if outside is None else "" if path in self.mounts else _link(outside)
 
     def _locate(self, path: str) -> Path | None:
         """The file behind a path whose directories are no links; the last part may be one."""

@@ -15,7 +15,7 @@ from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import some
 from stackyard.host.files.elf import read_elf
 from stackyard.host.files.scratch import scratch
-from stackyard.images import needs
+from stackyard.images import links, needs
 from stackyard.images.bases import model
 from stackyard.images.bindings.versions import read_versions
 from stackyard.images.oci import check
@@ -29,7 +29,6 @@ SCRATCH = "scratch"
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _LIBRARIES = ("lib64", "usr/lib64", "lib/{}-linux-gnu", "usr/lib/{}-linux-gnu", "lib", "usr/lib")
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "powerpc64le"}
-_MOST_LINKS = 40
 
 
 @dataclass(frozen=True)
@@ -56,23 +55,12 @@ class Base:
 
     def resolve(self, path: str) -> str:
         """The path behind all links; empty where there is nothing."""
-        done, left, links = "", path.strip("/").split("/"), 0
-        while left:
-            name, *left = left
-            at = posixpath.normpath(posixpath.join("/", done, name)).lstrip("/")
-            node = self.nodes.get(at)
-            if node is None and at:
-                return ""
-            if node is None or not node.target:
-                done = at
-                continue
-            links += 1
-            if links > _MOST_LINKS:
-                return ""
-            start = [] if node.target.startswith("/") else done.split("/")
-            left = [part for part in (*start, *node.target.split("/"), *left) if part]
-            done = ""
-        return done
+        return links.end(path, self._target).lstrip("/")
+
+    def _target(self, path: str) -> str | None:
+        """Where the link at a path leads; empty: it is not a link; None: nothing is there."""
+        node = self.nodes.get(path.lstrip("/"))
+        return node.target if node else None
 
     def has(self, path: str) -> bool:
         """Whether it has a file at a path, behind links."""

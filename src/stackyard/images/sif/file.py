@@ -72,7 +72,11 @@ class Sif:
 
     def partition(self, part: int) -> Part | None:
         """The first partition of this kind."""
-        return next((each for each in self.parts if each.kind == PARTITION and each.part == part), None)
+        return next(iter(self.partitions(part)), None)
+
+    def partitions(self, part: int) -> list[Part]:
+        """The partitions of this kind."""
+        return [each for each in self.parts if (each.kind, each.part) == (PARTITION, part)]
 
     def labels(self) -> dict[str, str]:
         """The labels that `apptainer inspect` shows; none where the file has none."""
@@ -100,6 +104,11 @@ class Sif:
         return digest.hexdigest()
 
 
+def is_one(head: bytes) -> bool:
+    """Whether a file that begins so is a SIF file."""
+    return head[32:41] == _MAGIC
+
+
 def read(file: Path) -> Sif:
     """The parts of a SIF file.
 
@@ -111,7 +120,7 @@ def read(file: Path) -> Sif:
         with at.open_regular(file) as stream:
             size = os.fstat(stream.fileno()).st_size
             head = stream.read(_HEADER.size)
-            if head[32:41] != _MAGIC or len(head) < _HEADER.size:
+            if not is_one(head) or len(head) < _HEADER.size:
                 raise InputError(f"{file} is not a SIF image", hint="it may be truncated or of another format")
             _, _, _, _, unique, _, _, _, slots, table, _, _, _ = _HEADER.unpack(head)
             if not (0 <= slots <= _MOST_SLOTS and 0 <= table <= size):

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted, some
 from stackyard.core.hints import did_you_mean
-from stackyard.images.wrap.inventory import Inventory
+from stackyard.images.inventory import Inventory
 
 ALL = "all"
 _NAME = re.compile(r"[A-Za-z0-9_.+\[-][A-Za-z0-9_.+:@~\[-]*")

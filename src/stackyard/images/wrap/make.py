@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import some
 from stackyard.host.files.hashing import sha256_file, sha256_text
+from stackyard.images import inventory
 from stackyard.images.bases.container import variables
+from stackyard.images.inventory import Inventory
 from stackyard.images.squashfs import launcher
 from stackyard.images.squashfs.enter import run_within
-from stackyard.images.wrap import commands, inventory
-from stackyard.images.wrap.inventory import Inventory
+from stackyard.images.wrap import commands
 from stackyard.images.wrap.origin import Taken, take
 from stackyard.inputs.workspace import Workspace
 from stackyard.make.seal import PARTS

@@ -120,7 +120,7 @@ def _of_sif(file: Path, digest: str, target: Path, work: Path) -> Taken:
     _require_platform(str(file), ARCHITECTURES.get(part.architecture, part.architecture))
     if f"sha256:{sha256_file(file)}" != digest:
         raise StackyardError(f"wrong digest: {file} is not {digest}", hint="correct `digest:`, or get that image")
-    overlays = [each for each in found.parts if (each.kind, each.part) == (sif.PARTITION, sif.OVERLAY)]
+    overlays = found.partitions(sif.OVERLAY)
     if overlays:
         packed = _united(file, [part, *overlays], target, work)
     else:

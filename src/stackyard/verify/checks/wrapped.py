@@ -9,9 +9,9 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
+from stackyard.images import inventory
 from stackyard.images.squashfs.enter import run_within
 from stackyard.images.squashfs.file import superblock
-from stackyard.images.wrap import inventory
 from stackyard.verify.checks.base import Check
 from stackyard.verify.report import CheckResult, Kind
 from stackyard.yard.revision.directories import RevisionPaths

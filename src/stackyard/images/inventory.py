@@ -8,8 +8,8 @@ from pathlib import Path
 
 from stackyard.core.late import dataclass
 from stackyard.host.run.command import run
+from stackyard.images import links
 
-_MOST_LINKS = 40
 LIST_S = 600.0
 
 
@@ -35,26 +35,16 @@ class Inventory:
 
     def real(self, path: str) -> str:
         """The path without links; empty where it leads nowhere."""
-        return next(reversed(self.way(path)), "")
+        return links.end(path, self.target)
 
     def way(self, path: str) -> list[str]:
         """All entries on the way to where a path leads, links among them; none where it leads nowhere."""
-        left, way, links = [part for part in reversed(path.split("/")) if part not in ("", ".")], ["/"], 0
-        while left:
-            part = left.pop()
-            if part == "..":
-                way.append(posixpath.dirname(way[-1]))
-                continue
-            place = posixpath.join(way[-1], part)
-            found = self.entries.get(place)
-            way.append(place)
-            links += found is not None and found.kind == "l"
-            if found is None or links > _MOST_LINKS:
-                return []
-            if found.kind == "l":
-                left += [each for each in reversed(found.target.split("/")) if each not in ("", ".")]
-                way.append("/" if found.target.startswith("/") else posixpath.dirname(place))
-        return way
+        return links.way(path, self.target)
+
+    def target(self, path: str) -> str | None:
+        """Where the link at a path leads; empty: it is not a link; None: nothing is there."""
+        found = self.entries.get(path)
+        return None if found is None else found.target if found.kind == "l" else ""
 
     def is_program(self, path: str) -> bool:
         """Whether a path leads to a file that may be executed."""
