@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from stackyard.inputs.models import Site
@@ -24,43 +25,36 @@ def schema(kind: Literal["stack", "site"]) -> dict[str, Any]:
 
 
 def _site() -> dict[str, Any]:
-    made: dict[str, Any] = _loosened(_untitled(Site.model_json_schema()))
+    made: dict[str, Any] = _changed(Site.model_json_schema(), _loosened)
     made["properties"].pop("file")
     return made
 
 
 def _stack() -> dict[str, Any]:
     """Every list of a stack may contain conditions."""
-    made: dict[str, Any] = _conditional(_loosened(_untitled(StackFile.model_json_schema())))
+    made: dict[str, Any] = _changed(_changed(StackFile.model_json_schema(), _loosened), _conditional)
     made["$defs"]["Condition"] = _CONDITION
     return made
 
 
-def _untitled(value: Any) -> Any:
-    """Without the titles that repeat each key."""
-    if isinstance(value, dict):
-        return {k: _untitled(v) for k, v in value.items() if not (k == "title" and isinstance(v, str))}
-    return [_untitled(item) for item in value] if isinstance(value, list) else value
-
-
-def _loosened(value: Any) -> Any:
-    """Texts may be written as numbers or truth values (``version: 3.10``), and every key may be left empty."""
+def _changed(value: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """A schema with every mapping in it changed, inner ones first."""
     if isinstance(value, list):
-        return [_loosened(item) for item in value]
+        return [_changed(item, change) for item in value]
     if not isinstance(value, dict):
         return value
-    made = {key: _loosened(inner) for key, inner in value.items()}
-    if made.get("type") == "string" and not {"enum", "const"} & made.keys():
-        made["type"] = ["string", "number", "boolean", "null"]
-    return made
+    return change({key: _changed(inner, change) for key, inner in value.items()})
 
 
-def _conditional(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_conditional(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    made = {key: _conditional(inner) for key, inner in value.items()}
-    if made.get("type") == "array" and "items" in made:
-        made["items"] = {"anyOf": [made["items"], {"$ref": "#/$defs/Condition"}]}
-    return made
+def _loosened(value: dict[str, Any]) -> dict[str, Any]:
+    """Texts may be written as numbers or truth values (``version: 3.10``), and every key may be left empty; without the
+    titles that repeat each key."""
+    if value.get("type") == "string" and not {"enum", "const"} & value.keys():
+        value["type"] = ["string", "number", "boolean", "null"]
+    return {key: inner for key, inner in value.items() if not (key == "title" and isinstance(inner, str))}
+
+
+def _conditional(value: dict[str, Any]) -> dict[str, Any]:
+    if value.get("type") == "array" and "items" in value:
+        value["items"] = {"anyOf": [value["items"], {"$ref": "#/$defs/Condition"}]}
+    return value

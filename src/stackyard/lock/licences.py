@@ -131,19 +131,19 @@ def is_denied(expression: str, patterns: Sequence[str]) -> bool:
 
 def _any_of(words: list[str], patterns: Sequence[str]) -> bool:
     """An OR of the words at the front, which are taken away."""
-    found = [_all_of(words, patterns)]
-    while words and words[0] == "OR":
-        words.pop(0)
-        found.append(_all_of(words, patterns))
-    return all(found)
+    return all(_parts(words, "OR", lambda: _all_of(words, patterns)))
 
 
 def _all_of(words: list[str], patterns: Sequence[str]) -> bool:
-    found = [_one(words, patterns)]
-    while words and words[0] == "AND":
+    return any(_parts(words, "AND", lambda: _one(words, patterns)))
+
+
+def _parts(words: list[str], between: str, part: Callable[[], bool]) -> list[bool]:
+    found = [part()]
+    while words and words[0] == between:
         words.pop(0)
-        found.append(_one(words, patterns))
-    return any(found)
+        found.append(part())
+    return found
 
 
 def _one(words: list[str], patterns: Sequence[str]) -> bool:

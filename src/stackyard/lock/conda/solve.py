@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -31,7 +31,6 @@ from stackyard.core import secrets
 from stackyard.core.errors import InputError, StackyardError, Where
 from stackyard.core.names import conda_name
 from stackyard.core.quoting import quoted
-from stackyard.host.files.hashing import local_path, sha256_file, sha256_url
 from stackyard.host.tools.rattler import client
 from stackyard.inputs.stacks.newest import end_of
 from stackyard.lock.conda.channels import Channel
@@ -40,6 +39,7 @@ from stackyard.lock.conda.records import repodata_record
 from stackyard.lock.explain import exported
 from stackyard.lock.explain.reachability import Target, check
 from stackyard.lock.explain.relaxation import PINNED
+from stackyard.lock.hashed import hashed
 from stackyard.lock.lockfile.model import CondaPackage
 from stackyard.lock.pip import pins
 from stackyard.lock.renewal import ALL_FREE, Preferred
@@ -104,7 +104,8 @@ def solve_conda(request: CondaRequest) -> tuple[CondaPackage, ...]:
     check([_target(channel, request) for channel in request.channels])
     records = asyncio.run(_solve(request))
     packages = [_package(record, request.channels) for record in records]
-    return tuple(sorted((_hashed(p) for p in packages), key=lambda p: p.name))
+    hint = "reindex the channel, or restore the package"
+    return tuple(sorted((hashed(p, StackyardError, "its channel's", hint) for p in packages), key=lambda p: p.name))
 
 
 def _target(channel: Channel, request: CondaRequest) -> Target:
@@ -355,20 +356,3 @@ def _package(record: RepoDataRecord, channels: Sequence[Channel]) -> CondaPackag
         purls=tuple(sorted(data.get("purls") or ())),
         python_site_packages_path=data.get("python_site_packages_path") or "",
     )
-
-
-def _hashed(package: CondaPackage) -> CondaPackage:
-    """The package with a sha256: computed if the index has none, verified for local files, which rattler does not."""
-    path = local_path(package.url)
-    if path is not None:
-        found = sha256_file(path)
-        if package.sha256 and package.sha256 != found:
-            raise StackyardError(
-                f"hash mismatch for {path}: its channel's index has sha256 {package.sha256[:12]}...",
-                hint="reindex the channel, or restore the package",
-            )
-        return replace(package, sha256=found, size=path.stat().st_size)
-    if package.sha256:
-        return package
-    found, size = sha256_url(package.url)
-    return replace(package, sha256=found, size=size)

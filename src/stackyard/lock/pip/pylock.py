@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -14,9 +13,10 @@ from stackyard.core import secrets
 from stackyard.core.errors import InputError, Where
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical
-from stackyard.host.files.hashing import digest_url, local_path, sha256_file, sha256_url
+from stackyard.host.files.hashing import digest_url
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
+from stackyard.lock.hashed import hashed
 from stackyard.lock.lockfile.model import PipPackage
 from stackyard.lock.pip.snapshot import sha256_tree
 from stackyard.lock.pip.tags import best_wheel
@@ -161,17 +161,5 @@ def _matches(file: _File, text: str, settings: PipSettings) -> bool:
 
 
 def _hashed(made: PipPackage, settings: PipSettings) -> PipPackage:
-    """The package with sha256 and size: always computed for local files, for remote ones where the index has none."""
-    path = local_path(made.url)
-    if path is not None:
-        found = sha256_file(path)
-        if made.sha256 and made.sha256 != found:
-            raise InputError(
-                f"hash mismatch for {path}: its index has sha256 {made.sha256[:12]}...",
-                hint="rebuild the index, or restore the file",
-            )
-        return replace(made, sha256=found, size=path.stat().st_size)
-    if made.sha256:
-        return made
-    found, size = sha256_url(made.url, uv.trust(made.url, settings))
-    return replace(made, sha256=found, size=size)
+    trust = uv.trust(made.url, settings)
+    return hashed(made, InputError, "its", "rebuild the index, or restore the file", trust)

@@ -51,13 +51,10 @@ def _check_pip(context: Context) -> list[CheckResult]:
         return [CheckResult("consistency", "pip", "failed", error.message)]
     seconds = time.perf_counter() - started
     lines = [line for line in result.output.splitlines() if _NAMED.match(line)]
-    broken = _grouped(context, ((_name(line), line) for line in lines))
-    if broken:
-        return [_broken("pip", name, texts) for name, texts in broken.items()]
     if result.returncode != 0 and not lines:
         return [CheckResult("consistency", "pip", "failed", f"uv pip check: {result.output}", seconds=seconds)]
     last = (result.output.strip().splitlines() or [""])[-1]
-    return [CheckResult("consistency", "pip", "passed", last, seconds=seconds)]
+    return _results(context, "pip", ((_name(line), line) for line in lines), last, seconds)
 
 
 def _check_layer(context: Context) -> list[CheckResult]:
@@ -72,11 +69,8 @@ def _check_layer(context: Context) -> list[CheckResult]:
             f"{python} does not search {directory}: it is not on its sys.path" for directory in found.unsearched
         )
         return [CheckResult("consistency", "pip", "failed", text, _UNSEARCHED)]
-    broken = _grouped(context, found.problems)
-    if broken:
-        return [_broken("pip", name, texts) for name, texts in broken.items()]
     text = f"all requirements of {counted(found.count, 'package')} are satisfied, with those of the base"
-    return [CheckResult("consistency", "pip", "passed", text, seconds=time.perf_counter() - started)]
+    return _results(context, "pip", found.problems, text, time.perf_counter() - started)
 
 
 def _check_conda(context: Context) -> list[CheckResult]:
@@ -94,11 +88,9 @@ def _check_conda(context: Context) -> list[CheckResult]:
         records = [PrefixRecord.from_path(path) for path in paths]
     except Exception as error:  # rattler's exceptions have no common base class
         return [CheckResult("consistency", "conda", "failed", f"cannot read a record in conda-meta: {error}")]
-    broken = _grouped(context, _conda_problems(context, records, _of_base(context)))
-    if broken:
-        return [_broken("conda", name, texts) for name, texts in broken.items()]
+    problems = list(_conda_problems(context, records, _of_base(context)))
     text = f"all requirements of {len(records)} packages are satisfied"
-    return [CheckResult("consistency", "conda", "passed", text, seconds=time.perf_counter() - started)]
+    return _results(context, "conda", problems, text, time.perf_counter() - started)
 
 
 def _check_files(context: Context) -> list[CheckResult]:
@@ -179,19 +171,23 @@ def _name(line: str) -> str:
     return found.group(1) if found else ""
 
 
-def _grouped(context: Context, problems: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Problems by the package that has them, without those of declared exceptions."""
+def _results(
+    context: Context, part: str, problems: Iterable[tuple[str, str]], satisfied: str, seconds: float
+) -> list[CheckResult]:
+    """One for each package that has problems, without those of declared exceptions; else one that passed."""
     declared = [canonical(name) for name in context.exceptions.distributions]
-    result: dict[str, list[str]] = {}
+    broken: dict[str, list[str]] = {}
     for name, text in problems:
         if not excepted(canonical(name), declared):
-            result.setdefault(name, []).append(text)
-    return result
-
-
-def _broken(part: str, name: str, texts: list[str]) -> CheckResult:
-    remedy = _REMEDY.format(name=name)
-    return CheckResult("consistency", f"{part} {name}", "failed", "\n".join(texts), remedy, exceptions=(name,))
+            broken.setdefault(name, []).append(text)
+    if not broken:
+        return [CheckResult("consistency", part, "passed", satisfied, seconds=seconds)]
+    return [
+        CheckResult(
+            "consistency", f"{part} {name}", "failed", "\n".join(texts), _REMEDY.format(name=name), exceptions=(name,)
+        )
+        for name, texts in broken.items()
+    ]
 
 
 CONSISTENCY = Check(("consistency",), "programs", check_consistency, looked_into)

@@ -1,0 +1,32 @@
+"""The hash of every locked archive: given by its index, or computed here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from stackyard.core.errors import StackyardError
+from stackyard.host.files.hashing import local_path, sha256_file, sha256_url
+from stackyard.host.net.trust import PLAIN, Trust
+from stackyard.lock.lockfile.model import CondaPackage, PipPackage
+
+Package = TypeVar("Package", CondaPackage, PipPackage)
+
+
+def hashed(package: Package, error: type[StackyardError], whose: str, hint: str, trust: Trust = PLAIN) -> Package:
+    """A package with sha256 and size: always computed for a local file, for a remote one where its index has none.
+
+    Args:
+        error: what is raised where a file is not that of its index, with this hint.
+        whose: the index, for the message: ``its``, ``its channel's``.
+    """
+    path = local_path(package.url)
+    if path is not None:
+        found = sha256_file(path)
+        if package.sha256 and package.sha256 != found:
+            raise error(f"hash mismatch for {path}: {whose} index has sha256 {package.sha256[:12]}...", hint=hint)
+        return replace(package, sha256=found, size=path.stat().st_size)
+    if package.sha256:
+        return package
+    found, size = sha256_url(package.url, trust)
+    return replace(package, sha256=found, size=size)
