@@ -74,7 +74,7 @@ def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> Expla
         MissingError: a program that the plan needs was not found.
     """
     site = workspace.site
-    stack = stack_in_use(workspace.yard, site, intent.stack)
+    stack = stack_in_use(workspace, intent.stack)
     found = with_offer(replace(plan_context(site, workspace.environ, stack), allocation=None), intent, site)
     fixed = replace(found, allocation=Allocation(found.scheduler, "", stand_for(intent.nodes)))
     own = _own(intent, site, fixed) if found.scheduler != "none" else intent.launcher or "local"

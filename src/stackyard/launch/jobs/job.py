@@ -23,7 +23,6 @@ from stackyard.launch.records.arrays import begin_task
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import read_private
 from stackyard.launch.request.intent import Intent, recorded_intent
-from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import RevisionPaths
 
 
@@ -113,7 +112,7 @@ def recorded_job(workspace: Workspace, directory: Path) -> tuple[Job, RunPaths]:
     paths = RunPaths(directory.absolute())
     kept = record.read_run(paths)
     intent = recorded_intent(kept.intent, paths.record)
-    stack = stack_in_use(workspace.yard, workspace.site, kept.stack.get("module", ""), kept.stack.get("folder", ""))
+    stack = stack_in_use(workspace, kept.stack.get("module", ""), kept.stack.get("folder", ""))
     environ = {**workspace.environ, **read_private(paths)}
     launcher = intent.launcher if kept.how == "launch" else ""
     job = _job(workspace, intent, plan_context(workspace.site, environ, stack, launcher=launcher), None)
@@ -125,7 +124,7 @@ def recorded_job(workspace: Workspace, directory: Path) -> tuple[Job, RunPaths]:
     return job, paths
 
 
-def stack_in_use(yard: Yard, site: Site, name: str, directory: str = "") -> StackInUse:
+def stack_in_use(workspace: Workspace, name: str, directory: str = "") -> StackInUse:
     """The revision that a job runs with; empty where none is named.
 
     Args:
@@ -142,15 +141,15 @@ def stack_in_use(yard: Yard, site: Site, name: str, directory: str = "") -> Stac
     from stackyard.yard.revision import signatures
     from stackyard.yard.revision.record import read_record
 
-    built = read_record(RevisionPaths.of(directory).record) if directory else catalogue.record_of(yard, name)
-    signatures.require(built, "launch", yard)
+    built = read_record(RevisionPaths.of(directory).record) if directory else catalogue.record_of(workspace.yard, name)
+    signatures.require(built, "launch", workspace.yard)
     built.origin.require_present()
     image = str(RevisionPaths.of(built.path).image) if built.payload.image else ""
-    return StackInUse(built.module, built.path, built.prefix, built.input_hash, change_of(built, site), image)
+    return StackInUse(built.module, built.path, built.prefix, built.input_hash, change_of(built, workspace.site), image)
 
 
 def _stack(workspace: Workspace, intent: Intent, again: Repeat | None) -> StackInUse:
-    return stack_in_use(workspace.yard, workspace.site, intent.stack, again.revision if again else "")
+    return stack_in_use(workspace, intent.stack, again.revision if again else "")
 
 
 def _job(workspace: Workspace, intent: Intent, context: PlanContext, again: Repeat | None) -> Job:

@@ -371,7 +371,7 @@ def _publish(entry: Entry, record: BuildRecord, request: Request, progress: Prog
         return names.claim(joined.values())
 
     yard = request.yard
-    with generation.draft(Workspace(request.site, yard), origin(request.command)) as draft:
+    with generation.draft(request, origin(request.command)) as draft:
         draft.write(after(generations.entries(yard), "published"))
         done = verified(record, draft.modules, request, progress, deep=record.payload.is_packed)
         if done.status in USABLE:
