@@ -13,6 +13,7 @@ from stackyard.host.machine.platforms import this_platform
 from stackyard.inputs.models import Environment, Interpreter, PipOptions, Site, Stack
 from stackyard.inputs.sites.sitemodels import ChannelPolicy, NodeKind, PipPolicy
 from stackyard.lock import solve
+from stackyard.lock.lockfile.fingerprint import fingerprint
 from stackyard.lock.lockfile.freshness import Verdict
 from stackyard.lock.lockfile.model import Lock
 from stackyard.yard.layout import Yard
@@ -86,7 +87,7 @@ def test_a_policy_that_is_satisfied_leaves_the_lock_fresh(bed: Bed, change: dict
         return
     found = bed.staleness(**change)
     assert found.reasons == ()
-    assert bool(found.harmless) == (solve.spec_hash(bed.stack.variants[0], bed.site(**change), HERE) != _hash(bed))
+    assert bool(found.harmless) == (fingerprint(bed.stack.variants[0], bed.site(**change), HERE).digest != _hash(bed))
 
 
 def _hash(bed: Bed) -> str:

@@ -18,6 +18,7 @@ from stackyard.inputs.models import BuildSpec, Environment, Interpreter, Package
 from stackyard.inputs.sites.sitemodels import ChannelPolicy, NodeKind, PipPolicy
 from stackyard.lock import interpreter, solve
 from stackyard.lock.lockfile import text
+from stackyard.lock.lockfile.fingerprint import fingerprint
 from stackyard.lock.lockfile.model import Lock
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
@@ -170,12 +171,12 @@ def test_a_patch_or_project_that_changes_makes_it_stale_and_clones_agree(channel
             Environment(pip=(requirement,)), place=Where(file=str(directory / "stack.yaml")),
             build=BuildSpec(packages={"proj": PackageBuild(patches=(str(directory / "fix.patch"),))}),
         )  # fmt: skip
-        hashes.append(solve.spec_hash(made, Site(), HERE))
+        hashes.append(fingerprint(made, Site(), HERE).digest)
     assert hashes[0] == hashes[1]
     (directory / "fix.patch").write_text("other")
-    patched = solve.spec_hash(made, Site(), HERE)
+    patched = fingerprint(made, Site(), HERE).digest
     (directory / "proj/pyproject.toml").write_text('[project]\nname = "proj"\nversion = "2"\n')
-    assert len({hashes[0], patched, solve.spec_hash(made, Site(), HERE)}) == 3
+    assert len({hashes[0], patched, fingerprint(made, Site(), HERE).digest}) == 3
 
 
 # --------------------------------------------------------------------------- interpreter

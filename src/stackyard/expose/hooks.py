@@ -7,7 +7,6 @@ have put something of this name into the directory, such as a pipe: only a file 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 from stackyard.expose import lua, tcl
@@ -15,8 +14,6 @@ from stackyard.expose.root import users_path
 from stackyard.inputs.workspace import Workspace
 
 System = Literal["lmod", "modules"]
-PLACES: Mapping[System, str] = {"lmod": "SitePackage.lua", "modules": "siteconfig.tcl"}
-"""The file of each module system that the hook is added to."""
 
 _LMOD = """\
 -- Counts loads of the modules in MODULES, in USAGE; written by `stackyard usage --hook lmod`.

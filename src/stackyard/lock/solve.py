@@ -98,11 +98,6 @@ def _with_others(
     return tuple(each for each in both if each)
 
 
-def spec_hash(variant: Variant, site: Site, platform: str) -> str:
-    """The hash of all that influences the solve of one variant on one platform, in the spec and in the site."""
-    return fingerprint(variant, site, platform).digest
-
-
 def staleness(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> Verdict:
     """Compare what is asked for of a lock with the present file and policy, each change once for all variants.
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from stackyard.yard.api import TrashItem, Yard
 
 SIZES = ("bytes", "inodes", "shared_bytes", "shared_inodes")
-_MOST_DIGITS = 10  # of the number of an account
 
 
 def watch(context: Context, *, tidy: bool = False, despite: Collection[str] = ()) -> Watch:

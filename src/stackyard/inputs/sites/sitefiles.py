@@ -9,9 +9,9 @@ import os
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from stackyard.core.errors import InputError
 from stackyard.inputs.models import Check
@@ -21,8 +21,6 @@ from stackyard.inputs.reading.validate import plain, unknown_key, validate
 from stackyard.inputs.reading.words import Text
 from stackyard.inputs.reading.yamlfile import Document, Node, raise_problems, read_yaml
 from stackyard.inputs.stacks.stackfile import CheckItem, named_check
-
-Made = TypeVar("Made", bound=BaseModel)
 
 
 class CheckFile(Model):
