@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.cli.jobs.intents import Duration
+from stackyard.cli.help import Duration
 from support.cli import inside, stackyard
 
 LAPTOP = "name: laptop\nscheduler: {kind: none}\nnodes: {here: {cores: 6, sockets: 2}}\n"

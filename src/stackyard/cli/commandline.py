@@ -20,7 +20,7 @@ SYNONYMS = {
     "help": "--help", "version": "--version", "freeze": "export",
 }  # fmt: skip
 """What people type who know another tool, and the verb or option that does it here."""
-_UNREADABLE = re.compile(r"\w+ '(.*)' is not readable\.$")
+_UNREADABLE = r"\w+ '(.*)' is not readable\.$"
 """What click says of a path that cannot be opened."""
 GLOBAL = ("--yard", "--site", "--debug")
 """The options of the program itself."""
@@ -74,7 +74,7 @@ def _message(error: click.UsageError, path: str) -> str:
         return f"missing argument {error.param.make_metavar(error.ctx) if error.ctx else error.param.name}"
     if isinstance(error, click.MissingParameter) and error.param and isinstance(error.param.type, click.Choice):
         return f"missing option '{_name(error.param)}': {' or '.join(map(str, error.param.type.choices))}"
-    if unreadable := _UNREADABLE.match(error.message):
+    if unreadable := re.match(_UNREADABLE, error.message):
         return f"cannot read {unreadable[1]}: permission denied"
     if isinstance(error, click.BadParameter) and error.param is not None and error.message:
         return f"{_name(error.param)}: {_plain(error.message)}"
@@ -87,7 +87,7 @@ def _hint(error: click.UsageError, path: str) -> str:
             return f"it comes before the verb: stackyard {error.option_name} ... {path.removeprefix('stackyard ')}"
         question = did_you_mean(error.option_name, error.possibilities or ())
         return f"{question} `{path} --help` lists all".lstrip()
-    if _UNREADABLE.match(error.message):
+    if re.match(_UNREADABLE, error.message):
         return "ask its owner for read permission, or use a copy"
     examples = getattr(error.ctx.command, "examples", ()) if error.ctx else ()
     like = f"for example: {examples[0][1]}; " if isinstance(error, click.MissingParameter) and examples else ""

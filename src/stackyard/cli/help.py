@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -44,6 +45,26 @@ class LastOption(SectionOption):
 def _ending(process: Callable[[Any, Any], None], value: Any, state: Any) -> None:
     process(value, state)
     state.rargs.insert(0, "--")
+
+
+_TIME = r"(?:([0-9]+)-)?([0-9]*\.?[0-9]+)(?::([0-9]+)(?::([0-9]+))?)?"
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]
+    """Minutes, or ``[D-]H:MM:SS`` as schedulers write it. ``1:30`` is an hour and a half, as LSF reads it."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Minutes as a number."""
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(_TIME, str(value))
+        if found is None:
+            self.fail(f"{value!r} is not a time; expected minutes (90), H:MM (1:30) or D-HH:MM:SS", param, ctx)
+        days, first, second, third = (float(part or 0) for part in found.groups())
+        is_alone = found[1] is None and found[3] is None
+        return days * 1440 + first * (1 if is_alone else 60) + second + third / 60
 
 
 def options_of(section: str) -> Callable[..., Decorator]:

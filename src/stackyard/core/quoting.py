@@ -14,7 +14,7 @@ import re
 MOST = 160
 LONG = 1000
 """For paths, which are of use only as a whole."""
-_OURS = re.compile(r"(\x1b\[(?:[0-2]|22|3[1-7]|9[1-6])m)")
+_OURS = r"(\x1b\[(?:[0-2]|22|3[1-7]|9[1-6])m)"
 """The colours that `click.style` makes of ours: none that hides text."""
 _BYTES = range(0xDC80, 0xDD00)
 """How Python keeps the bytes of a file name that are not UTF-8."""
@@ -47,7 +47,7 @@ def harmless(text: str) -> str:
     """A text with nothing that a terminal obeys but ends of lines, tabs and the colours that are ours."""
     if text.isprintable():
         return text
-    parts = _OURS.split(text)
+    parts = re.split(_OURS, text)
     return "".join(part if number % 2 else _escaped(part, "\n\t") for number, part in enumerate(parts))
 
 

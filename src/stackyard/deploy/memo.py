@@ -7,7 +7,6 @@ could have influenced the result. It is a cache: removing it costs time, never c
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard import __version__
+from stackyard.core.digest import sha256_hex
 from stackyard.yard import checksum, disk, formats
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import revisions
@@ -32,7 +32,7 @@ def memo_path(yard: Yard, request: Mapping[str, Any]) -> Path:
     """
     pip = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "CONDA_", "UV_"))}
     text = json.dumps([__version__, platform.machine(), dict(request), pip], sort_keys=True, default=str)
-    return yard.memo(hashlib.sha256(text.encode()).hexdigest()[:32])
+    return yard.memo(sha256_hex(text.encode())[:32])
 
 
 def recall(path: Path, manifest: Manifest | None) -> list[str] | None:
@@ -68,7 +68,7 @@ def _published(modules: Iterable[str], manifest: Manifest | None) -> str:
     """
     stacks = {module.partition("/")[0] for module in modules}
     found = [[vars(e), _is_there(e)] for e in manifest.entries if e.stack in stacks] if manifest else []
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+    return sha256_hex(json.dumps(found, sort_keys=True).encode())
 
 
 def _is_there(entry: Entry) -> bool:
@@ -80,4 +80,4 @@ def _is_there(entry: Entry) -> bool:
 
 def _digest(path: Path) -> str:
     content = disk.content(path)
-    return "" if content is None else hashlib.sha256(content).hexdigest()
+    return "" if content is None else sha256_hex(content)

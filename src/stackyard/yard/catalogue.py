@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.host.files import at
@@ -16,7 +16,9 @@ from stackyard.yard.others import moved
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.manifest import Entry, State
-from stackyard.yard.revision.record import BuildRecord, read_record
+
+if TYPE_CHECKING:
+    from stackyard.yard.revision.record import BuildRecord
 
 
 def listing(yard: Yard, *, everything: bool = False) -> list[dict[str, Any]]:
@@ -104,7 +106,7 @@ def record_of(yard: Yard, name: str) -> BuildRecord:
         back = f"bring it back: `stackyard remove {entry.module} --undo`"
         hint = back if entry.state == "removed" else "restore it from a copy, or deploy its file again"
         raise MissingError(f"{entry.folder} not found: {entry.module} was removed", hint=hint)
-    return moved.located(read_record(RevisionPaths.of(entry.folder).record), entry)
+    return moved.located(revisions.read(RevisionPaths.of(entry.folder).record), entry)
 
 
 def size(record: BuildRecord) -> dict[str, Any]:
@@ -124,7 +126,7 @@ def size_of(row: Mapping[str, Any]) -> dict[str, Any]:
 def _unlisted(paths: RevisionPaths) -> Entry:
     """The entry of a directory with a record; of one that cannot be read only what its path tells."""
     try:
-        return entry_of(read_record(paths.record))
+        return entry_of(revisions.read(paths.record))
     except StackyardError:
         stack = paths.root.parent.name
         return Entry(stack, "", "", 0, f"{stack}/{paths.root.name}", str(paths.root), "", state="built")

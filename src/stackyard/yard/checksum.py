@@ -6,15 +6,15 @@ the file, spaces included, so text is compared, not what it means.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from pathlib import Path
 
+from stackyard.core.digest import sha256_hex
 from stackyard.host.files import at
 
-_JSON = re.compile(r'\{\n  "checksum": "([0-9a-f]{64})",\n')
-_TOML = re.compile(r"# checksum ([0-9a-f]{64})\n")
-_ATTEMPT = re.compile(r'\{\s*"checksum"|# checksum')
+_JSON = r'\{\n  "checksum": "([0-9a-f]{64})",\n'
+_TOML = r"# checksum ([0-9a-f]{64})\n"
+_ATTEMPT = r'\{\s*"checksum"|# checksum'
 
 
 def add(text: str) -> str:
@@ -40,9 +40,9 @@ def remove(text: str) -> tuple[str, bool]:
     Raises:
         ValueError: the checksum is another.
     """
-    match = _JSON.match(text) or _TOML.match(text)
+    match = re.match(_JSON, text) or re.match(_TOML, text)
     if match is None:
-        if _ATTEMPT.match(text):
+        if re.match(_ATTEMPT, text):
             raise ValueError("checksum mismatch: its first line is damaged")
         return text, False
     rest = text[match.end() :]
@@ -53,4 +53,4 @@ def remove(text: str) -> tuple[str, bool]:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    return sha256_hex(text.encode("utf-8", "surrogateescape"))

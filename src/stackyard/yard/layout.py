@@ -31,13 +31,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 from stackyard.core.below import Below
+from stackyard.core.digest import sha256_hex
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.host.files import home
@@ -284,7 +284,7 @@ class Yard:
 
 def _digest(path: Path) -> str:
     """A word for a path."""
-    return hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
+    return sha256_hex(os.fsencode(path))[:32]
 
 
 def own_part(yard: Yard) -> Yard:

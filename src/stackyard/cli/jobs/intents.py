@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stackyard.cli.help import Decorator, F, LastOption, options_of
+from stackyard.cli.help import Decorator, Duration, F, LastOption, options_of
 from stackyard.cli.output import show_notice
 from stackyard.core import grammar
 from stackyard.core.errors import InputError
@@ -23,26 +22,6 @@ if TYPE_CHECKING:
 
 LAUNCHERS = ["srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
 BACKENDS = ["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "any"]
-
-
-_TIME = re.compile(r"(?:([0-9]+)-)?([0-9]*\.?[0-9]+)(?::([0-9]+)(?::([0-9]+))?)?")
-
-
-class Duration(click.ParamType):  # type: ignore[type-arg]
-    """Minutes, or ``[D-]H:MM:SS`` as schedulers write it. ``1:30`` is an hour and a half, as LSF reads it."""
-
-    name = "TIME"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Minutes as a number."""
-        if isinstance(value, float):
-            return value
-        found = _TIME.fullmatch(str(value))
-        if found is None:
-            self.fail(f"{value!r} is not a time; expected minutes (90), H:MM (1:30) or D-HH:MM:SS", param, ctx)
-        days, first, second, third = (float(part or 0) for part in found.groups())
-        is_alone = found[1] is None and found[3] is None
-        return days * 1440 + first * (1 if is_alone else 60) + second + third / 60
 
 
 class NameOf(click.ParamType):  # type: ignore[type-arg]

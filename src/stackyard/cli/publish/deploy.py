@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import verb
-from stackyard.cli.jobs.intents import Duration
+from stackyard.cli.help import Duration, verb
 from stackyard.cli.output import echo, human_bytes, show_error, show_json
 from stackyard.core.findings import counted
 from stackyard.deploy.api import memo_path, recall_deploy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from functools import lru_cache
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
+from stackyard.core.digest import sha256_hex
 from stackyard.core.errors import StackyardError
 from stackyard.host.files import at
 
@@ -38,6 +38,8 @@ def sha256_file(path: Path) -> str:
 
 def sha256_stream(stream: BinaryIO) -> str:
     """sha256 of what an open file holds from here on."""
+    import hashlib  # late: with it OpenSSL
+
     digest = hashlib.sha256()
     while block := stream.read(_BLOCK):
         digest.update(block)
@@ -46,7 +48,7 @@ def sha256_stream(stream: BinaryIO) -> str:
 
 def sha256_text(text: str) -> str:
     """sha256 of a text's UTF-8 bytes."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sha256_hex(text.encode())
 
 
 def sha256_values(values: Mapping[str, Any]) -> str:
@@ -82,6 +84,8 @@ def digest_url(url: str, algorithm: str, trust: Trust | None = None) -> tuple[st
     Raises:
         StackyardError: it cannot be read, with the cause.
     """
+
+    import hashlib
 
     from stackyard.host.net import http  # with it ssl, which the commands that only read a yard do not need
     from stackyard.host.net.trust import PLAIN

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_SAYS_FULL = re.compile("no space left on device|disk quota exceeded", re.IGNORECASE)
+_SAYS_FULL = "no space left on device|disk quota exceeded"
 _NEXT_TO_NOTHING = 64 << 10
 
 
@@ -19,7 +19,7 @@ def is_full(error: BaseException) -> bool:
 
 def says_full(text: str) -> bool:
     """Whether a program's output or a library's error says that the file system has no room left."""
-    return _SAYS_FULL.search(text) is not None
+    return re.search(_SAYS_FULL, text, re.IGNORECASE) is not None
 
 
 def is_used_up(directory: Path) -> bool:

@@ -7,7 +7,6 @@ the state of any other is unknown here, and only its silence can be observed.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pwd
 import re
@@ -18,6 +17,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from stackyard.core.digest import sha256_hex
 from stackyard.core.late import dataclass
 from stackyard.core.quoting import plain
 
@@ -149,14 +149,14 @@ def fate_of(word: str) -> Fate:
 
 
 def _in_short(place: str) -> str:
-    return hashlib.sha256(place.encode()).hexdigest()[:6]
+    return sha256_hex(place.encode())[:6]
 
 
 @cache
 def boot() -> str:
     """A word for this boot of this machine; one that no other process has where the kernel does not show it."""
     try:
-        return hashlib.sha256(_boot_id().encode()).hexdigest()[:12]
+        return sha256_hex(_boot_id().encode())[:12]
     except OSError:
         return process_token()
 

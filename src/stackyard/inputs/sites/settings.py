@@ -7,7 +7,6 @@ commands use two paths of a site; a small cache keeps these by the hash of the s
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard import __version__
+from stackyard.core.digest import sha256_hex
 from stackyard.core.errors import InputError, cause
 from stackyard.core.late import dataclass
 from stackyard.host.files import at, home
@@ -36,8 +36,8 @@ SYSTEM_SITE = Path("/etc/stackyard/site.yaml")
 
 
 def _require_no_variable(root: Path) -> None:
-    unset = re.search(r"\$\{?(\w+)", str(root))
     if "$" in str(root):
+        unset = re.search(r"\$\{?(\w+)", str(root))
         hint = f"set it: export {unset[1]}=DIRECTORY; or use --yard" if unset else "use --yard"
         written = str(root).removeprefix(f"{Path.cwd()}/")  # a variable at the beginning makes it a relative one
         raise InputError(f"unset variable in the yard's path: {written}", hint=hint)
@@ -81,7 +81,7 @@ class Settings:
         file = self.site_file()
         if file is None:
             return Site()
-        key = hashlib.sha256(f"{__version__}\0{file}\0".encode() + at.read_regular(file)).hexdigest()
+        key = sha256_hex(f"{__version__}\0{file}\0".encode() + at.read_regular(file))
         cache = cache_directory() / f"site-{key}.compiled.json"
         with suppress(OSError, ValueError):
             return Site.model_validate_json(cache.read_bytes()).model_copy(update={"file": str(file)})
@@ -163,7 +163,7 @@ class Settings:
         file = self.site_file()
         if file is None:
             return "", ""
-        digest = hashlib.sha256(at.read_regular(file)).hexdigest()
+        digest = sha256_hex(at.read_regular(file))
         cache = cache_directory() / f"site-{digest}.json"
         try:
             brief = json.loads(cache.read_bytes())

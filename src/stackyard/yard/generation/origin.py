@@ -5,12 +5,12 @@ It answers the questions that staff ask each other: who did this, from where, wi
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from stackyard import __version__
+from stackyard.core.digest import sha256_hex
 from stackyard.core.late import dataclass
 from stackyard.host.account import supervised
 from stackyard.host.files import at
@@ -73,6 +73,6 @@ def origin(command: Iterable[str] = (), files: Iterable[str | Path] = ()) -> Ori
 
 def _sha256(path: Path) -> str:
     try:
-        return hashlib.sha256(at.read_regular(path)).hexdigest()
+        return sha256_hex(at.read_regular(path))
     except OSError:
         return ""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stackyard.yard.revision.manifest import Entry
     from stackyard.yard.revision.record import BuildRecord
 
-_DIRECTORY = re.compile(rb'"folder":\s*("(?:[^"\\]|\\.)*")')
+_DIRECTORY = rb'"folder":\s*("(?:[^"\\]|\\.)*")'
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _named(yard: Yard) -> Path | None:
     """The yard that the current generation names; None: it cannot be read."""
     with suppress(OSError, ValueError, IndexError):
         number = int(yard.modules.readlink().parent.name)
-        found = _DIRECTORY.search(manifestfile.text(yard.generation(number).manifest))
+        found = re.search(_DIRECTORY, manifestfile.text(yard.generation(number).manifest))
         return _yard_of(json.loads(found[1])) if found else None
     return None
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from stackyard.core.errors import StackyardError
 from stackyard.host.files import at
@@ -13,11 +13,20 @@ from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.others.same import is_same
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import BuildRecord, read_record
 from stackyard.yard.write import atomic
+
+if TYPE_CHECKING:
+    from stackyard.yard.revision.record import BuildRecord
 
 Condition = Literal["", "missing", "damaged"]
 """What is wrong with the record of a revision; empty: nothing."""
+
+
+def read(path: Path, top: Path | None = None) -> BuildRecord:
+    """The record in a file. Arguments and errors as of `read_record`, which lists of what is published never need."""
+    from stackyard.yard.revision.record import read_record
+
+    return read_record(path, top)
 
 
 def directories(yard: Yard, stack: str | None = None) -> Iterator[RevisionPaths]:
@@ -40,7 +49,7 @@ def built(
     found = []
     for paths in directories(yard, stack):
         try:
-            found += [read_record(paths.record)] if disk.is_there(paths.record) else []
+            found += [read(paths.record)] if disk.is_there(paths.record) else []
         except StackyardError as error:
             if on_damage is None or isinstance(error.__cause__, OSError):
                 raise
@@ -56,7 +65,7 @@ def readable(paths: RevisionPaths) -> BuildRecord | None:
     """
     for path in (paths.record, paths.spare):
         try:
-            return read_record(path, paths.top())
+            return read(path, paths.top())
         except StackyardError as error:
             if isinstance(error.__cause__, disk.ABSENT):
                 return None
@@ -78,12 +87,10 @@ def condition(paths: RevisionPaths) -> Condition:
         OSError: that cannot be known, e.g. the file system does not answer; it is never taken for missing.
     """
     try:
-        with at.open_regular(paths.record) as stream:
-            fd = stream.fileno()
-            first, last = os.pread(fd, 1, 0), os.pread(fd, 2, max(0, os.fstat(fd).st_size - 2))
-            return "" if first == b"{" and last.rstrip().endswith(b"}") else "damaged"
+        first, last = at.ends(paths.record, 2)
     except disk.ABSENT:
         return "missing"
+    return "" if first.startswith(b"{") and last.rstrip().endswith(b"}") else "damaged"
 
 
 def can_stay(paths: RevisionPaths) -> bool:
@@ -114,7 +121,7 @@ def find(yard: Yard, module: str) -> BuildRecord | None:
     stack, _, version = module.partition("/")
     records = (each.revision(stack, version).record for each in yard.lineage() if version)
     found = next((record for record in records if disk.is_there(record)), None)
-    return read_record(found) if found else None
+    return read(found) if found else None
 
 
 def latest(records: Collection[BuildRecord]) -> BuildRecord:
