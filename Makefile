@@ -4,6 +4,7 @@
 .PHONY: help install quickstart test test-long test-bare test-rare fuzz lint format bench clean
 JOBS ?= 4
 INPUTS ?= 10000
+SLOWEST = --durations=20 --durations-min=10
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples scripts
 
@@ -20,14 +21,14 @@ test: .venv/.installed-dev  ## lint, types and all tests but the long ones, with
 	$(MAKE) lint
 	@$(BIN)/python -m compileall -q src tests/standins  # once, also where PYTHONDONTWRITEBYTECODE is set: they are started a thousand times
 	@PYTHONPATH=tests $(BIN)/python -m support.prepare
-	$(BIN)/pytest -n $(JOBS) --dist worksteal --timeout 400 -m "not long and not bare and not rare"
+	$(BIN)/pytest -n $(JOBS) --dist worksteal --timeout 400 $(SLOWEST) -m "not long and not bare and not rare"
 
-test-long: .venv/.installed-dev  ## tests that compile Horovod, start Ray, wait for timeouts, try every combination (twenty-five minutes)
+test-long: .venv/.installed-dev  ## tests that compile Horovod, start Ray, wait for timeouts, try every combination (twenty minutes)
 	@scripts/test-programs.sh long
 	@$(BIN)/python -m compileall -q src tests/standins
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m long
+	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(SLOWEST) -m long
 
-test-rare: .venv/.installed-dev  ## Horovod compiled on a base, before a release (ten minutes; test-long does it in a prefix)
+test-rare: .venv/.installed-dev  ## a year with 200 deploys, Horovod compiled on a base: before a release (half an hour)
 	@scripts/test-programs.sh
 	$(BIN)/pytest -m rare
 

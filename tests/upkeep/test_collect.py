@@ -211,7 +211,7 @@ def state(yard: Yard) -> tuple[object, ...]:
     return entries, stacks, sorted(os.listdir(yard.conda))
 
 
-@pytest.mark.parametrize("points", [POINTS[::7], pytest.param(POINTS, marks=pytest.mark.long)], ids=["some", "all"])
+@pytest.mark.parametrize("points", [POINTS[::7], pytest.param(POINTS, marks=pytest.mark.rare)], ids=["some", "all"])
 def test_killed_at_fifty_points(yard: Yard, tmp_path: Path, points: list[str]) -> None:
     """Killed in a collection that also deletes; whatever was visible works after it; the next ones finish the work."""
     words = site(tmp_path / "now", NOW)

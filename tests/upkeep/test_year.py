@@ -26,8 +26,10 @@ SHOWN_LINES, SHOWN = 300, 12_000
 APART = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
-@pytest.mark.long
-def test_a_year(accounts: Accounts, common: Path) -> None:
+@pytest.mark.parametrize("deploys", [
+    pytest.param(80, marks=pytest.mark.long), pytest.param(200, marks=pytest.mark.rare),
+])  # fmt: skip
+def test_a_year(accounts: Accounts, common: Path, deploys: int) -> None:
     for program in ("unshare", "mount"):
         programs.need(program)
     letters = "abcdefghijklmnopqrstuvwxyz"
@@ -36,7 +38,7 @@ def test_a_year(accounts: Accounts, common: Path) -> None:
     given = {
         "place": str(common), "seed": int(os.environ.get("STACKYARD_YEAR") or SEED),
         "staff": [_person(each) for each in staff], "users": [_person(each) for each in users],
-        "group": accounts.group("staff"),
+        "group": accounts.group("staff"), "deploys": deploys,
     }  # fmt: skip
     tests = accounts.readable(Path(__file__).parents[1])
     environ = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONPATH": f"{tests}:{tests / 'publish'}"}

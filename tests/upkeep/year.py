@@ -33,7 +33,7 @@ from stackyard.yard.write.lease import lease
 from support.forked import Calendar, Ended, Person, Running, Stage, midnight, warm_up
 from support.processes import wait_for
 
-DEPLOYS, LAST_DEPLOY, LAST_TIDY, NIGHTS = 200, 300, 299, 365
+LAST_DEPLOY, LAST_TIDY, NIGHTS = 300, 299, 365
 """What is retired on the last day of tidying has left the yard 3 + 20 + 7 days later, and the caches 14 + 7 days after
 that. 15 days are left for steps that come a night later, since a collection began earlier in its day than another."""
 SITE_FILE = "fresh.yaml"
@@ -268,9 +268,10 @@ def collect_beside_a_build(year: Year) -> None:
     """A collection leaves the stack that is being built, and takes it in the next night."""
     chosen = next(s for s in year.stacks if not s.is_python and len(year.of(s.name)) > 1)
     old = year.of(chosen.name)[0]
-    gate, there = year.place / "gate", year.place / "there"
+    gate, there = year.place / "stacks/gate", year.place / "stacks/there"
 
     def build() -> None:
+        os.umask(0o002)  # as site.yaml has it for all staff
         with lease(year.yard.lease(f"stack {chosen.name}"), chosen.name):
             there.touch()
             while not gate.exists():
@@ -280,8 +281,7 @@ def collect_beside_a_build(year: Year) -> None:
     for _ in range(4):  # what the last generations showed stays
         year.shared(year.staff[0], "default", year.default(chosen.name))
         year.shared(year.staff[0], "default", chosen.name, "--undo")
-    (year.place / "there").unlink(missing_ok=True)
-    building = year.stage.call(year.root, build)
+    building = year.stage.call(year.staff[0], build)
     wait_for(there.exists, 60)
     told = year.collect().out
     check(f"kept {old.module}: its stack is being built" in told, told)
@@ -312,10 +312,10 @@ def check(holds: bool, text: str) -> None:
         raise AssertionError(text)
 
 
-def planned(chance: random.Random, stacks: list[Stack]) -> dict[int, list[list[Stack]]]:
+def planned(chance: random.Random, stacks: list[Stack], deploys: int) -> dict[int, list[list[Stack]]]:
     """On which days which stacks are deployed, some at the same time: all of them in the first week."""
     plan: dict[int, list[list[Stack]]] = {0: [stacks[:3], stacks[3:6], stacks[6:9], stacks[9:]]}
-    left = DEPLOYS - len(stacks) - 2  # two more are tried on a full disk
+    left = deploys - len(stacks) - 2  # two more are tried on a full disk
     while left:
         often = [stack for stack in stacks if not stack.is_python or chance.random() < SELDOM]
         batch = chance.sample(often, min(left, chance.choice((1, 2, 2, 3))))
@@ -337,14 +337,14 @@ def begin(given: dict[str, Any]) -> Year:
     for directory in (place / "sw", place / "stacks"):
         os.chown(directory, 0, year.staff[0].groups[0])
         directory.chmod(0o2775)
-    make_packages(place, DEPLOYS, len(year.users))
+    make_packages(place, given["deploys"], len(year.users))
     text = SITE.format(yard=year.yard.root, group=given["group"], wheels=place / "wheels")
     (place / "site.yaml").write_text(text)
     return year
 
 
-def live(year: Year, say: Callable[[str], None]) -> None:
-    plan, chance = planned(year.random, year.stacks), year.random
+def live(year: Year, deploys: int, say: Callable[[str], None]) -> None:
+    plan, chance = planned(year.random, year.stacks, deploys), year.random
     coming = {chance.randint(10, 200): [user] for user in year.users[:-4]} | {220: year.users[-4:]}
     known = {user.name for users in coming.values() for user in users}
     coming.setdefault(60, []).extend(user for user in year.users if user.name not in known)
@@ -390,7 +390,7 @@ def main() -> None:
     year = begin(given)
     warm_up(year.place / "root/warm", year.place / "wheels", "fix")
     say("begun")
-    live(year, say)
+    live(year, given["deploys"], say)
     from yearend import look
 
     look(year, say)
