@@ -143,11 +143,9 @@ def draft(workspace: Workspace, made_by: Origin | None = None) -> Iterator[Draft
         StackyardError: the file system failed, with what to do about it; the current generation is untouched.
     """
     check_root(workspace)
-    try:
+    with disk.during("writing the modules"):
         made = Draft(workspace, generations.begin(workspace.yard), made_by or origin())
         try:
             yield made
         finally:
             made.discard()
-    except OSError as error:
-        raise disk.failure(error, "writing the modules") from error

@@ -76,12 +76,10 @@ def sign_built(record: BuildRecord, workspace: Workspace, key: Path | None) -> N
     """
     if key is None:
         return
-    try:
+    with disk.during(f"signing {record.module}"):
         freeze(record, workspace.site)
         atomic.fault_point("sign-before")
         sign(record, workspace.yard, key)
-    except OSError as error:
-        raise disk.failure(error, f"signing {record.module}") from error
 
 
 def sign(record: BuildRecord, yard: Yard, key: Path) -> str:

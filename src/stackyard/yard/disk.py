@@ -13,7 +13,7 @@ import stat
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -356,6 +356,15 @@ def failure(error: OSError, step: str, hint: str = "") -> StackyardError:
     return StackyardError(
         f"{step} failed: {error}", hint=hint or "published revisions are unchanged; type the same again"
     )
+
+
+@contextmanager
+def during(step: str, hint: str = "") -> Iterator[None]:
+    """Raise `failure` for an error of the file system in what follows."""
+    try:
+        yield
+    except OSError as error:
+        raise failure(error, step, hint) from error
 
 
 def no_space(step: str, place: str = "", hint: str = "") -> DiskFull:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import grp
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -34,6 +33,7 @@ from stackyard.yard.revision.record import BuildRecord, read_record
 from stackyard.yard.write import atomic, trash, within
 from stackyard.yard.write.permissions import Policy, applied, of_directory, settle
 
+_AGAIN = "the revision is unchanged; share it again"
 _READ_AND_ENTER = 0o050
 _ANOTHER = "use a yard of your own for it, with --yard"
 
@@ -106,7 +106,7 @@ def share(workspace: Workspace, entry: Entry, group: Group) -> Path:
         raise MissingError(f"{entry.folder} not found: {entry.module} was removed", hint="deploy its file again")
     parts, directory = _parts(yard, entry), yard.shared(group.name)
     policy = Policy(of_directory(yard.root).umask & ~_READ_AND_ENTER | 0o020, group.name)
-    with _shown(entry), applied(Policy(0o027)):
+    with disk.during(f"sharing {entry.module}", _AGAIN), applied(Policy(0o027)):
         for part in parts:
             settle(part, policy, top=_top(yard, part))
         within.make(yard.root, directory)
@@ -132,7 +132,7 @@ def unshare(workspace: Workspace, entry: Entry, group: Group, *, dry_run: bool =
         return
     left = [e for e in generations.entries(yard) if e.module in shared - {entry.module} and _is_there(e)]
     needed = {part for e in left for part in _parts(yard, e)}
-    with _shown(entry), applied(Policy(0o027)):
+    with disk.during(f"sharing {entry.module}", _AGAIN), applied(Policy(0o027)):
         _write_modules(workspace, group.name, shared - {entry.module})
         for part in _parts(yard, entry) if _is_there(entry) else ():
             if part not in needed:
@@ -159,15 +159,6 @@ def modules_of(yard: Yard, group: str) -> set[str]:
     directory = yard.shared(group)
     found = (path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
     return {name.removesuffix(".lua") for name in found if not name.rpartition("/")[2].startswith(".")}
-
-
-@contextmanager
-def _shown(entry: Entry) -> Iterator[None]:
-    """An error of the file system, for who shares a revision."""
-    try:
-        yield
-    except OSError as error:
-        raise disk.failure(error, f"sharing {entry.module}", "the revision is unchanged; share it again") from error
 
 
 def _is_there(entry: Entry) -> bool:

@@ -103,16 +103,14 @@ def reset(record: BuildRecord) -> tuple[Drifted, ...]:
     if directory is None or not isinstance(payload, Layer):
         return ()
     kept, top = directory / "_stackyard_layer.pth", RevisionPaths.of(record.path).yard
-    try:
+    hint = "the revision itself is unchanged; run `stackyard update --reset` again"
+    with disk.during(f"removing what was installed in {record.module}", hint):
         packages = payload.site_packages(str(record.interpreter["version"]))
         for path in disk.entries(payload.drift.root):
             if path.name not in ("pyvenv.cfg", "python"):
                 _remove(path, kept, top)
         if not disk.is_there(kept):
             atomic.write_text(kept, pth_of_drift(packages), top=top)
-    except OSError as error:
-        hint = "the revision itself is unchanged; run `stackyard update --reset` again"
-        raise disk.failure(error, f"removing what was installed in {record.module}", hint) from error
     return gone
 
 

@@ -165,14 +165,12 @@ def _kept_from_gc(request: Request) -> Iterator[None]:
 
 def _carry_out(found: Plan, request: Request, progress: Progress, held: Held) -> None:
     ways = found.ways
-    try:
+    with disk.during(f"moving {ways.source.root}"):
         if not request.is_here:
             for text in carrying.beside(ways):
                 progress.notice(text)
         carrying.history(ways)
         _build_all(found, request, progress, held)
-    except OSError as error:
-        raise disk.failure(error, f"moving {ways.source.root}") from error
     with suppress(_Outdated):  # then once more
         _require_latest(found)
         _publish(found, request, progress, held)

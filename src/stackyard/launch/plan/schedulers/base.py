@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Protocol
 
-from stackyard.core.errors import MissingError
+from stackyard.core.errors import MissingError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.run.command import which
 from stackyard.inputs.sites.sitemodels import Scheduler
@@ -57,6 +58,7 @@ class Batch:
         job_variable: the variable that a process has in a job of it, and only there.
         submit_program: the program that submits, by which the scheduler of a machine is detected.
         arrays: it has job arrays.
+        job_id_pattern: its first group is the id, in a line of what the submit program prints.
         index_variable: the variable with the index of a task of an array.
         no_index: what that variable says in a job that is not an array's.
         submit_stdin: the submit program reads the script from standard input.
@@ -75,6 +77,7 @@ class Batch:
     name: str
     job_variable: str
     submit_program: str
+    job_id_pattern: str = ""
     arrays: bool = True
     index_variable: str = ""
     no_index: str = ""
@@ -118,8 +121,11 @@ class Batch:
         return (self.submit_program, script)
 
     def job_id(self, output: str) -> str:
-        """The job's id from what the submit command printed. Raises StackyardError."""
-        raise NotImplementedError
+        """The job's id from what the submit command printed: in the last line that has one. Raises StackyardError."""
+        found = [each[1] for each in re.finditer(self.job_id_pattern, output, re.MULTILINE)]
+        if not found:
+            raise StackyardError(f"{self.submit_program} printed no job ID", detail=output)
+        return found[-1]
 
     def task_id(self, job: str, index: str) -> str:
         """The id of one task of an array."""

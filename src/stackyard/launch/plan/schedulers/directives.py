@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.launch.plan.model import BatchHead, BatchRequest, JobPhase, JobState
 from stackyard.launch.plan.schedulers import heads
@@ -27,7 +27,6 @@ class DirectiveScheduler(Batch):
         fixed: the words of every head, each with its reason.
         letters: the letter of each mail event; what is sent is all of them together.
         index_in_output: what stands for the index of an array in the name of an output file.
-        job_id_pattern: its first group is the id, in what the submit program prints.
         task_pattern: the id of one task of an array, of ``{job}`` and ``{index}``, where `job_variable` has that of the
             array.
         cancel_words: the program that cancels; the id follows.
@@ -52,7 +51,6 @@ class DirectiveScheduler(Batch):
     fixed: Mapping[str, str] = {}
     letters: Mapping[str, str] = {}
     index_in_output: str = ""
-    job_id_pattern: str
     task_pattern: str = ""
     cancel_words: tuple[str, ...]
     cancelled_words: tuple[str, ...] = ()
@@ -80,13 +78,6 @@ class DirectiveScheduler(Batch):
             made.add(reason, *text.split())
         made.own(request)
         return made.head(self.prefix)
-
-    def job_id(self, output: str) -> str:
-        """The id from what the submit program printed. Raises StackyardError."""
-        found = re.search(self.job_id_pattern, output)
-        if found is None:
-            raise StackyardError(f"{self.submit_program} printed no job ID", detail=output)
-        return found[1]
 
     def task_id(self, job: str, index: str) -> str:
         """The id of one task of an array."""

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.host.run.command import CommandError
 from stackyard.inputs.sites.sitemodels import Scheduler
@@ -86,6 +86,7 @@ class Lsf(Batch):
     name = "lsf"
     job_variable = "LSB_JOBID"
     submit_program = "bsub"
+    job_id_pattern = r"Job <(\d+)> is submitted"
     index_variable, no_index = "LSB_JOBINDEX", "0"
     inherited = r"(?!LSB_|LS_|JSM_|PMI|OMPI_COMM_).*|LSB_(DEFAULT\w*|CONFDIR|SHAREDIR)"
     disk_on_request = True
@@ -118,13 +119,6 @@ class Lsf(Batch):
     def submit_argv(self, script: str) -> tuple[str, ...]:
         """``bsub`` alone if the script is read from standard input."""
         return (self.submit_program,) if self.submit_stdin else super().submit_argv(script)
-
-    def job_id(self, output: str) -> str:
-        """The ID from ``Job <123> is submitted to queue <batch>.`` Raises StackyardError."""
-        match = re.search(r"Job <(\d+)> is submitted", output)
-        if match is None:
-            raise StackyardError("bsub printed no job ID", detail=output)
-        return match[1]
 
     def task_id(self, job: str, index: str) -> str:
         """The ID of one task of an array."""

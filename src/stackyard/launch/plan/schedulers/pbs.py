@@ -12,7 +12,7 @@ import json
 import re
 from typing import Any
 
-from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.host.run.command import CommandError, Result
 from stackyard.launch.plan.model import BatchHead, BatchRequest, JobPhase, JobState
@@ -47,6 +47,7 @@ class Pbs(Batch):
     name = "pbs"
     job_variable = "PBS_JOBID"
     submit_program = "qsub"
+    job_id_pattern = r"^\s*(\d+(?:\[\])?(?:\.\S+)?)\s*$"  # 1234.server; of an array 1234[].server
     index_variable = "PBS_ARRAY_INDEX"
     hosts_variable = "PBS_NODEFILE"
     carries_environment = False
@@ -60,13 +61,6 @@ class Pbs(Batch):
         _life(made, request)
         made.own(request)
         return made.head("#PBS")
-
-    def job_id(self, output: str) -> str:
-        """The ID from ``1234.server``, or ``1234[].server`` for an array. Raises StackyardError."""
-        for line in reversed(output.strip().splitlines()):
-            if re.fullmatch(r"\d+(\[\])?(\.\S+)?", line.strip()):
-                return line.strip()
-        raise StackyardError("qsub printed no job ID", detail=output)
 
     def task_id(self, job: str, index: str) -> str:
         """The ID of one task of an array."""

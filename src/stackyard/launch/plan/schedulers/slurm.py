@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.host.run.command import run, which
 from stackyard.inputs.sites.sitemodels import Scheduler
@@ -32,6 +32,7 @@ class Slurm(Batch):
     name = "slurm"
     job_variable = "SLURM_JOB_ID"
     submit_program = "sbatch"
+    job_id_pattern = r"^\s*(?:Submitted batch job )?(\d+)(?:;\S+)?\s*$"  # 1234, or 1234;cluster
     index_variable = "SLURM_ARRAY_TASK_ID"
     inherited = (
         r"(?!S(LURM|RUN|LURMD|LURMSTEPD)_|PMI|PALS_).*|SLURM_(CONF|CLUSTERS|JWT|CONF_SERVER|TIME_FORMAT|EXIT_\w+)"
@@ -87,14 +88,6 @@ class Slurm(Batch):
     def submit_argv(self, script: str) -> tuple[str, ...]:
         """``--parsable`` makes sbatch print only the ID."""
         return ("sbatch", "--parsable", script)
-
-    def job_id(self, output: str) -> str:
-        """The ID from ``1234`` or ``1234;cluster``. Raises StackyardError."""
-        for line in reversed(output.strip().splitlines()):
-            match = re.fullmatch(r"(?:Submitted batch job )?(\d+)(?:;\S+)?", line.strip())
-            if match:
-                return match[1]
-        raise StackyardError("sbatch printed no job ID", detail=output)
 
     def task_id(self, job: str, index: str) -> str:
         """The ID of one task of an array."""
