@@ -66,8 +66,7 @@ _USUAL = {
     "mit no attribution (mit-0)": "MIT-0", "zlib/libpng": "Zlib", "public domain": "LicenseRef-Public-Domain",
     "other/proprietary": "LicenseRef-Proprietary", "proprietary": "LicenseRef-Proprietary",
     "nvidia proprietary software": "LicenseRef-NVIDIA-Proprietary",
-    "cc0 1.0 universal (cc0 1.0) public domain dedication": "CC0-1.0", "bsl-1.0": "BSL-1.0",
-    "python-2.0": "Python-2.0",
+    "cc0 1.0 universal (cc0 1.0) public domain dedication": "CC0-1.0",
 }  # fmt: skip
 """What packages write, without the word licence and in lower case, and the SPDX expression that it means."""
 

@@ -136,7 +136,6 @@ class _Reader:
         self.dependencies.read(self.node.get("dependencies"))
         self._repositories()
         raise_problems(self.problems)
-        pip = self.dependencies.pip
         return Environment(
             **fields,
             channels=tuple(name for name in channels if name != "nodefaults"),
@@ -144,14 +143,8 @@ class _Reader:
             channel_selectors=self.channel_selectors,
             variable_selectors=self.variable_selectors,
             conda=tuple(self.dependencies.conda),
-            pip=tuple(pip.pip),
-            constraints=tuple(pip.constraints),
-            pip_options=pip.options(),
-            notices=tuple(dict.fromkeys((*self.notices, *pip.told()))),
-            files=tuple(dict.fromkeys(pip.files)),
-            missing=tuple(dict.fromkeys(pip.missing)),
             channel_places=self.channel_places,
-            option_places=pip.option_places,
+            **self.dependencies.pip.fields(*self.notices),
         )
 
     def _unknown_keys(self) -> None:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urljoin
 
 from stackyard.core import secrets
@@ -21,7 +22,7 @@ from stackyard.core.late import dataclass
 from stackyard.core.quoting import cut, quoted
 from stackyard.inputs.conda.selectors import both, in_comment, is_selector
 from stackyard.inputs.foreign import GIVE
-from stackyard.inputs.models import Environment, PipOptions, PipRequirement
+from stackyard.inputs.models import Environment, PipRequirement
 from stackyard.inputs.pip.options import ON_ANY_LINE, PER_REQUIREMENT, OptionsBuilder, parse_options, split_line
 from stackyard.inputs.pip.requirement import ANY_FORM, NOT_THERE, Context, Options, expand, parse_requirement
 from stackyard.inputs.reading.paths import absolute, require_file
@@ -71,9 +72,17 @@ class RequirementsReader:
     option_places: dict[str, Where] = field(default_factory=dict)
     _options: OptionsBuilder = field(default_factory=OptionsBuilder)
 
-    def options(self) -> PipOptions:
-        """The options of everything that was read so far."""
-        return self._options.build()
+    def fields(self, *others: str) -> dict[str, Any]:
+        """The fields of an `Environment` that hold what was read so far; with the notices of others before its own."""
+        return {
+            "pip": tuple(self.pip),
+            "constraints": tuple(self.constraints),
+            "pip_options": self._options.build(),
+            "notices": tuple(dict.fromkeys((*others, *self.told()))),
+            "files": tuple(dict.fromkeys(self.files)),
+            "missing": tuple(dict.fromkeys(self.missing)),
+            "option_places": self.option_places,
+        }
 
     def told(self) -> tuple[str, ...]:
         """The notices, each once. Of many missing paths, as `pip freeze` writes them, only the first ones."""
@@ -234,15 +243,7 @@ def read_requirements(path: Path, *, strict: bool = True) -> Environment:
     reader.read_file(path)
     _refuse_other_text(reader)
     raise_problems(reader.problems)
-    return Environment(
-        pip=tuple(reader.pip),
-        constraints=tuple(reader.constraints),
-        pip_options=reader.options(),
-        notices=reader.told(),
-        files=tuple(dict.fromkeys(reader.files)),
-        missing=tuple(dict.fromkeys(reader.missing)),
-        option_places=reader.option_places,
-    )
+    return Environment(**reader.fields())
 
 
 def _refuse_other_text(reader: RequirementsReader) -> None:

@@ -7,43 +7,37 @@ import re
 import shlex
 from pathlib import Path
 
-from stackyard.core.late import dataclass
 from stackyard.host.run.command import which
 from stackyard.verify.checks.distributions import Distribution
 from stackyard.verify.context import Context, excepted
-from stackyard.verify.report import CheckResult, Status
+from stackyard.verify.report import CheckResult
 
 OLD_KERNEL_LINE = 127
 """The longest first line that kernels before 5.1 read (BINPRM_BUF_SIZE was 128); newer ones read 255 characters."""
 
 
-@dataclass(frozen=True)
-class FileProblem:
-    """The problem with a script's file."""
-
-    status: Status
-    detail: str
-    remedy: str = ""
-
-
-def file_problem(context: Context, one: Distribution, name: str) -> FileProblem | None:
-    """The problem with the file of a declared script, or None. It must run the stack's own interpreter.
+def file_problem(context: Context, one: Distribution, name: str) -> CheckResult | None:
+    """The result for a wrong file of a declared script, or None. It must run the stack's own interpreter.
 
     A conda package may omit a script that its metadata declares, which is only a warning.
     """
     path = context.payload.program(name)
     if not path.exists():
-        status: Status = "warned" if one.kind == "conda" else "failed"
-        return FileProblem(status, f"{one.name} declares the command {name}, but {path} does not exist")
+        text = f"{one.name} declares the command {name}, but {path} does not exist"
+        if one.kind == "conda":
+            return CheckResult("command", name, "warned", text, required=False)
+        return CheckResult("command", name, "failed", text)
     if not os.access(path, os.X_OK):
-        return FileProblem("failed", f"{path} is not executable")
+        return CheckResult("command", name, "failed", f"{path} is not executable")
     interpreter = interpreter_of(path)
     if interpreter is None:
         return None
     problem = _unresolved(interpreter, context)
     if problem is None and not _inside(interpreter, context):
         problem = f"its interpreter {' '.join(interpreter)} is not the stack's own interpreter"
-    return FileProblem("failed", f"{path}: {problem}", "rebuild the revision") if problem else None
+    if problem is None:
+        return None
+    return CheckResult("command", name, "failed", f"{path}: {problem}", "rebuild the revision")
 
 
 def check_other_scripts(context: Context, declared: set[str]) -> list[CheckResult]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import configparser
 import csv
 import keyword
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from email.message import Message
 from email.parser import HeaderParser
@@ -71,7 +72,7 @@ def distributions(context: Context) -> tuple[Distribution, ...]:
     """All distributions in the prefix's site-packages, sorted by name. Empty if the stack has no Python."""
     if context.python is None:
         return ()
-    conda = tuple(_conda_packages(context))
+    conda = tuple(context.conda_records())
     found = [
         one for directory in context.python.site_packages for one in _in_directory(directory, context.prefix, conda)
     ]
@@ -123,33 +124,25 @@ def _stem(file: str) -> str | None:
     return found.group("name")
 
 
-@dataclass(frozen=True)
-class _CondaPackage:
-    name: str
-    version: str
-    files: frozenset[str]
-
-
-def _conda_packages(context: Context) -> Iterator[_CondaPackage]:
-    for record in context.conda_records():
-        yield _CondaPackage(record["name"], str(record.get("version", "")), frozenset(record.get("files", ())))
-
-
-def _in_directory(directory: Path, prefix: Path, conda: tuple[_CondaPackage, ...]) -> Iterator[Distribution]:
+def _in_directory(directory: Path, prefix: Path, conda: Sequence[Mapping[str, Any]]) -> Iterator[Distribution]:
     """The distributions of one site-packages: those with metadata, then conda packages without any."""
     inside = directory.relative_to(prefix).as_posix() + "/"
-    owners = {p.name: frozenset(f[len(inside) :] for f in p.files if f.startswith(inside)) for p in conda}
+    owners = {
+        record["name"]: frozenset(f[len(inside) :] for f in record.get("files", ()) if f.startswith(inside))
+        for record in conda
+    }
     claimed: set[str] = set()
     for info in sorted(directory.iterdir()):
         if info.suffix in (".dist-info", ".egg-info"):
             one = _with_metadata(info, owners)
             claimed |= one.files
             yield one
-    for package in conda:
-        rest = owners[package.name] - claimed
+    for record in conda:
+        name, rest = record["name"], owners[record["name"]] - claimed
         public, left_out = modules_of(rest)
-        if public and package.name != "python":
-            yield Distribution(package.name, package.version, "conda", directory, public, left_out, files=rest)
+        if public and name != "python":
+            version = str(record.get("version", ""))
+            yield Distribution(name, version, "conda", directory, public, left_out, files=rest)
 
 
 def _with_metadata(info: Path, owners: Mapping[str, frozenset[str]]) -> Distribution:
@@ -190,7 +183,7 @@ def _recorded(info: Path) -> set[str]:
     elif installed.is_file():
         directory = PurePosixPath(info.name)
         lines = installed.read_text(encoding="utf-8", errors="replace").splitlines()
-        files = {_joined(directory, line.strip()) for line in lines if line.strip()}
+        files = {os.path.normpath(directory / line.strip()) for line in lines if line.strip()}
     else:
         return set()
     return {file for file in files if not file.startswith(("..", "/"))}
@@ -203,12 +196,6 @@ def _first_columns(record: Path) -> set[str]:
             return {row[0] for row in csv.reader(stream) if row}
         except csv.Error:
             return set()
-
-
-def _joined(directory: PurePosixPath, relative: str) -> str:
-    import posixpath
-
-    return posixpath.normpath(str(directory / relative))
 
 
 def _declared_top_levels(info: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:

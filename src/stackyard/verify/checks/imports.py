@@ -157,9 +157,7 @@ def _command_result(
     file = file_problem(context, one, script.name)
     problem = outcome.problem
     if file is not None and (problem is None or file.status == "failed"):
-        return CheckResult(
-            "command", script.name, file.status, file.detail, file.remedy, outcome.seconds, file.status == "failed"
-        )
+        return replace(file, seconds=outcome.seconds)
     if problem is None:
         return CheckResult("command", script.name, "passed", target, seconds=outcome.seconds)
     skipped = _only_on_gpu_node(context, {target: problem}) or _optional_part(found, one, script, problem)
