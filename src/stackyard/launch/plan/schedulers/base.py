@@ -13,6 +13,7 @@ from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.layout.model import Node
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
 from stackyard.launch.plan.schedulers import heads
+from stackyard.launch.plan.schedulers.asking import end
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,9 @@ class Batch:
         submit_program: the program that submits, by which the scheduler of a machine is detected.
         arrays: it has job arrays.
         job_id_pattern: its first group is the id, in a line of what the submit program prints.
+        cancel_words: the program that cancels; the id follows.
+        cancelled_words: what it prints of a job that has already ended.
+        requeue_words: the program that restarts a running job from its beginning; the id follows. Empty: none.
         index_variable: the variable with the index of a task of an array.
         no_index: what that variable says in a job that is not an array's.
         submit_stdin: the submit program reads the script from standard input.
@@ -78,6 +82,9 @@ class Batch:
     job_variable: str
     submit_program: str
     job_id_pattern: str = ""
+    cancel_words: tuple[str, ...] = ()
+    cancelled_words: tuple[str, ...] = ()
+    requeue_words: tuple[str, ...] = ()
     arrays: bool = True
     index_variable: str = ""
     no_index: str = ""
@@ -152,11 +159,11 @@ class Batch:
 
     def cancel(self, job: str) -> None:
         """Cancel a job; not an error if it has already ended. Raises CommandError."""
-        raise NotImplementedError
+        end((*self.cancel_words, job), self.cancelled_words)
 
     def requeue_argv(self, job: str) -> tuple[str, ...]:
-        """The command that requeues a running job under the same id; empty where the scheduler has none."""
-        return ()
+        """The command that restarts a running job under the same id; empty where the scheduler has none."""
+        return (*self.requeue_words, job) if self.requeue_words else ()
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The variables of a job under the names that `allocation` and a plan read, whatever else this process has."""

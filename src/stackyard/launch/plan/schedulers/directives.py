@@ -13,7 +13,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.launch.plan.model import BatchHead, BatchRequest, JobPhase, JobState
 from stackyard.launch.plan.schedulers import heads
-from stackyard.launch.plan.schedulers.asking import ask, end
+from stackyard.launch.plan.schedulers.asking import ask
 from stackyard.launch.plan.schedulers.base import Batch
 
 
@@ -29,9 +29,6 @@ class DirectiveScheduler(Batch):
         index_in_output: what stands for the index of an array in the name of an output file.
         task_pattern: the id of one task of an array, of ``{job}`` and ``{index}``, where `job_variable` has that of the
             array.
-        cancel_words: the program that cancels; the id follows.
-        cancelled_words: what it prints of a job that has already ended.
-        requeue_words: the program that requeues a running job; the id follows. Empty: none.
         state_words: the program that tells the state; ``{job}`` is the id.
         state_pattern: its group ``state`` is the word for the state, in a line of the job; ``{job}`` is the id.
         states: the phase of each word.
@@ -52,9 +49,6 @@ class DirectiveScheduler(Batch):
     letters: Mapping[str, str] = {}
     index_in_output: str = ""
     task_pattern: str = ""
-    cancel_words: tuple[str, ...]
-    cancelled_words: tuple[str, ...] = ()
-    requeue_words: tuple[str, ...] = ()
     state_words: tuple[str, ...]
     state_pattern: str
     states: Mapping[str, JobPhase]
@@ -110,14 +104,6 @@ class DirectiveScheduler(Batch):
             if match := re.search(pattern, said.stdout, re.MULTILINE):
                 return JobState(phase, match[0].strip(), code)
         return JobState("failed" if code else "done", "", code)
-
-    def cancel(self, job: str) -> None:
-        """Cancel a job; not an error if it has already ended. Raises CommandError."""
-        end((*self.cancel_words, job), self.cancelled_words)
-
-    def requeue_argv(self, job: str) -> tuple[str, ...]:
-        """The command that restarts a running job under the same id."""
-        return (*self.requeue_words, job) if self.requeue_words else ()
 
 
 _HINT = "leave it out, or give the scheduler's own option with --scheduler-arg"

@@ -14,7 +14,7 @@ from stackyard.host.run.command import CommandError
 from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobPhase, JobState
 from stackyard.launch.plan.schedulers import heads
-from stackyard.launch.plan.schedulers.asking import ask, end, signalled
+from stackyard.launch.plan.schedulers.asking import ask, signalled
 from stackyard.launch.plan.schedulers.base import Batch
 from stackyard.launch.plan.schedulers.hostlist import expand
 
@@ -34,6 +34,7 @@ class Flux(Batch):
     name = "flux"
     job_variable = "FLUX_URI"
     submit_program = "flux"
+    cancel_words, cancelled_words = ("flux", "cancel"), ("is inactive", "unknown job", "inactive")
     arrays = False
     inherited = r"(?!FLUX_(JOB|TASK|KVS)_|PMI).*"
     finds_nodes = ("mpirun",)
@@ -94,10 +95,6 @@ class Flux(Batch):
         if "No such file" in result.output or "unknown" in result.output.lower():
             return JobState("unknown", "Flux no longer lists this job")
         raise CommandError(f"cannot read the state of job {job} from Flux", result)
-
-    def cancel(self, job: str) -> None:
-        """Cancel a job; not an error if it has already ended. Raises CommandError."""
-        end(("flux", "cancel", job), ("is inactive", "unknown job", "inactive"))
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
         """The nodes of the instance that runs a batch script (or ``flux alloc``): its attribute ``hostlist``.

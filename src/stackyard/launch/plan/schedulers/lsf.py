@@ -16,7 +16,7 @@ from stackyard.host.run.command import CommandError
 from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobPhase, JobState
 from stackyard.launch.plan.schedulers import heads
-from stackyard.launch.plan.schedulers.asking import ask, end
+from stackyard.launch.plan.schedulers.asking import ask
 from stackyard.launch.plan.schedulers.base import Batch
 from stackyard.launch.plan.schedulers.slurm_state import together
 
@@ -87,6 +87,8 @@ class Lsf(Batch):
     job_variable = "LSB_JOBID"
     submit_program = "bsub"
     job_id_pattern = r"Job <(\d+)> is submitted"
+    cancel_words, cancelled_words = ("bkill",), ("already finished", "already exited")
+    requeue_words = ("brequeue", "-r")
     index_variable, no_index = "LSB_JOBINDEX", "0"
     inherited = r"(?!LSB_|LS_|JSM_|PMI|OMPI_COMM_).*|LSB_(DEFAULT\w*|CONFDIR|SHAREDIR)"
     disk_on_request = True
@@ -140,14 +142,6 @@ class Lsf(Batch):
         if "is not found" in result.output:
             return JobState("unknown", "LSF no longer lists this job")
         raise CommandError(f"cannot read the state of job {job} from LSF", result)
-
-    def cancel(self, job: str) -> None:
-        """Cancel a job; not an error if it has already ended. Raises CommandError."""
-        end(("bkill", job), ("already finished", "already exited"))
-
-    def requeue_argv(self, job: str) -> tuple[str, ...]:
-        """The command that restarts a running job from its beginning, under the same ID."""
-        return ("brequeue", "-r", job)
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
         """From LSB_MCPU_HOSTS, else the file LSB_DJOB_RANKFILE; a launch node, which comes first, is left out.

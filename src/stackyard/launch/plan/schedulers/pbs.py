@@ -17,7 +17,7 @@ from stackyard.core.findings import counted
 from stackyard.host.run.command import CommandError, Result
 from stackyard.launch.plan.model import BatchHead, BatchRequest, JobPhase, JobState
 from stackyard.launch.plan.schedulers import heads
-from stackyard.launch.plan.schedulers.asking import ask, end, signalled
+from stackyard.launch.plan.schedulers.asking import ask, signalled
 from stackyard.launch.plan.schedulers.base import Batch
 
 NAME_LENGTH = 15
@@ -48,6 +48,8 @@ class Pbs(Batch):
     job_variable = "PBS_JOBID"
     submit_program = "qsub"
     job_id_pattern = r"^\s*(\d+(?:\[\])?(?:\.\S+)?)\s*$"  # 1234.server; of an array 1234[].server
+    cancel_words, cancelled_words = ("qdel",), ("has finished", "unknown job id")
+    requeue_words = ("qrerun",)
     index_variable = "PBS_ARRAY_INDEX"
     hosts_variable = "PBS_NODEFILE"
     carries_environment = False
@@ -93,14 +95,6 @@ class Pbs(Batch):
             if index := re.match(r"\d+\[(\d+)\]", name):
                 found[index[1]] = _state(attributes)
         return found
-
-    def cancel(self, job: str) -> None:
-        """Cancel a job; not an error if it has already ended. Raises CommandError."""
-        end(("qdel", job), ("has finished", "unknown job id"))
-
-    def requeue_argv(self, job: str) -> tuple[str, ...]:
-        """The command that restarts a running job from its beginning, under the same ID."""
-        return ("qrerun", job)
 
 
 def _about(made: heads.Directives, request: BatchRequest) -> None:

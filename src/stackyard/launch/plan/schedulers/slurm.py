@@ -15,7 +15,6 @@ from stackyard.host.run.command import run, which
 from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
 from stackyard.launch.plan.schedulers import heads, slurm_nodes
-from stackyard.launch.plan.schedulers.asking import end
 from stackyard.launch.plan.schedulers.base import Batch
 from stackyard.launch.plan.schedulers.hostlist import expand
 from stackyard.launch.plan.schedulers.slurm_state import ask_state, ask_tasks, is_preempted
@@ -33,6 +32,8 @@ class Slurm(Batch):
     job_variable = "SLURM_JOB_ID"
     submit_program = "sbatch"
     job_id_pattern = r"^\s*(?:Submitted batch job )?(\d+)(?:;\S+)?\s*$"  # 1234, or 1234;cluster
+    cancel_words, cancelled_words = ("scancel",), ("already", "invalid job id")
+    requeue_words = ("scontrol", "requeue")
     index_variable = "SLURM_ARRAY_TASK_ID"
     inherited = (
         r"(?!S(LURM|RUN|LURMD|LURMSTEPD)_|PMI|PALS_).*|SLURM_(CONF|CLUSTERS|JWT|CONF_SERVER|TIME_FORMAT|EXIT_\w+)"
@@ -108,22 +109,6 @@ class Slurm(Batch):
     def preempted(self, job: str) -> bool:
         """Whether a job is running in the grace time of a preemption (GraceTime of its partition)."""
         return is_preempted(job)
-
-    def cancel(self, job: str) -> None:
-        """Cancel a job; not an error if it has already ended. Raises CommandError."""
-        end(("scancel", job), ("already", "invalid job id"))
-
-    def requeue_argv(self, job: str) -> tuple[str, ...]:
-        """The command that restarts a running job from its beginning, under the same ID."""
-        return ("scontrol", "requeue", job)
-
-    def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """In a heterogeneous job those of its first component, which salloc sets with a suffix only."""
-        found = dict(environ)
-        if "SLURM_JOB_NODELIST" not in environ:
-            for suffix in ("_PACK_GROUP_0", "_HET_GROUP_0"):  # the first is of Slurm before 20.02
-                found |= {name.removesuffix(suffix): text for name, text in environ.items() if name.endswith(suffix)}
-        return found
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
         """From SLURM_JOB_ID and SLURM_JOB_NODELIST; the list is expanded without scontrol."""
