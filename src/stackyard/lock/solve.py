@@ -30,12 +30,8 @@ def site_platforms(site: Site, requested: Sequence[str] = ()) -> tuple[str, ...]
     return named or tuple(dict.fromkeys(k.platform for k in site.nodes.values())) or (this_platform(),)
 
 
-def pairs(stack: Stack, site: Site, platforms: Sequence[str] = ()) -> Iterator[tuple[Variant, str]]:
-    """Every variant with every platform that it is for; ``platforms:`` of a file or a variant leaves the others out."""
-    return _with_platforms(stack.variants, site, platforms)
-
-
 def _with_platforms(variants: Iterable[Variant], site: Site, platforms: Sequence[str]) -> Iterator[tuple[Variant, str]]:
+    """Each variant with every platform that it is for; ``platforms:`` of a file or a variant leaves the others out."""
     for variant in variants:
         for platform in site_platforms(site, platforms):
             limits = [names for names in (variant.platforms, variant.environment.platforms) if names]
@@ -93,7 +89,7 @@ def _with_others(
 ) -> tuple[LockedVariant, ...]:
     """What was locked, and of the variants that are not asked for what was locked before; in the matrix's order."""
     found = {each.key: each for each in done}
-    keys = [(variant.version, variant.name, platform) for variant, platform in pairs(stack, site, platforms)]
+    keys = [(v.version, v.name, platform) for v, platform in _with_platforms(stack.variants, site, platforms)]
     both = (found.get(key) or (previous.find(*key) if previous else None) for key in keys)
     return tuple(each for each in both if each)
 
@@ -106,7 +102,7 @@ def staleness(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) ->
     reasons: list[str] = []
     changed: dict[str, list[str]] = {}
     harmless: dict[str, None] = {}
-    keys = {(v.version, v.name, platform) for v, platform in pairs(stack, site, platforms)}
+    keys = {(v.version, v.name, platform) for v, platform in _with_platforms(stack.variants, site, platforms)}
     for variant, platform in _with_platforms(stack.wanted, site, platforms):
         locked = lock.find(variant.version, variant.name, platform)
         subject = _subject(variant, platform)

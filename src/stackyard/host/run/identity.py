@@ -68,7 +68,7 @@ class Identity:
     @property
     def is_this_process(self) -> bool:
         """Whether it is the process that asks."""
-        return bool(self.place) and (self.pid, self.started, self.place) == (os.getpid(), _own_start(), _place())
+        return bool(self.place) and (self.pid, self.started, self.place) == (os.getpid(), _start("self"), _place())
 
     @property
     def fate(self) -> Fate:
@@ -106,7 +106,7 @@ def hostname() -> str:
 def this_process() -> Identity:
     """The process that asks, with a new token."""
     since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-    return Identity(whoami(), hostname(), os.getpid(), _own_start(), _place(), since, os.urandom(8).hex())
+    return Identity(whoami(), hostname(), os.getpid(), _start("self"), _place(), since, os.urandom(8).hex())
 
 
 @cache
@@ -131,7 +131,7 @@ def own_mark() -> str:
 @lru_cache(maxsize=1)
 def _mark_of(pid: int) -> str:
     """The part of this process's marks that is the same in all of them; one for each process, also after a fork."""
-    place, started = _place(), _own_start()
+    place, started = _place(), _start("self")
     known = f"{pid:x}-{int(started):x}" if place and started.isdecimal() else "0-0"
     return f"{_in_short(place)}-{known}"
 
@@ -186,10 +186,6 @@ def _time_namespace() -> str:
         return str(Path("/proc/self/ns/time").readlink())
     except FileNotFoundError:
         return "time"
-
-
-def _own_start() -> str:
-    return _start("self")
 
 
 def _start_of(pid: int) -> str:

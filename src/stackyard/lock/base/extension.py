@@ -180,15 +180,9 @@ def distributions(base: BaseRevision) -> tuple[tuple[Given, ...], tuple[str, ...
     Raises:
         StackyardError: as `asking.ask`.
     """
-    return _given(base, asking.ask(base).distributions)
-
-
-def _given(
-    base: BaseRevision, answer: Sequence[tuple[str, str, tuple[str, ...]]]
-) -> tuple[tuple[Given, ...], tuple[str, ...]]:
     found: dict[str, Given] = {}
     notices = []
-    for name, version, extras in answer:
+    for name, version, extras in asking.ask(base).distributions:
         try:
             plain = str(Version(version))
         except InvalidVersion:
