@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Protocol
 
-from stackyard.core.errors import MissingError, StackyardError
+from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.run.command import which
 from stackyard.inputs.sites.sitemodels import Scheduler
@@ -60,6 +60,7 @@ class Batch:
         submit_program: the program that submits, by which the scheduler of a machine is detected.
         arrays: it has job arrays.
         job_id_pattern: its first group is the id, in a line of what the submit program prints.
+        task_pattern: the id of one task of an array, of ``{job}`` and ``{index}``.
         cancel_words: the program that cancels; the id follows.
         cancelled_words: what it prints of a job that has already ended.
         requeue_words: the program that restarts a running job from its beginning; the id follows. Empty: none.
@@ -82,6 +83,7 @@ class Batch:
     job_variable: str
     submit_program: str
     job_id_pattern: str = ""
+    task_pattern: str = ""
     cancel_words: tuple[str, ...] = ()
     cancelled_words: tuple[str, ...] = ()
     requeue_words: tuple[str, ...] = ()
@@ -135,8 +137,10 @@ class Batch:
         return found[-1]
 
     def task_id(self, job: str, index: str) -> str:
-        """The id of one task of an array."""
-        raise NotImplementedError
+        """The id of one task of an array. Raises InputError where there is none."""
+        if not self.task_pattern:
+            raise InputError(f"{self.name.upper()} has no ids for the tasks of an array: task {index} of {job}")
+        return self.task_pattern.format(job=job, index=index)
 
     def own_id(self, job: str, index: str, environ: Mapping[str, str]) -> str:
         """The id of the task of an array that this process runs in; `job` is its allocation's.

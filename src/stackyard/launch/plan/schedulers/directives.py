@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.launch.plan.model import BatchHead, BatchRequest, JobPhase, JobState
 from stackyard.launch.plan.schedulers import heads
@@ -27,8 +26,7 @@ class DirectiveScheduler(Batch):
         fixed: the words of every head, each with its reason.
         letters: the letter of each mail event; what is sent is all of them together.
         index_in_output: what stands for the index of an array in the name of an output file.
-        task_pattern: the id of one task of an array, of ``{job}`` and ``{index}``, where `job_variable` has that of the
-            array.
+        task_pattern: also for the id of this task: `job_variable` has that of the array.
         state_words: the program that tells the state; ``{job}`` is the id.
         state_pattern: its group ``state`` is the word for the state, in a line of the job; ``{job}`` is the id.
         states: the phase of each word.
@@ -48,7 +46,6 @@ class DirectiveScheduler(Batch):
     fixed: Mapping[str, str] = {}
     letters: Mapping[str, str] = {}
     index_in_output: str = ""
-    task_pattern: str = ""
     state_words: tuple[str, ...]
     state_pattern: str
     states: Mapping[str, JobPhase]
@@ -72,12 +69,6 @@ class DirectiveScheduler(Batch):
             made.add(reason, *text.split())
         made.own(request)
         return made.head(self.prefix)
-
-    def task_id(self, job: str, index: str) -> str:
-        """The id of one task of an array."""
-        if not self.task_pattern:
-            raise InputError(f"{self.name.upper()} has no ids for the tasks of an array: task {index} of {job}")
-        return self.task_pattern.format(job=job, index=index)
 
     def own_id(self, job: str, index: str, environ: Mapping[str, str]) -> str:
         """The id of this task, where the variable has that of the array."""

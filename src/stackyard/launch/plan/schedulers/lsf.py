@@ -87,6 +87,7 @@ class Lsf(Batch):
     job_variable = "LSB_JOBID"
     submit_program = "bsub"
     job_id_pattern = r"Job <(\d+)> is submitted"
+    task_pattern = "{job}[{index}]"
     cancel_words, cancelled_words = ("bkill",), ("already finished", "already exited")
     requeue_words = ("brequeue", "-r")
     index_variable, no_index = "LSB_JOBINDEX", "0"
@@ -121,10 +122,6 @@ class Lsf(Batch):
     def submit_argv(self, script: str) -> tuple[str, ...]:
         """``bsub`` alone if the script is read from standard input."""
         return (self.submit_program,) if self.submit_stdin else super().submit_argv(script)
-
-    def task_id(self, job: str, index: str) -> str:
-        """The ID of one task of an array."""
-        return f"{job}[{index}]"
 
     def own_id(self, job: str, index: str, environ: Mapping[str, str]) -> str:
         """From the ID of the array, which its tasks have too."""

@@ -32,6 +32,7 @@ class Slurm(Batch):
     job_variable = "SLURM_JOB_ID"
     submit_program = "sbatch"
     job_id_pattern = r"^\s*(?:Submitted batch job )?(\d+)(?:;\S+)?\s*$"  # 1234, or 1234;cluster
+    task_pattern = "{job}_{index}"
     cancel_words, cancelled_words = ("scancel",), ("already", "invalid job id")
     requeue_words = ("scontrol", "requeue")
     index_variable = "SLURM_ARRAY_TASK_ID"
@@ -89,10 +90,6 @@ class Slurm(Batch):
     def submit_argv(self, script: str) -> tuple[str, ...]:
         """``--parsable`` makes sbatch print only the ID."""
         return ("sbatch", "--parsable", script)
-
-    def task_id(self, job: str, index: str) -> str:
-        """The ID of one task of an array."""
-        return f"{job}_{index}"
 
     def own_id(self, job: str, index: str, environ: Mapping[str, str]) -> str:
         """From the ID of the array, which is not that of a task."""
