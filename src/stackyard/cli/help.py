@@ -105,13 +105,17 @@ class Verb(click.Command):
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
-def verb(*examples: tuple[str, str], **settings: Any) -> Callable[[Callable[..., Any]], Verb]:
+def verb(
+    *examples: tuple[str, str], group: click.Group | None = None, **settings: Any
+) -> Callable[[Callable[..., Any]], click.Command]:
     """A command whose help ends with these examples, and whose function gets the `cli.context.Context` first.
 
     Args:
+        group: the verb that it is below, if any.
         settings: further ones of `click.command`.
     """
-    return lambda function: click.command(cls=Verb, examples=examples, **settings)(click.pass_obj(function))
+    make = group.command if group else click.command
+    return lambda function: make(cls=Verb, examples=examples, **settings)(click.pass_obj(function))
 
 
 class VerbGroup(Verb, SuggestingGroup):

@@ -12,7 +12,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.findings import show_finding
-from stackyard.cli.help import Verb, VerbGroup
+from stackyard.cli.help import VerbGroup, verb
 from stackyard.cli.output import echo, emit, show_json, show_text
 from stackyard.core.errors import InputError, cause
 from stackyard.core.findings import counted
@@ -37,12 +37,13 @@ def command() -> None:
     """
 
 
-@command.command(cls=Verb, short_help="find the host's MPI and all that it needs", examples=(
+@verb(
     ("the MPI that is loaded, and all that it needs", "stackyard bindings detect"),
     ("another MPI, printed only", "stackyard bindings detect --mpi /opt/openmpi-4.1.4 --dry-run"),
     ("as documented for a machine, with its modules loaded", "stackyard bindings detect --profile frontier"),
     ("with what a program opens on a node", 'stackyard bindings detect --trace "srun -n2 --mpi=pmi2" -- ./app'),
-))  # fmt: skip
+    group=command, short_help="find the host's MPI and all that it needs",
+)  # fmt: skip
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--mpi", default="", metavar="PATH", help="An MPI: its library, its mpiexec, or the directory above its lib."
@@ -55,7 +56,6 @@ def command() -> None:
 @click.option("--replace", is_flag=True, help="Write over a file that exists.")
 @click.option("--dry-run", is_flag=True, help="Print the file only.")
 @click.option("--json", "as_json", is_flag=True, help="Print the bindings as JSON; write nothing.")
-@click.pass_obj
 def detect(
     context: Context, program: tuple[str, ...], mpi: str, profile: str, trace: str, output: Path, replace: bool,
     dry_run: bool, as_json: bool,
@@ -109,18 +109,18 @@ def _write(context: Context, bindings: HostBindings, output: Path | None, replac
     echo(f"    in site.yaml: launch: {{container: {{bindings: {output}}}}}")
 
 
-@command.command(cls=Verb, short_help="the bindings as a file, as settings of a site, or as a module", examples=(
+@verb(
     ("what images get from this host, and why", "stackyard bindings show"),
     ("for those who call the runtime themselves: a module", "stackyard bindings show --as lua > bindings.lua"),
     ("the same, to be published", "stackyard bindings show --as stack > stack.yaml && stackyard deploy stack.yaml"),
     ("the machines with a profile", "stackyard bindings show --profiles"),
-))  # fmt: skip
+    group=command, short_help="the bindings as a file, as settings of a site, or as a module",
+)  # fmt: skip
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--as", "kind", type=click.Choice(KINDS), default="bindings", help="In which form.")
 @click.option("--runtime", type=click.Choice(("apptainer", "singularity")), default="apptainer", help="For a module.")
 @click.option("--profiles", is_flag=True, help="List the machines with a profile.")
 @click.option("--json", "as_json", is_flag=True, help="Print the bindings as JSON.")
-@click.pass_obj
 def show(context: Context, file: Path | None, kind: str, runtime: str, profiles: bool, as_json: bool) -> None:
     """Show FILE, else the file that site.yaml names, else bindings.yaml of this directory.
 
@@ -179,11 +179,12 @@ def _bindings(context: Context, file: Path | None) -> HostBindings:
     return load_bindings(_file(context, file))
 
 
-@command.command(cls=Verb, short_help="whether an image can use the host's libraries", examples=(
+@verb(
     ("what stops an image from using the host's MPI, and what to do", "stackyard bindings check app.sif"),
     ("make its RPATHs harmless, by copies that are bound over", "stackyard bindings check --repair lib app.sif"),
     ("what each rank loads", 'stackyard bindings check --run "srun -N2 --mpi=pmi2" app.sif -- /app'),
-))  # fmt: skip
+    group=command, short_help="whether an image can use the host's libraries",
+)  # fmt: skip
 @click.argument("image", type=click.Path(path_type=Path))
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 @click.option("--bindings", "file", type=click.Path(path_type=Path), help="The bindings (default: as for `show`).")
@@ -198,7 +199,6 @@ def _bindings(context: Context, file: Path | None) -> HostBindings:
 )
 @click.option("--run", "launcher", metavar="LAUNCHER", help="Start PROGRAM in the image, and see what each rank loads.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
-@click.pass_obj
 def check(
     context: Context, image: Path, program: tuple[str, ...], file: Path | None, pmi: str, repair: Path | None,
     launcher: str | None, as_json: bool,

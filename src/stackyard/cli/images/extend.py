@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.images.files import show_base
 from stackyard.cli.output import echo
 from stackyard.core.errors import InputError
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from stackyard.inputs.api import Site
 
 
-@click.command("extend", cls=Verb, short_help="install packages on top of a base's own Python", examples=(
+@verb(
     ("a package that is compiled with what the base has",
      "stackyard image extend powerai --name powerai-hvd --pip horovod --env HOROVOD_WITH_PYTORCH=1"),
     ("the pip packages of a file, compiled as its `build:` says, and its checks",
      "stackyard image extend powerai horovod.yaml --name powerai-hvd"),
     ("from a directory of packages", "stackyard image extend rocm --name rocm-2 --pip ours --find-links wheels"),
-))  # fmt: skip
+    name="extend", short_help="install packages on top of a base's own Python",
+)  # fmt: skip
 @click.argument("base", metavar="BASE")
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
 @click.option("--name", required=True, help="What the result is called: a base of its own.")
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 @click.option("--bind", "places", multiple=True, type=click.Path(path_type=Path), help="A directory it may see.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_obj
 def extend(
     context: Context, /, base: str, file: Path | None, name: str, dry_run: bool, as_json: bool, **said: Any
 ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb
+from stackyard.cli.help import verb
 from stackyard.cli.output import echo, human_bytes, show_json
 from stackyard.core.errors import InputError, MissingError
 from stackyard.core.findings import counted
@@ -39,15 +39,15 @@ def _importing(function: Function) -> Function:
     return function
 
 
-@click.command("from", cls=Verb, short_help="import an image of others as a base", examples=(
+@verb(
     ("what docker or podman saved", "stackyard image from docker-archive:powerai.tar --name powerai"),
     ("an OCI layout", "stackyard image from oci:ubuntu:22.04 --name ubuntu"),
     ("from a registry, by skopeo", "stackyard image from docker://docker.io/library/debian:12 --name debian"),
     ("as the site's file has it", "stackyard image from --name rocm"),
-))  # fmt: skip
+    name="from", short_help="import an image of others as a base",
+)  # fmt: skip
 @click.argument("source", required=False, metavar="[SOURCE]")
 @_importing
-@click.pass_obj
 def from_(context: Context, /, source: str | None, name: str, **options: Any) -> None:
     """Import an image that others made, to build images of revisions on it (`stackyard image build --base NAME`).
 
@@ -70,13 +70,13 @@ def from_(context: Context, /, source: str | None, name: str, **options: Any) ->
     _import(context, site, place, name, **options)
 
 
-@click.command("from-folder", cls=Verb, short_help="import a directory as a base", examples=(
+@verb(
     ("what debootstrap made", "stackyard image from-folder trixie --name trixie"),
     ("for another platform", "stackyard image from-folder rhel8-ppc64le --name rhel8 --platform linux-ppc64le"),
-))  # fmt: skip
+    name="from-folder", short_help="import a directory as a base",
+)  # fmt: skip
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @_importing
-@click.pass_obj
 def from_directory(context: Context, /, directory: Path, name: str, **options: Any) -> None:
     """Import a directory that holds a system (bin, lib, etc ...) as a base."""
     from stackyard.images.api import Source

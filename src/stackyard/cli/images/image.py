@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb, VerbGroup
+from stackyard.cli.help import VerbGroup, verb
 from stackyard.cli.images import build as imagebuild
 from stackyard.cli.images import extend as imageextend
 from stackyard.cli.images import files as imagefiles
@@ -52,7 +52,7 @@ def _json(function: Function) -> Function:
 
 
 def _verb(name: str, short: str, *examples: tuple[str, str]) -> Callable[[Function], click.Command]:
-    return command.command(name, cls=Verb, short_help=short, examples=examples)
+    return verb(*examples, group=command, name=name, short_help=short)
 
 
 @_verb(
@@ -62,7 +62,6 @@ def _verb(name: str, short: str, *examples: tuple[str, str]) -> Callable[[Functi
 )  # fmt: skip
 @click.argument("rev", required=False, metavar="[REV]")
 @_json
-@click.pass_obj
 def status(context: Context, rev: str | None, as_json: bool) -> None:
     """Say of REV, or of every image, whether it is mounted for all processes here, and how its commands mount it else.
 
@@ -116,7 +115,6 @@ def _said(row: Mapping[str, Any]) -> str:
     ("for a script", "stackyard image list --json"),
 )  # fmt: skip
 @_json
-@click.pass_obj
 def list_(context: Context, as_json: bool) -> None:
     """List the images of this yard and the site's, and their bases: bytes, files, and what packed them."""
     from stackyard.images.api import all_bases
@@ -143,7 +141,6 @@ def list_(context: Context, as_json: bool) -> None:
 )  # fmt: skip
 @click.argument("rev", metavar="REV|BASE|FILE|oci:DIR[:NAME]")
 @_json
-@click.pass_obj
 def inspect(context: Context, rev: str, as_json: bool) -> None:
     """Show the form of REV as its record has it, and what its image says of itself; or a base, or a SIF file."""
     if rev.startswith("oci:"):
@@ -181,7 +178,6 @@ def inspect(context: Context, rev: str, as_json: bool) -> None:
     ("every blob of one in an OCI layout", "stackyard image check oci:images:pytorch-2.13"),
 )  # fmt: skip
 @click.argument("rev", metavar="REV|BASE|FILE|oci:DIR[:NAME]")
-@click.pass_obj
 def check(context: Context, rev: str) -> None:
     """Read the whole image of REV and compare its hash with that in the record. Exit status 3: it differs.
 
@@ -216,7 +212,6 @@ def check(context: Context, rev: str) -> None:
     ("a certain revision; as root for everybody on this node", "stackyard image mount pytorch/2.13-py311-2"),
 )  # fmt: skip
 @click.argument("rev", metavar="REV")
-@click.pass_obj
 def mount(context: Context, rev: str) -> None:
     """Mount the image of REV on its prefix: as root for everybody on this node, else for your processes.
 
@@ -234,7 +229,6 @@ def mount(context: Context, rev: str) -> None:
     ("a certain revision", "stackyard image unmount pytorch/2.13-py311-2"),
 )  # fmt: skip
 @click.argument("rev", metavar="REV")
-@click.pass_obj
 def unmount(context: Context, rev: str) -> None:
     """Unmount the image of REV."""
     from stackyard.images.api import unmount_image
@@ -250,7 +244,6 @@ def unmount(context: Context, rev: str) -> None:
     ("the files by their path, for configuration management", "stackyard image autofs --json"),
 )  # fmt: skip
 @_json
-@click.pass_obj
 def autofs(context: Context, as_json: bool) -> None:
     """Print the files by which root lets the kernel mount every image of this yard and the site's at its first use.
 

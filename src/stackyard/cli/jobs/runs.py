@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb, VerbGroup
+from stackyard.cli.help import VerbGroup, verb
 from stackyard.cli.output import echo, show_json, show_table, show_text
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
@@ -63,7 +63,7 @@ def _shown(row: dict[str, Any], everywhere: bool) -> dict[str, str]:
 
 def _verb(short: str, *examples: tuple[str, str]) -> Callable[[Callable[..., Any]], click.Command]:
     """A verb below `runs`."""
-    return command.command(cls=Verb, short_help=short, examples=examples)
+    return verb(*examples, group=command, short_help=short)
 
 
 @_verb(
@@ -73,7 +73,6 @@ def _verb(short: str, *examples: tuple[str, str]) -> Callable[[Callable[..., Any
 )
 @click.argument("run", metavar="[RUN]", default="last")
 @click.option("--json", "as_json", is_flag=True, help="Print how it ended as JSON.")
-@click.pass_obj
 def attach(context: Context, run: str, as_json: bool) -> None:
     """Follow a run to its end: its phases and the output of its first rank. Ctrl-C stops following only."""
     from stackyard.cli.jobs.following import follow_run
@@ -91,7 +90,6 @@ def attach(context: Context, run: str, as_json: bool) -> None:
 @click.option("--role", metavar="NAME", help="Of several programs this one; its ranks are counted from 0.")
 @click.option("--launcher", is_flag=True, help="The log of the launcher itself.")
 @click.option("--where", is_flag=True, help="Print the path of the logs only.")
-@click.pass_obj
 def logs(context: Context, run: str, rank: int | None, role: str | None, launcher: bool, where: bool) -> None:
     """Print the log of a rank."""
     from stackyard.launch.api.runs import rank_log, rank_of
@@ -127,7 +125,6 @@ def _no_log(run: RunPaths, directory: Path, path: Path) -> InputError:
     ("task 3 of an array", "stackyard runs cancel 2026-11-21-001.3"),
 )
 @click.argument("run", metavar="RUN")
-@click.pass_obj
 def cancel(context: Context, run: str) -> None:
     """Cancel a queued or running run: all of its ranks."""
     from stackyard.launch.api import runs
@@ -142,7 +139,6 @@ def cancel(context: Context, run: str) -> None:
 )
 @click.argument("run", metavar="[RUN]", default="last")
 @click.option("--json", "as_json", is_flag=True, help="Print record, status, placement, usage and preflight as JSON.")
-@click.pass_obj
 def show(context: Context, run: str, as_json: bool) -> None:
     """Show what was requested, what was started, where it ran and how it ended."""
     from stackyard.cli.jobs.launchview import show_failure
@@ -225,7 +221,6 @@ def _range(intent: dict[str, Any]) -> str:
 @click.argument("a", metavar="RUN")
 @click.argument("b", metavar="RUN")
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
-@click.pass_obj
 def diff(context: Context, a: str, b: str, as_json: bool) -> None:
     """Compare two runs: request, stack, code, environment, versions, hosts, times, end."""
     from stackyard.launch.api.runs import compare

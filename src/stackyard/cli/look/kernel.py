@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb, VerbGroup
+from stackyard.cli.help import Verb, VerbGroup, verb
 from stackyard.cli.output import echo, emit, show_json
 from stackyard.core.errors import InputError
 from stackyard.yard.api import record_of
@@ -38,11 +38,12 @@ def command() -> None:
     """
 
 
-@command.command(cls=Verb, short_help="write a kernelspec", examples=(
+@verb(
     ("for yourself", "stackyard kernel install pytorch/2.13"),
     ("on one GPU of a compute node", 'stackyard kernel install pytorch/2.13 --name gpu --launch "-g 1 -t 2:00"'),
     ("for everybody who uses the site's Jupyter", "stackyard kernel install pytorch/2.13 --prefix /sw/jupyter"),
-))  # fmt: skip
+    group=command, short_help="write a kernelspec",
+)  # fmt: skip
 @click.argument("rev", metavar="REV")
 @click.option("--name", default="", help="The kernel's name (default: the module's).")
 @click.option("--display-name", default="", help="What Jupyter shows (default: the module's name).")
@@ -51,7 +52,6 @@ def command() -> None:
 @click.option("--replace", is_flag=True, help="Write over a kernel of this name.")
 @click.option("--dry-run", is_flag=True, help="Print kernel.json only.")
 @AS_JSON
-@click.pass_obj
 def install(context: Context, /, rev: str, prefix: Path | None, dry_run: bool, as_json: bool, **options: Any) -> None:
     """Write a kernelspec that starts Python inside REV, as if its module was loaded; also of an image."""
     from stackyard.expose.api import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.help import Verb, VerbGroup
+from stackyard.cli.help import VerbGroup, verb
 from stackyard.cli.output import echo, show_json, show_text
 from stackyard.core.errors import InputError
 from stackyard.inputs.api import Workspace
@@ -33,12 +33,12 @@ def command() -> None:
     """
 
 
-@command.command("list", cls=Verb, short_help="what you accepted", examples=(
+@verb(
     ("in your yard and in the site's", "stackyard licences list"),
     ("for a script", "stackyard licences list --json"),
-))  # fmt: skip
+    group=command, name="list", short_help="what you accepted",
+)  # fmt: skip
 @AS_JSON
-@click.pass_obj
 def list_(context: Context, as_json: bool) -> None:
     """The licences that you accepted: when, and in which yard or directory it is recorded."""
     from stackyard.deploy.api import my_acceptances
@@ -53,15 +53,15 @@ def list_(context: Context, as_json: bool) -> None:
         echo("you have accepted no licence")
 
 
-@command.command(cls=Verb, short_help="read and accept a licence", examples=(
+@verb(
     ("of a revision that asks for it", "stackyard licences accept PowerAI --of powerai/1.7.0"),
     ("read it only", "stackyard licences accept PowerAI --of powerai/1.7.0 --dry-run"),
-))  # fmt: skip
+    group=command, short_help="read and accept a licence",
+)  # fmt: skip
 @click.argument("name")
 @click.option("--of", "rev", required=True, metavar="REV", help="The revision that has the licence.")
 @click.option("--dry-run", is_flag=True, help="Print its text; accept nothing.")
 @AS_JSON
-@click.pass_obj
 def accept(context: Context, /, name: str, rev: str, dry_run: bool, as_json: bool) -> None:
     """Print the text of licence NAME, and record that you accept it: you, now, this text. Then REV can be used."""
     from stackyard.deploy.api import NeededLicence, accept_licence, licence_text, writing
@@ -82,13 +82,13 @@ def accept(context: Context, /, name: str, rev: str, dry_run: bool, as_json: boo
     show_json(asdict(made)) if as_json else echo(f"accepted by {made.who}, {made.when}: {name} of {record.module}")
 
 
-@command.command(cls=Verb, short_help="the licence of every package", examples=(
+@verb(
     ("of a revision", "stackyard licences report pytorch/2.13"),
     ("of what a file would install", "stackyard licences report stack.yaml"),
-))  # fmt: skip
+    group=command, short_help="the licence of every package",
+)  # fmt: skip
 @click.argument("name", metavar="REV|FILE")
 @AS_JSON
-@click.pass_obj
 def report(context: Context, /, name: str, as_json: bool) -> None:
     """The licence of every package of a revision, or of the lock of a file, as SPDX where that can be told.
 
