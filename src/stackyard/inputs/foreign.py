@@ -40,8 +40,7 @@ _NAMES = {
     "setup.cfg": ("a Python project", "write `.` in a requirements.txt beside it, or `- .` below `pip:`"),
     "meta.yaml": ("a conda-build recipe", "use an environment.yml or a stack.yaml"),
     "mlmodel": ("a model of MLflow", "use the requirements.txt beside it"),
-    "dockerfile": ("a Containerfile", GIVE),
-    "containerfile": ("a Containerfile", GIVE),
+    **dict.fromkeys(("dockerfile", "containerfile"), ("a Containerfile", GIVE)),
 }
 _SUFFIXES = {
     ".toml": "a TOML file",
@@ -52,10 +51,8 @@ _SUFFIXES = {
     ".lua": "a modulefile",
     ".eb": "an easyconfig",
     ".def": "an Apptainer definition",
-    ".md": "a text with markup",
-    ".rst": "a text with markup",
-    ".cfg": "a configuration file",
-    ".ini": "a configuration file",
+    **dict.fromkeys((".md", ".rst"), "a text with markup"),
+    **dict.fromkeys((".cfg", ".ini"), "a configuration file"),
 }
 _BEGINNINGS = (
     (

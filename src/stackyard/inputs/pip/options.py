@@ -15,45 +15,30 @@ from stackyard.core.names import canonical
 from stackyard.core.quoting import cut, quoted
 from stackyard.inputs.models import PipOptions
 
-# Long name: (short name, takes a value). The first three rows name files and requirements; those marked so by
-# `PER_REQUIREMENT` belong to the requirement on the same line.
-_TABLE: dict[str, tuple[str, bool]] = {
-    "--requirement": ("-r", True),
-    "--constraint": ("-c", True),
-    "--editable": ("-e", True),
-    "--index-url": ("-i", True),
-    "--pypi-url": ("", True),
-    "--extra-index-url": ("", True),
-    "--find-links": ("-f", True),
-    "--no-index": ("", False),
-    "--no-binary": ("", True),
-    "--only-binary": ("", True),
-    "--prefer-binary": ("", False),
-    "--require-hashes": ("", False),
-    "--no-require-hashes": ("", False),
-    "--pre": ("", False),
-    "--all-releases": ("", True),
-    "--only-final": ("", True),
-    "--trusted-host": ("", True),
-    "--use-feature": ("", True),
-    "--hash": ("", True),
-    "--config-settings": ("-C", True),
-    "--config-setting": ("", True),
-    "--global-option": ("", True),
-    "--build-option": ("", True),
-}
+_NAMES = (
+    "--requirement", "--constraint", "--editable", "--index-url", "--pypi-url", "--extra-index-url", "--find-links",
+    "--no-index", "--no-binary", "--only-binary", "--prefer-binary", "--require-hashes", "--no-require-hashes", "--pre",
+    "--all-releases", "--only-final", "--trusted-host", "--use-feature", "--hash", "--config-settings",
+    "--config-setting", "--global-option", "--build-option",
+)  # fmt: skip
+"""The first three name files and requirements; `PER_REQUIREMENT` has those of the requirement on the same line."""
+_SWITCHES = ("--no-index", "--prefer-binary", "--require-hashes", "--no-require-hashes", "--pre")
+"""Those that take no value."""
+_SHORT = {
+    "-r": "--requirement", "-c": "--constraint", "-e": "--editable", "-i": "--index-url", "-f": "--find-links",
+    "-C": "--config-settings",
+}  # fmt: skip
 PER_REQUIREMENT = ("--hash", "--config-settings", "--config-setting", "--global-option", "--build-option")
 ON_ANY_LINE = ("--no-binary", "--only-binary", "--all-releases", "--only-final")
 """Those that pip applies to everything also where they stand after a requirement."""
-_SHORT = {short: name for name, (short, _) in _TABLE.items() if short}
 _GONE = {
     "--install-option": "removed from pip; use --config-settings",
     "--process-dependency-links": "removed from pip; write `name @ url`",
-    "--allow-external": "removed from pip; remove the line",
-    "--allow-all-external": "removed from pip; remove the line",
-    "--allow-unverified": "removed from pip; remove the line",
     "--no-use-wheel": "removed from pip; write --no-binary :all:",
-    "--use-wheel": "removed from pip; remove the line",
+    **dict.fromkeys(
+        ("--allow-external", "--allow-all-external", "--allow-unverified", "--use-wheel"),
+        "removed from pip; remove the line",
+    ),
 }
 _REMOVE = "it is an option of the command `pip install`: remove it"
 _OF_THE_COMMAND = {
@@ -93,7 +78,7 @@ def parse_options(text: str, place: Where) -> tuple[list[tuple[str, str]], list[
             ignored.append(word)
             continue
         name, value, glued = _split_word(word, place)
-        if not _TABLE[name][1]:
+        if name in _SWITCHES:
             if glued:
                 raise InputError(f"{name} takes no value", where=place, hint=f"write {name}")
         elif not glued:
@@ -111,9 +96,9 @@ def _split_word(word: str, where: Where) -> tuple[str, str, bool]:
             raise _no_such(word[:2], where)
         return name, word[2:], len(word) > 2
     head, glued, value = word.partition("=")
-    if head in _TABLE:
+    if head in _NAMES:
         return head, value, bool(glued)
-    matches = [name for name in _TABLE if name.startswith(head)]
+    matches = [name for name in _NAMES if name.startswith(head)]
     if len(matches) != 1 or head == "--":
         raise _no_such(head, where)
     return matches[0], value, bool(glued)
@@ -124,8 +109,8 @@ def _no_such(word: str, where: Where) -> InputError:
         return InputError(f"pip no longer has the option {cut(word)}", where=where, hint=_GONE[word])
     if word in _OF_THE_COMMAND:
         return InputError(f"pip does not accept {word} in a requirements file", where=where, hint=_OF_THE_COMMAND[word])
-    known = ", ".join(f"{name}" for name in _TABLE)
-    return InputError(f"unknown option {cut(word)} in a requirements file", where=where, hint=f"known options: {known}")
+    hint = f"known options: {', '.join(_NAMES)}"
+    return InputError(f"unknown option {cut(word)} in a requirements file", where=where, hint=hint)
 
 
 @dataclass

@@ -58,14 +58,10 @@ def _inside(value: str) -> bool:
 
 
 _CONDA: Mapping[str, Callable[[Any], bool]] = {
-    "name": _matches(_WORD),
-    "version": _matches(_WORD),
-    "build": _matches(_WORD),
+    **dict.fromkeys(("name", "version", "build"), _matches(_WORD)),
     "subdir": _matches(_SUBDIR),
     "url": _url,
-    "build_number": _size,
-    "size": _size,
-    "timestamp_ms": _size,
+    **dict.fromkeys(("build_number", "size", "timestamp_ms"), _size),
 }
 _PIP: Mapping[str, Callable[[Any], bool]] = {
     "name": _matches(_PIP_NAME),
