@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from stackyard.core.errors import StackyardError
-from stackyard.host.files.hashing import sha256_url
+from stackyard.host.files.hashing import digest_url
 from stackyard.host.net import http
 from stackyard.host.net.http import Trust
 
@@ -113,7 +113,7 @@ def test_any_other_status_is_final(status: int) -> None:
 
 def test_a_body_that_breaks_off_is_fetched_again_from_its_start() -> None:
     with serving((200, {"Content-Length": "90"}, b"con"), OK) as server:
-        assert sha256_url(server.url)[1] == len(b"content")
+        assert digest_url(server.url)[1] == len(b"content")
     with (
         serving((200, {"Content-Length": "90"}, b"con")) as server,
         pytest.raises(StackyardError, match="more expected"),

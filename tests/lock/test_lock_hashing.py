@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.host.files.hashing import digest_url, sha256_url
+from stackyard.host.files.hashing import digest_url
 from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.explain import reachability as reach
 from stackyard.lock.lockfile.model import CondaPackage, PipPackage
@@ -63,12 +63,12 @@ def test_digests_of_files_and_downloads(tmp_path: Path) -> None:
     file = tmp_path / "a file"
     file.write_bytes(b"x" * 3_000_000)
     expected = hashlib.sha256(file.read_bytes()).hexdigest(), 3_000_000
-    assert sha256_url(file.as_uri()) == sha256_url(str(file)) == expected
+    assert digest_url(file.as_uri()) == digest_url(str(file)) == expected
     with served(tmp_path) as base:
-        assert sha256_url(f"{base}/a%20file") == expected
+        assert digest_url(f"{base}/a%20file") == expected
         assert digest_url(f"{base}/a%20file", "sha512")[0] == hashlib.sha512(file.read_bytes()).hexdigest()
         with pytest.raises(StackyardError, match="404"):
-            sha256_url(f"{base}/none")
+            digest_url(f"{base}/none")
 
 
 def test_an_index_and_its_files_are_reached_as_pip_is_told_to(tmp_path: Path) -> None:

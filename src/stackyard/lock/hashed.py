@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from stackyard.core.errors import StackyardError
-from stackyard.host.files.hashing import local_path, sha256_file, sha256_url
+from stackyard.host.files.hashing import digest_url, local_path, sha256_file
 from stackyard.host.net.trust import PLAIN, Trust
 from stackyard.lock.lockfile.model import CondaPackage, PipPackage
 
@@ -28,5 +28,5 @@ def hashed(package: Package, error: type[StackyardError], whose: str, hint: str,
         return replace(package, sha256=found, size=path.stat().st_size)
     if package.sha256:
         return package
-    found, size = sha256_url(package.url, trust)
+    found, size = digest_url(package.url, trust=trust)
     return replace(package, sha256=found, size=size)

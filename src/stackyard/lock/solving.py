@@ -26,7 +26,7 @@ from stackyard.lock.lockfile.fingerprint import (
     place_of,
     where_of,
 )
-from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
+from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant
 from stackyard.lock.renewal import Preferred, Update
 from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
@@ -77,8 +77,7 @@ class Solving:
         unread: tuple[Unread, ...] = ()
         if pip_requirements(variant, self.platform):
             locked, unread = self._described(locked)
-        pip, notices = self._pip(locked, unread)
-        return replace(locked, pip=pip, notices=(*self._virtual.notices, *locked.notices, *notices))
+        return self._with_pip(locked, unread)
 
     def _layer(self, locked: LockedVariant, base: BaseRevision) -> LockedVariant:
         """What an extension adds to its base."""
@@ -92,8 +91,7 @@ class Solving:
         locked = replace(locked, conda=onbase.added(locked.conda, below), interpreter=onbase.interpreter(base))
         locked, unread = self._described(locked, below)
         onbase.require_new(locked.conda, unread, base, place_of(self.variant))
-        pip, notices = self._pip(locked, unread)
-        return replace(locked, pip=pip, notices=(*self._virtual.notices, *locked.notices, *notices))
+        return self._with_pip(locked, unread)
 
     @cached_property
     def _virtual(self) -> Virtual:
@@ -164,14 +162,16 @@ class Solving:
             return python.from_host(asked, self.platform, where)
         return python.from_uv(asked, self.platform, self.yard.pythons, where)
 
-    def _pip(self, locked: LockedVariant, unread: Sequence[Unread]) -> tuple[tuple[PipPackage, ...], tuple[str, ...]]:
+    def _with_pip(self, locked: LockedVariant, unread: Sequence[Unread]) -> LockedVariant:
+        """The pip packages, on top of what is there; and all notices."""
         from stackyard.lock.base.distributions import require_read
         from stackyard.lock.pip import resolve as pip
 
         variant, site = self.variant, self.site
+        told = (*self._virtual.notices, *locked.notices)
         requirements = tuple(_mirrored(r, site) for r in pip_requirements(variant, self.platform))
         if not requirements:
-            return (), ()
+            return replace(locked, notices=told)
         self.progress.phase(self.subject, "solve", "pip")
         places = option_places(variant)
         settings, notices = pipsettings.settings(site.pip, variant.environment.pip_options, os.environ, places)
@@ -184,7 +184,7 @@ class Solving:
         )  # fmt: skip
         solution = pip.solve_pip(request)
         hidden = require_read(unread, solution.packages)
-        return solution.packages, (*notices, *unknown, *hidden, *solution.notices)
+        return replace(locked, pip=solution.packages, notices=(*told, *notices, *unknown, *hidden, *solution.notices))
 
     def _given(self, locked: LockedVariant) -> tuple[tuple[Given, ...], tuple[str, ...]]:
         """What pip must leave as it is: what conda installs, and what the base has."""

@@ -6,15 +6,13 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import IO, Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from stackyard.core.digest import sha256_hex
 from stackyard.core.errors import StackyardError
 from stackyard.host.files import at
-
-if TYPE_CHECKING:
-    from stackyard.host.net.trust import Trust
+from stackyard.host.net.trust import PLAIN, Trust
 
 _BLOCK = 1 << 20
 
@@ -70,12 +68,7 @@ def _sha256_of(path: Path, _inode: int, _size: int, _mtime_ns: int) -> str:
     return sha256_file(path)
 
 
-def sha256_url(url: str, trust: Trust | None = None) -> tuple[str, int]:
-    """sha256 and size in bytes of what a URL gives. Raises StackyardError, with the cause."""
-    return digest_url(url, "sha256", trust)
-
-
-def digest_url(url: str, algorithm: str, trust: Trust | None = None) -> tuple[str, int]:
+def digest_url(url: str, algorithm: str = "sha256", trust: Trust = PLAIN) -> tuple[str, int]:
     """The digest of what a URL gives, and its size in bytes; a remote one is downloaded once for it.
 
     Args:
@@ -88,7 +81,6 @@ def digest_url(url: str, algorithm: str, trust: Trust | None = None) -> tuple[st
     import hashlib
 
     from stackyard.host.net import http  # with it ssl, which the commands that only read a yard do not need
-    from stackyard.host.net.trust import PLAIN
 
     def digested(stream: IO[bytes]) -> tuple[str, int]:
         digest, size = hashlib.new(algorithm), 0
@@ -98,4 +90,4 @@ def digest_url(url: str, algorithm: str, trust: Trust | None = None) -> tuple[st
         return digest.hexdigest(), size
 
     path = local_path(url)
-    return http.get(url if path is None else path.as_uri(), digested, timeout_s=60, trust=trust or PLAIN)
+    return http.get(url if path is None else path.as_uri(), digested, timeout_s=60, trust=trust)

@@ -99,10 +99,7 @@ def compare(a: Side, b: Side) -> Diff:
 
 
 def _items(side: Side) -> Iterator[Item]:
-    if isinstance(side, LockedVariant):
-        packages: Iterable[Package] = (*side.conda, *side.pip)
-    else:
-        packages = side.packages if isinstance(side, BuildRecord) else side
+    packages: Iterable[Package] = side.packages if isinstance(side, LockedVariant | BuildRecord) else side
     return (_item(package) for package in packages)
 
 
