@@ -107,6 +107,14 @@ class Slurm(Batch):
         """Whether a job is running in the grace time of a preemption (GraceTime of its partition)."""
         return is_preempted(job)
 
+    def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """In a heterogeneous job those of its first component, which salloc sets with a suffix only."""
+        found = dict(environ)
+        if "SLURM_JOB_NODELIST" not in environ:
+            for suffix in ("_PACK_GROUP_0", "_HET_GROUP_0"):  # the first is of Slurm before 20.02
+                found |= {name.removesuffix(suffix): text for name, text in environ.items() if name.endswith(suffix)}
+        return found
+
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
         """From SLURM_JOB_ID and SLURM_JOB_NODELIST; the list is expanded without scontrol."""
         job = environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID", "")
