@@ -8,23 +8,25 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError
+from stackyard.host.run import clock
 from stackyard.inputs.load import load_stack
 from stackyard.inputs.sites.sitemodels import Overrides, Site
 
-TODAY = date.today().strftime("%Y.%m.%d")
+TODAY = date(2026, 2, 3)
 
 
 @pytest.mark.parametrize(
     ("text", "options", "module"),
     [
-        ("name: climate\ndependencies: [python=3.11]\n", {}, f"climate/{TODAY}-py311"),
-        ("name: null\ndependencies: [python=3.11]\n", {}, f"project/{TODAY}-py311"),
-        ("dependencies: [python]\n", {}, f"project/{TODAY}-py3"),
+        ("name: climate\ndependencies: [python=3.11]\n", {}, f"climate/{TODAY:%Y.%m.%d}-py311"),
+        ("name: null\ndependencies: [python=3.11]\n", {}, f"project/{TODAY:%Y.%m.%d}-py311"),
+        ("dependencies: [python]\n", {}, f"project/{TODAY:%Y.%m.%d}-py3"),
         ("name: climate\ndependencies: [python=3.11]\n", {"name": "other", "version": "2"}, "other/2-py311"),
-        ("name: my env\ndependencies: [r-base]\n", {}, f"my-env/{TODAY}-default"),
+        ("name: my env\ndependencies: [r-base]\n", {}, f"my-env/{TODAY:%Y.%m.%d}-default"),
     ],
 )
-def test_environment(tmp_path: Path, text, options, module) -> None:
+def test_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text, options, module) -> None:
+    monkeypatch.setattr(clock, "today", lambda: TODAY)
     file = tmp_path / "project" / "environment.yml"
     file.parent.mkdir()
     file.write_text(text)

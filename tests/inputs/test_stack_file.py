@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, ManyErrors
+from stackyard.host.run import clock
 from stackyard.inputs.models import Site, Stack
 from stackyard.inputs.stacks import matrix
 from stackyard.inputs.stacks.stack import stack_from_file
@@ -39,11 +40,12 @@ def specs(stack: Stack) -> dict[str, list[str]]:
 # --------------------------------------------------------------------------- the smallest files
 
 
-def test_smallest(read) -> None:
+def test_smallest(read, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "today", lambda: date(2026, 2, 3))
     stack = read("environment: {dependencies: [python=3.11, numpy]}\n")
     (variant,) = stack.variants
     assert (stack.name, stack.dated, stack.kind) == ("mystack", True, "stack")
-    assert variant.version == date.today().strftime("%Y.%m.%d")
+    assert variant.version == "2026.02.03"
     assert variant.name == "py311"
     assert variant.files == (stack.file,)
     assert not variant.notices

@@ -50,10 +50,12 @@ def log(yard: Yard, day: date, *lines: str) -> None:
 
 def test_a_run_is_counted_where_the_site_asks_for_it(tmp_path: Path) -> None:
     yard, words = made(tmp_path)
+    began = date.today().isoformat()
     for _ in range(3):
         stackyard("run", OLD, "--", "hello", **words)
     found = usage.read(yard)
-    assert (found[OLD].total, found[OLD].last, dict(found[OLD].kinds)) == (3, date.today().isoformat(), {"run": 3})
+    assert (found[OLD].total, dict(found[OLD].kinds)) == (3, {"run": 3})
+    assert began <= found[OLD].last <= date.today().isoformat()
     (row,) = inside("usage", OLD, "--json", **words).value
     assert (row["uses"], row["users"], row["by"]) == (3, 1, {"root": 3}) or os.geteuid()
     listed = {row["module"]: row["usage"]["uses"] for row in inside("list", "--usage", "--json", **words).value}
@@ -71,7 +73,7 @@ def test_nothing_is_counted_unasked(tmp_path: Path) -> None:
 
 def test_two_staff_who_switch_counting_on_at_once_do_not_fail(accounts: Accounts, common: Path) -> None:
     anna, bert = (accounts.user(name, "staff", umask=0o002) for name in ("anna", "bert"))
-    yard = Yard(common / "yard")
+    yard, began = Yard(common / "yard"), date.today().isoformat()
     yard.root.mkdir()
     os.chown(yard.root, anna.uid, anna.groups[0])
     yard.root.chmod(0o2775)
@@ -84,7 +86,7 @@ def test_two_staff_who_switch_counting_on_at_once_do_not_fail(accounts: Accounts
         anna.python(OPENED, yard.root)
         _, errors = his.communicate(timeout=240)
     assert his.returncode == 0, errors
-    assert usage.since(yard) == date.today().isoformat()
+    assert began <= usage.since(yard) <= date.today().isoformat()
 
 
 def test_users_count_in_files_of_their_own(accounts: Accounts, common: Path) -> None:
