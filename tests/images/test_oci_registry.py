@@ -12,6 +12,7 @@ import oci_bed as bed
 import pytest
 from registry_bed import Registry, registry
 
+from stackyard.core.errors import StackyardError
 from stackyard.host.run.command import Result
 from stackyard.images.oci import transfer
 from stackyard.images.oci.layout import Reference, image
@@ -90,6 +91,13 @@ def test_a_digest_is_not_taken_for_a_status() -> None:
     assert "what here sent is damaged" in str(transfer.failure("pull x", "here", done))
     done = Result(("skopeo",), 1, "", "reading manifest: unexpected status: 404 Not Found", 0.1)
     assert "here does not have it" in str(transfer.failure("pull x", "here", done))
+
+
+def test_an_image_that_is_not_there_is_missing_whatever_its_name_is(here: Registry) -> None:
+    plain = transfer.Registry(plain_http=True)
+    for name in ("geofem", "denied", "certificate-tools"):
+        with pytest.raises(StackyardError, match="does not have it"):
+            transfer.pull(f"docker://{here.place}/{name}:1", Path("unused"), registry=plain)
 
 
 def test_what_a_registry_does_not_have(tmp_path: Path, here: Registry) -> None:

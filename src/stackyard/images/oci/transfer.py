@@ -211,8 +211,9 @@ def failure(what: str, host: str, done: Result) -> StackyardError:
     """What a failed skopeo means: ``cannot WHAT: why``, and what to do about it."""
     if space.says_full(done.stderr):
         return StackyardError(f"cannot {what}: no space left on device", hint="free some space", detail=done.output)
+    unnamed = re.sub(rf"{re.escape(host)}\S*", "", done.stderr)  # the name of an image may be geofem, with an eof
     for pattern, why, hint in _CAUSES:
-        if re.search(pattern, done.stderr, re.IGNORECASE):
+        if re.search(pattern, unnamed, re.IGNORECASE):
             said = why.format(host=host)
             return StackyardError(f"cannot {what}: {said}", hint=hint.format(host=host), detail=done.output)
     return StackyardError(f"cannot {what}: skopeo exited with status {done.returncode}", detail=done.output)
