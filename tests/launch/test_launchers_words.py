@@ -234,9 +234,9 @@ def test_ten_thousand_nodes(name: str) -> None:
     few, many = _big(100), _big(10_000)
     small = _words(get(name).line(LaunchRequest(few, SLURM, inside=False)))
     tracemalloc.start()
-    begun = time.perf_counter()
+    begun = time.process_time()
     line = get(name).line(LaunchRequest(many, SLURM, inside=False))
-    seconds = time.perf_counter() - begun
+    seconds = time.process_time() - begun
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert _words(line) <= small + 20

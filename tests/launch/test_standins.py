@@ -158,16 +158,16 @@ def test_a_rank_has_the_name_of_its_node_and_finds_the_others(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("where", "command", "code"), [
-    ("lsf", "jsrun -n2 -r1 -X1 sh -c 'test $PMIX_RANK = 0 && exit 9; sleep 60'", 9),
-    ("pbs", "mpiexec -n 2 --ppn 1 sh -c 'test $PALS_RANKID = 0 && exit 9; sleep 60'", 9),
-    ("flux", "flux run -N2 -o exit-on-error sh -c 'test $FLUX_TASK_RANK = 0 && exit 9; sleep 60'", 9),
-    ("flux", "flux run -N2 -o exit-timeout=0.2s sh -c 'test $FLUX_TASK_RANK = 0 && exit 0; sleep 60'", 137),
+    ("lsf", "jsrun -n2 -r1 -X1 sh -c 'test $PMIX_RANK = 0 && exit 9; sleep 600'", 9),
+    ("pbs", "mpiexec -n 2 --ppn 1 sh -c 'test $PALS_RANKID = 0 && exit 9; sleep 600'", 9),
+    ("flux", "flux run -N2 -o exit-on-error sh -c 'test $FLUX_TASK_RANK = 0 && exit 9; sleep 600'", 9),
+    ("flux", "flux run -N2 -o exit-timeout=0.2s sh -c 'test $FLUX_TASK_RANK = 0 && exit 0; sleep 600'", 137),
 ])  # fmt: skip
 def test_one_failed_rank_ends_the_others(tmp_path: Path, where: str, command: str, code: int) -> None:
     started = time.monotonic()
     done, _ = call(tmp_path, where, command)
     assert done.returncode == code
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 300
 
 
 def test_ranks_end_with_their_launcher(tmp_path: Path) -> None:
