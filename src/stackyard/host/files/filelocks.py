@@ -85,15 +85,16 @@ def _is_held(path: Path, mode: int, kind: int) -> bool:
         return False  # another writer's, who does not share it: the program that needs it reports that
     with at.closing(handle):  # and with it the lock
         _restrict(handle, mode)
-        return _is_refused(handle, kind)
+        return not take(handle, kind)
 
 
-def _is_refused(handle: int, kind: int) -> bool:
+def take(handle: int, kind: int) -> bool:
+    """Take a lock, unless another process has it now; whether it is taken. A file system without locks gives all."""
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except OSError as error:
-        return error.errno in (errno.EWOULDBLOCK, errno.EACCES)  # else a file system without locks
-    return False
+        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True
 
 
 def _restrict(handle: int, mode: int) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.host.files import at, space
+from stackyard.host.files import at, filelocks, space
 from stackyard.images.oci.layout import INDEX, NAME, Descriptor, blob, index, size_of
 from stackyard.yard.write.atomic import fault_point, write_text
 
@@ -131,7 +131,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 def _wait(handle: int, directory: Path) -> None:
     until = time.monotonic() + LOCK_LIMIT_S
-    while not _taken(handle):
+    while not filelocks.take(handle, fcntl.LOCK_EX):
         if time.monotonic() > until:
             raise StackyardError(f"timed out after {LOCK_LIMIT_S:g} s waiting for {directory / _LOCK}: "
                                  "another process writes this layout", hint="try again once it has ended")  # fmt: skip
@@ -140,19 +140,8 @@ def _wait(handle: int, directory: Path) -> None:
 
 def _hold(directory: Path) -> int:
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    _taken(handle)
+    filelocks.take(handle, fcntl.LOCK_EX)
     return handle
-
-
-def _taken(handle: int) -> bool:
-    """Whether this process has the lock now; a file system without locks gives it to everybody."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _remove_left(directory: Path) -> None:
