@@ -45,9 +45,14 @@ proc require {name} {
     if {[info commands depends-on] ne {}} { depends-on $name } else { module load $name }
 }""",
     # The present value of a variable. After an unload within the same command (`switch`) Environment Modules leaves a
-    # cleared variable in ::env with an empty value; its own getenv returns the default, if it takes one.
+    # cleared variable in ::env with an empty value; its own getenv returns the default, if it takes one. It costs as
+    # much as setting a variable, so it is asked only then, and where it returns the variable's name (`module show`).
     "current": """\
 proc current {name {unset {}}} {
+    if {$::loading || $::unloading} {
+        if {![info exists ::env($name)]} { return $unset }
+        if {$::env($name) ne {} || $unset eq {}} { return $::env($name) }
+    }
     if {[catch {getenv $name $unset} value]} {
         set value [expr {[info exists ::env($name)] ? $::env($name) : $unset}]
     }
@@ -91,19 +96,23 @@ proc prepend_keeping {name directory} {
     "borrow": """\
 proc borrow {this name args} {
     set kept __STACKYARD_KEPT_$name
-    set old [current $name \\x01]
     if {$::unloading} {
         set saved [current $kept]
-        setenv $kept {}
-        if {$saved ne {}} { unsetenv $name [string range $saved 1 end] } elseif {[llength $args]} { setenv $name {} }
+        if {$saved ne {}} {
+            setenv $kept {}
+            unsetenv $name [string range $saved 1 end]
+        } elseif {[llength $args]} {
+            setenv $name {}
+        }
         return
     }
+    set old [current $name \\x01]
     if {$::loading && [string first "\\n" $old] >= 0} {
         puts stderr "$this: $name contains a line break; it is not restored when this module is unloaded"
     } elseif {$::loading && $old ne "\\x01"} {
         setenv $kept "+$old"
     }
-    if {[llength $args]} { setenv $name [lindex $args 0] } else { unsetenv $name }
+    if {[llength $args]} { setenv $name [lindex $args 0] } elseif {!$::loading || $old ne "\\x01"} { unsetenv $name }
 }""",
     "extended": """\
 proc extended {name text} {
@@ -138,6 +147,7 @@ proc offer {this name args} {
     "place": """\
 proc usable {text} { expr {$text ne {} && [string first "\\n" $text] < 0} }
 proc place {bases inner home tail} {
+    if {$::unloading} { return }
     foreach base $bases {
         if {[usable [current $base]]} { return [list "[current $base]/$inner$tail"] }
     }
