@@ -134,8 +134,7 @@ def microarchitecture(architecture: str, root: Path) -> str:
 
 def nvidia_driver(root: Path) -> str:
     """Version of the loaded NVIDIA kernel module, or empty."""
-    found = re.search(r"Kernel Module.*?\s(\d{3}\.\d+(?:\.\d+)?)\s", _read(root / "proc/driver/nvidia/version"))
-    return found.group(1) if found else ""
+    return _first(r"Kernel Module.*?\s(\d{3}\.\d+(?:\.\d+)?)\s", _read(root / "proc/driver/nvidia/version"))
 
 
 def nvidia_gpus(root: Path) -> tuple[GpuDevice, ...]:
@@ -191,8 +190,7 @@ def nvidia_smi(environ: Mapping[str, str] | None = None, timeout_s: float = 30) 
 
 
 def _x86_level(cpuinfo: str) -> str:
-    found = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
-    flags = frozenset(found.group(1).split()) if found else frozenset()
+    flags = frozenset(_first(r"^flags\s*:(.*)$", cpuinfo).split())
     level = "x86_64_v1"
     for name, needed in _X86_LEVELS:
         if not needed <= flags:

@@ -86,14 +86,12 @@ def read_config(environ: Mapping[str, str]) -> dict[str, str]:
     Raises:
         InputError: a file is not in pip's format, with file and line.
     """
-    found: dict[str, str] = {}
     sections: dict[str, dict[str, str]] = {"global": {}, "install": {}}
     for path in config_files(environ):
         for section, key, value in _options(path):
             if section in sections and value:
                 sections[section][_key(key)] = value
-    for section in ("global", "install"):
-        found.update(sections[section])
+    found = {**sections["global"], **sections["install"]}
     for name, value in environ.items():
         if name.startswith("PIP_") and value:
             found[_key(name[4:])] = value

@@ -43,16 +43,13 @@ def environment(settings: PipSettings | None = None) -> dict[str, str]:
 
 
 def _network(settings: PipSettings) -> dict[str, str]:
-    env = {}
-    if settings.cert:
-        env["SSL_CERT_FILE"] = settings.cert
-    if settings.client_cert:
-        env["SSL_CLIENT_CERT"] = settings.client_cert
-    if settings.timeout_s:
-        env["UV_HTTP_TIMEOUT"] = str(settings.timeout_s)
-    if settings.proxy:
-        env["HTTPS_PROXY"] = env["HTTP_PROXY"] = env["ALL_PROXY"] = settings.proxy
-    return env
+    env = {
+        "SSL_CERT_FILE": settings.cert,
+        "SSL_CLIENT_CERT": settings.client_cert,
+        "UV_HTTP_TIMEOUT": str(settings.timeout_s or ""),
+        **dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"), settings.proxy),
+    }
+    return {name: value for name, value in env.items() if value}
 
 
 def index_options(settings: PipSettings) -> list[str]:
