@@ -23,7 +23,6 @@ from stackyard.core.late import dataclass
 from stackyard.host.files import at, home
 from stackyard.inputs.reading.paths import with_home
 from stackyard.inputs.sites import siteyard
-from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard, default_yard_root, own_part
 from stackyard.yard.others import moved
@@ -31,6 +30,7 @@ from stackyard.yard.write import atomic
 
 if TYPE_CHECKING:
     from stackyard.inputs.sites.sitemodels import Site
+    from stackyard.inputs.workspace import Workspace
 
 SYSTEM_SITE = Path("/etc/stackyard/site.yaml")
 
@@ -94,6 +94,8 @@ class Settings:
 
     def workspace(self) -> Workspace:
         """The site and the yard. Raises as `site` and `yard`."""
+        from stackyard.inputs.workspace import Workspace
+
         return Workspace(self.site(), self.yard())
 
     def yard(self, *, reading: bool = False) -> Yard:
