@@ -112,6 +112,48 @@ def test_isolated_gpus_behind_a_shell(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("torch.cuda.set_device(local_rank)", True),
+        ("torch.cuda.set_device(int(os.environ['SLURM_LOCALID']))", True),
+        ("device = torch.device(f'cuda:{local_rank}')", True),
+        ("if torch.cuda.is_available():\n    torch.cuda.set_device(local_rank)", True),
+        ("if torch.cuda.device_count() > 0:\n    torch.cuda.set_device(local_rank)", True),
+        ("if torch.cuda.device_count() > 1:\n    torch.cuda.set_device(local_rank)", False),
+        ("if local_rank < torch.cuda.device_count():\n    torch.cuda.set_device(local_rank)", False),
+        ("torch.cuda.set_device(local_rank % torch.cuda.device_count())", False),
+        ("torch.cuda.set_device(min(local_rank, torch.cuda.device_count() - 1))", False),
+        ("torch.cuda.set_device(local_rank if torch.cuda.device_count() > 1 else 0)", False),
+        ("n_gpu = torch.cuda.device_count()\nif n_gpu > 1:\n    torch.cuda.set_device(local_rank)", False),
+        ("torch.cuda.set_device(0)", False),
+    ],
+)
+def test_a_local_rank_that_the_program_compares_with_its_gpus(source: str, found: bool, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(f"import os, torch\n{source}\n")
+    head = "#!/bin/bash\n#SBATCH --time=10 --nodes=1 --ntasks-per-node=4 -c 8 --gpus-per-task=1\n"
+    assert bool(hits(f"{head}srun -c 8 python a.py\n", "isolated-gpu-by-local-rank", tmp_path)) is found
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("export MASTER_PORT=29500\npython a.py", True),
+        ("MASTER_PORT=29500\nexport MASTER_PORT\npython a.py", True),
+        ("MASTER_PORT=29500 python a.py", True),
+        ("set -a\nMASTER_PORT=29500\npython a.py", True),
+        ("declare -x MASTER_PORT=29500\npython a.py", True),
+        ("MASTER_PORT=29500\ntorchrun --nproc_per_node=2 --master_port $MASTER_PORT a.py", True),
+        ("MASTER_PORT=29500\npython a.py --port ${MASTER_PORT}", True),
+        ("MASTER_PORT=29500\npython a.py", False),
+        ("MASTER_PORT=29500\nexport MASTER_ADDR=n1\npython a.py", False),
+    ],
+)
+def test_a_port_that_no_program_gets(lines: str, found: bool) -> None:
+    head = "#!/bin/bash\n#SBATCH --time=10 -p shared --nodes=1 --gpus-per-node=2 -c 8\n"
+    assert bool(hits(f"{head}{lines}\n", "fixed-port")) is found
+
+
+@pytest.mark.parametrize(
     ("head", "line", "found"),
     [
         ("-N 2", "flux run ./a", "warning: flux run starts 1 rank with 1 core and no GPU"),
@@ -244,3 +286,40 @@ def test_sources_of_programs_in_turn(tmp_path: Path, sources: tuple[str, str], f
     text = "#!/bin/bash\n#SBATCH -t 10 -n 1 -c 4 --gres=gpu:4\npython a.py\npython b.py\n"
     said = hits(text, "gpus-without-ranks", tmp_path)
     assert [each.partition(":")[0] for each in said] == ([found] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("head", "lines", "found"),
+    [
+        ("-N1 --gres=gpu:1", "python train.py", "warning: train.py has GPUs and one core"),
+        ("-N2 --ntasks-per-node=4 --gpus-per-node=4", "srun python train.py", "warning: each task of train.py"),
+        ("-N1 --gres=gpu:1 -p exclusive_whole_node --exclusive", "python train.py", ""),
+        ("-N1 --gres=gpu:1 -c 8", "python train.py", ""),
+        ("-N1 --gres=gpu:1 --cpus-per-gpu=8", "python train.py", ""),
+        ("-N1 --ntasks-per-node=4 --gpus-per-node=4", "srun -c 8 python train.py", ""),
+        ("-N1 -n 8 --gpus-per-node=1", "python train.py", ""),
+        ("-N1 -n 64", "srun python solve.py", ""),
+        ("-N1 --gres=gpu:1", "python -m venv env\n./solve", ""),
+    ],
+)
+def test_one_core_beside_a_gpu(head: str, lines: str, found: str) -> None:
+    said = hits(f"#!/bin/bash\n#SBATCH --time=10 {head}\n{lines}\n", "one-core-with-gpu")
+    assert len(said) == bool(found) and "".join(said).startswith(found)
+
+
+@pytest.mark.parametrize(
+    ("head", "lines", "severity"),
+    [  # as a real Slurm 22.05 ran them: in turn, or at the same time
+        ("-N1 -n4 -c1", "for i in 1 2; do\n srun work $i &\ndone\nwait", "warning"),
+        ("-N1 -n1 -c4", "srun work 1 &\nsrun work 2 &\nwait", "warning"),
+        ("-N1 -n4", "srun --ntasks=1 work 1 &\nsrun --ntasks=1 work 2 &\nwait", "warning"),
+        ("-N2 -n4", "srun -N1 -n1 work 1 &\nsrun -N1 -n1 work 2 &\nsrun -N1 -n1 work 3 &\nwait", "warning"),
+        ("-N2 -n2", "srun -N1 -n1 work 1 &\nsrun -N1 -n1 work 2 &\nwait", ""),
+        ("-N2 -n4", "for i in 1 2 3 4; do\n srun -N1 -n1 work $i &\ndone\nwait", "note"),
+        ("-N1 -n4", "srun work 1 &\nwait", ""),
+        ("-N1 -n4", "srun --exact -n1 work 1 &\nsrun --exact -n1 work 2 &\nwait", ""),
+    ],
+)
+def test_steps_that_wait_for_each_other(head: str, lines: str, severity: str) -> None:
+    said = hits(f"#!/bin/bash\n#SBATCH --time=10 {head}\n{lines}\n", "steps-in-turn")
+    assert [each.partition(":")[0] for each in said] == ([severity] if severity else [])

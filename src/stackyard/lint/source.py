@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,8 +143,14 @@ def _workers_of_options(nodes: list[ast.AST]) -> int | None:
 
 
 def _devices(nodes: list[ast.AST]) -> Iterator[int]:
-    """Lines that choose a GPU by the local rank: set_device(local_rank), device(f"cuda:{local_rank}"), .cuda(rank)."""
-    for call in (node for node in nodes if isinstance(node, ast.Call)):
+    """Lines that choose a GPU by the local rank: set_device(local_rank), device(f"cuda:{local_rank}"), .cuda(rank).
+
+    Not where the program looks how many it has: below an ``if`` that counts devices, or where the number is computed.
+    """
+    guarded = {
+        id(inner) for node in nodes if isinstance(node, ast.If) and _counts(node.test) for inner in ast.walk(node)
+    }
+    for call in (node for node in nodes if isinstance(node, ast.Call) and id(node) not in guarded):
         name = _last(call.func)
         first = call.args[0] if call.args else None
         if first is None:
@@ -154,7 +161,14 @@ def _devices(nodes: list[ast.AST]) -> Iterator[int]:
             yield call.lineno
 
 
-def _mentions_local(value: ast.expr) -> bool:
-    """Whether an expression names a local rank without reducing it with ``%``."""
+def _counts(value: ast.expr) -> bool:
+    """Whether an expression compares with the number of GPUs: one that is not zero is no answer."""
     text = ast.unparse(value).lower()
-    return ("local" in text or "localid" in text) and "%" not in text
+    counted = re.search(r"device_count|visible_devices|num_gpus|\bn_?gpus?\b", text)
+    return bool(counted) and bool(re.search(r"[<>]|==|!=", text)) and not re.search(r">\s*0\b|>=\s*1\b|!=\s*0\b", text)
+
+
+def _mentions_local(value: ast.expr) -> bool:
+    """Whether an expression names a local rank without reducing it, with ``%``, by ``min`` or where one is counted."""
+    text = ast.unparse(value).lower()
+    return "local" in text and "%" not in text and "min(" not in text and not _counts(value)

@@ -89,7 +89,7 @@ def _commands(case: Case) -> Iterator[tuple[Resolved, int, bool]]:
 
 
 def _assigned(resolved: Resolved) -> Iterator[tuple[str, str]]:
-    if resolved.argv[:1] == ("export",):
+    if resolved.argv[:1] in (("export",), ("declare",), ("typeset",)):
         for word in resolved.argv[1:]:
             name, equals, text = word.partition("=")
             if equals:
@@ -314,7 +314,7 @@ def _ports(case: Case) -> Iterator[tuple[str, str, int]]:
     assigned: set[str] = set()
     for resolved, line, _ in _commands(case):
         for name, text in _assigned(resolved):
-            if name in _PORTS:
+            if name in _PORTS and (resolved.argv or _is_passed_on(case, name)):
                 assigned.add(text)
                 yield name, text, line
     for launch in case.launches:
@@ -329,6 +329,12 @@ def _ports(case: Case) -> Iterator[tuple[str, str, int]]:
         for name, port in _ports_of_program(words):
             if port not in assigned:
                 yield name, port, line
+
+
+def _is_passed_on(case: Case, name: str) -> bool:
+    """Whether a variable of the shell reaches a program: it is exported, or a word of the script has its value."""
+    exported = rf"^\s*set\s+-\w*a|\b(?:export|declare|typeset)\b[^\n]*\b{name}\b"
+    return bool(re.search(rf"{exported}|\$\{{?{name}\b", case.script.code, re.MULTILINE))
 
 
 def _chooses_its_port(launch: Launch, option: str) -> bool:

@@ -110,18 +110,21 @@ def steps_in_turn(case: Case) -> Iterator[Hit]:
     """Several background steps without ``--exact``, ``--overlap`` or a number of CPUs."""
     if case.script.scheduler != "slurm" or (case.version and case.version < (20, 11)):
         return
-    steps = [launch for launch in case.script.launches if _is_part(launch)]
-    several = len(steps) > 1 or any(step.command.command.within("loop") for step in steps)
-    if steps and several:
-        yield Hit(steps[0].line, "these steps run one after the other: each takes the whole allocation",
-                  "srun --exact -c N --mem=... for each")  # fmt: skip
+    steps = [launch for launch in case.script.launches if _takes_its_nodes(launch)]
+    repeated = any(step.command.command.within("loop") for step in steps)
+    nodes = [step.count("nodes") or case.nodes or 0 for step in steps]
+    apart = bool(case.nodes) and not repeated and sum(nodes) <= (case.nodes or 0)  # each on nodes of its own
+    if steps and (len(steps) > 1 or repeated) and not apart:
+        doubt = repeated and any(each < (case.nodes or 0) for each in nodes)
+        yield Hit(steps[0].line, "these steps run one after the other: each takes all cores of its nodes",
+                  "srun --exact -n N -c N --mem=... for each", "note" if doubt else None)  # fmt: skip
 
 
-def _is_part(launch: Launch) -> bool:
-    """Whether a step in the background asks for a part of the job, and does not say of which cores."""
+def _takes_its_nodes(launch: Launch) -> bool:
+    """Whether a step in the background does not say which cores it needs: it gets all of its nodes."""
     own = ("exact", "exclusive", "overlap", "cpus-per-task", "relative", "nodelist", "jobid", "het-group", "pack-group")
     background = launch.kind == "srun" and launch.command.command.background and not launch.via and not launch.remote
-    return background and launch.given("ntasks", "nodes") and not launch.given(*own) and not launch.doubtful
+    return background and not launch.given(*own) and not launch.doubtful
 
 
 @rule(

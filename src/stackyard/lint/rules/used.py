@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from stackyard.core.findings import counted
-from stackyard.lint.launches import AGENTS, Launch
+from stackyard.lint.launches import AGENTS, Launch, python_program
 from stackyard.lint.request import number
 from stackyard.lint.rules.base import Case, Hit, is_alone, rule
 from stackyard.lint.rules.jsrun import sets_of
@@ -29,13 +29,44 @@ def ranks_share_a_core(case: Case) -> Iterator[Hit]:
     for launch in case.launches:
         own = ranks_per_agent(launch) if launch.kind in AGENTS and not launch.remote else None
         ranks = own or (_by_gpus(case, launch) if launch.kind in AGENTS and not launch.remote else None)
-        cores = _cores(case, launch) if ranks and ranks > 1 else None
+        cores = _cores(case, launch.ranks_of) if ranks and ranks > 1 else None
         if cores is None or not ranks or cores >= ranks or launch.doubtful:
             continue
         text = f"{launch.kind} starts {ranks} ranks in a task with {counted(cores, 'core')}"
         doubt = case.shares_nodes is False or (own is None and launch.kind == "accelerate")  # its own file may say it
         remedy = f"#SBATCH --cpus-per-task={8 * ranks}" + (f"\nsrun -c {8 * ranks} ..." if launch.ranks_of else "")
         yield Hit(launch.line, text, remedy, "note" if doubt else None)
+
+
+@rule(
+    "one-core-with-gpu",
+    why="Without --cpus-per-task a task has one core, unless the queue has DefCpuPerGPU: reading data, the GPU waits",
+    example="#SBATCH --ntasks-per-node=4 --gpus-per-node=4\nsrun python train.py",
+    instead="#SBATCH --ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=8\nsrun -c 8 python train.py",
+)
+def one_core_with_gpu(case: Case) -> Iterator[Hit]:
+    """A Python program that has GPUs and one core in each task; a note on whole nodes of a queue."""
+    request, script = case.script.request, case.script
+    if (
+        script.scheduler != "slurm"
+        or request.exclusive
+        or script.is_filled_in
+        or script.foreign
+        or not request.node_gpus
+    ):
+        return
+    starts: list[tuple[Launch | None, tuple[str, ...], int]] = [
+        (step, case.python(step) or (), step.line)
+        for step in case.steps if step.kind == "srun" and not step.doubtful and case.innermost(step)
+    ]  # fmt: skip
+    if not case.launches:
+        starts = [(None, python_program(each.argv) or (), each.line) for each in script.commands]
+    for step, program, line in starts:
+        if program and program[0].endswith(".py") and _cores(case, step) == 1:
+            remedy = "#SBATCH --cpus-per-task=8" + ("\nsrun -c 8 ..." if step else "")
+            text = f"{'each task of ' if step else ''}{program[0]} has GPUs and one core"
+            yield Hit(line, text, remedy, "note" if case.shares_nodes is False else None)
+            return
 
 
 def _more_ranks_than_slots(case: Case) -> Iterator[Hit]:
@@ -60,9 +91,9 @@ def _by_gpus(case: Case, launch: Launch) -> int | None:
     return case.script.request.node_gpus
 
 
-def _cores(case: Case, launch: Launch) -> int | None:
-    """The cores that the script asks for around an agent; None if something else than -c determines them."""
-    request, outer = case.script.request, launch.ranks_of
+def _cores(case: Case, outer: Launch | None) -> int | None:
+    """The cores of a task of a launch, or of the script itself; None if something else than -c determines them."""
+    request = case.script.request
     others = {"cpus-per-gpu", "mincpus", "tres-per-task", "cores-per-socket", "threads-per-core", "overcommit"}
     if request.values.keys() & others or "SRUN_CPUS_PER_TASK" in case.script.code:
         return None
