@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gc
 import pickle
 import sys
 import threading
@@ -206,6 +207,7 @@ def _interrupted(line: int, use: Callable[[], object]) -> bool:
             raise KeyboardInterrupt
         return trace
 
+    gc.disable()  # what is raised in a callback of the collector is lost
     sys.settrace(trace)
     try:
         use()
@@ -213,6 +215,7 @@ def _interrupted(line: int, use: Callable[[], object]) -> bool:
         return True
     finally:
         sys.settrace(None)
+        gc.enable()
     return False
 
 
