@@ -162,7 +162,7 @@ def _devices(nodes: list[ast.AST]) -> Iterator[int]:
 
 
 def _counts(value: ast.expr) -> bool:
-    """Whether an expression compares with the number of GPUs: one that is not zero is no answer."""
+    """Whether an expression compares with the number of GPUs, and not only with zero."""
     text = ast.unparse(value).lower()
     counted = re.search(r"device_count|visible_devices|num_gpus|\bn_?gpus?\b", text)
     return bool(counted) and bool(re.search(r"[<>]|==|!=", text)) and not re.search(r">\s*0\b|>=\s*1\b|!=\s*0\b", text)
