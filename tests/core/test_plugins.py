@@ -14,7 +14,7 @@ from stackyard.core import plugins
 from stackyard.core.errors import StackyardError
 from stackyard.inputs.sites.site import load_site
 from stackyard.launch.node.step import StepFile
-from stackyard.launch.plan import launchers
+from stackyard.launch.plan import launchers, schedulers
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.records.paths import StepPaths
@@ -70,6 +70,23 @@ def test_two_of_one_name_are_refused(site: Path) -> None:
         install(site, name, f"[stackyard.exports]\nurls = {name}:text\n")
     with pytest.raises(StackyardError, match=r"two plug-ins are called urls: first_one 1.0 and second_one 1.0"):
         plugins.load(GROUP, "urls")
+
+
+SCHEDULER = """
+from stackyard.launch.plan.schedulers.directives import DirectiveScheduler
+STACKYARD_PROTOCOL = 1
+class Short(DirectiveScheduler):
+    name, prefix, submit_program, job_variable = "short", "#S", "short", "SHORT_ID"
+    options, state_words, state_pattern, states = {}, (), "", {}
+short = Short()
+"""
+
+
+def test_a_scheduler_without_a_required_attribute_is_refused_by_name(site: Path) -> None:
+    """Without them, the job's id would be run as a program at the first cancel."""
+    install(site, "short_one", "[stackyard.schedulers]\nshort = short_one:short\n", SCHEDULER)
+    with pytest.raises(StackyardError, match=r"short_one:short does not set job_id_pattern, cancel_words$"):
+        schedulers.get("short")
 
 
 def test_what_a_plugin_raises_is_reported_as_its_failure(site: Path) -> None:

@@ -140,8 +140,20 @@ def find_plugin(
     if not isinstance(plugin.object, kind) or getattr(plugin.object, "name", name) != name:
         message = f"cannot use the plug-in {plugin.source}: {plugin.source.value} is not a {what} of this name"
         raise StackyardError(message, hint="report it to its authors")
+    if missing := _missing(plugin.object):
+        raise StackyardError(f"cannot use the plug-in {plugin.source}: {plugin.source.value} does not set {missing}",
+                             hint="report it to its authors")  # fmt: skip
     _FOUND[group, name] = plugin
     return plugin
+
+
+def _missing(instance: object) -> str:
+    """The attributes that Stackyard's classes declare for an object, and that it does not have."""
+    import inspect  # late: only for a plug-in
+
+    classes = [cls for cls in type(instance).__mro__ if cls.__module__.startswith("stackyard.")]
+    declared = dict.fromkeys(name for cls in classes for name in inspect.get_annotations(cls))
+    return ", ".join(name for name in declared if not hasattr(instance, name))
 
 
 def used() -> dict[str, str]:

@@ -70,7 +70,7 @@ def hook(system: System, workspace: Workspace) -> str:
     """The text to add to the site's file of a module system.
 
     Args:
-        yard: whose modules are counted, and where.
+        workspace: its yard has the modules that are counted.
     """
     text, quote = (_LMOD, lua.quote) if system == "lmod" else (_MODULES, tcl.quote)
     modules, usage = str(users_path(workspace)), str(workspace.yard.usage)

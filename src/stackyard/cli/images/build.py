@@ -13,7 +13,6 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import echo, human_bytes, show_json
 from stackyard.core.errors import InputError
-from stackyard.inputs.api import Workspace
 from stackyard.yard.api import record_of
 
 if TYPE_CHECKING:
@@ -71,12 +70,12 @@ def sif(context: Context, record: BuildRecord | None, asked: Asked) -> None:
             "--name, --prefix and --compression are for --format oci",
             hint="leave them out: a SIF is one file, and keeps the path",
         )
-    site, file = context.site(), asked.output.absolute()
-    base = find_base(Workspace(site, context.yard()), asked.base)
+    workspace, file = context.workspace(), asked.output.absolute()
+    base = find_base(workspace, asked.base)
     if record is None:
         _base_alone(base, asked)
         return
-    wanted = WantedSif(record, change_of(record, site), base, file, site)
+    wanted = WantedSif(record, change_of(record, workspace.site), base, file, workspace.site)
     notices = build_sif(wanted, dry_run=asked.dry_run)
     size = 0 if asked.dry_run else file.stat().st_size
     if asked.as_json:

@@ -13,7 +13,6 @@ from stackyard.cli.help import verb
 from stackyard.cli.images.files import show_base
 from stackyard.cli.output import echo
 from stackyard.core.errors import InputError
-from stackyard.inputs.api import Workspace
 
 if TYPE_CHECKING:
     from stackyard.images.api import Given, Packages, Proof
@@ -52,7 +51,7 @@ def extend(
 
     workspace = context.workspace()
     site, yard = workspace.site, workspace.yard
-    kept = find_base(Workspace(site, yard), base)
+    kept = find_base(workspace, base)
     packages = _packages(site, base, kept.base.platform, file, **said)
     if dry_run:
         python = python_of_base(kept, packages.given.activation)

@@ -91,8 +91,7 @@ def _import(
     from stackyard.deploy.api import writing
     from stackyard.images.api import ARCHITECTURES, WantedBase, base_findings, import_base
 
-    yard, listed = context.yard(), site.bases.get(name)
-    workspace = Workspace(site, yard)
+    workspace, listed = context.workspace(), site.bases.get(name)
     declared = listed.licences if listed else ()
     _check_names(name, accept_licence, declared)
     digest, platform = _agreed(listed, digest, platform, site.file)
@@ -101,7 +100,7 @@ def _import(
     if listed and listed.successor:
         raise InputError(f"the base {name} is retired", hint=f"use {listed.successor}")
     if dry_run:
-        echo(f"would import {source} as {name} into {yard.base(name).root}")
+        echo(f"would import {source} as {name} into {workspace.yard.base(name).root}")
         return
 
     def licences(root: Path) -> tuple[Sequence[Mapping[str, Any]], Sequence[tuple[str, str]]]:
@@ -109,7 +108,7 @@ def _import(
 
     wanted = WantedBase(source, name, digest, platform, int(limit_gib * (1 << 30)), licences)
     with writing(workspace):
-        kept = import_base(yard, wanted, on_wait=context.notice)
+        kept = import_base(workspace.yard, wanted, on_wait=context.notice)
     show_base(kept, as_json)
     if not as_json:
         for finding in base_findings(kept.base, site):

@@ -114,7 +114,7 @@ def _c() -> Any:
 
 @contextmanager
 def closing(fd: int) -> Iterator[int]:
-    """Something open, closed at the end."""
+    """A descriptor, which is closed at the end."""
     try:
         yield fd
     finally:
@@ -263,14 +263,11 @@ def open_regular(path: Path) -> BinaryIO:
 
 def ends(path: Path, count: int) -> tuple[bytes, bytes]:
     """The first and the last bytes of a file; links are followed. Raises as `read_regular`."""
-    fd = os.open(path, READ & ~os.O_NOFOLLOW)
-    try:
+    with closing(os.open(path, READ & ~os.O_NOFOLLOW)) as fd:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise Refused(errno.EINVAL, "not a regular file", str(path))
         return os.pread(fd, count, 0), os.pread(fd, count, max(0, status.st_size - count))
-    finally:
-        os.close(fd)
 
 
 def is_named_by_others(around: os.stat_result, status: os.stat_result) -> bool:

@@ -52,8 +52,8 @@ class NodeReports(Protocol):
 class Batch:
     """One scheduler: the head of its scripts, its client programs, and what differs in a job of it.
 
-    A scheduler extends this class; a plug-in does the same, most easily by `directives.DirectiveScheduler`. What runs
-    on the nodes is Stackyard's alone, so what differs there is data.
+    A scheduler extends this class; a plug-in does the same, most easily by `directives.DirectiveScheduler`, and has to
+    set every attribute that has no default. What runs on the nodes is Stackyard's alone, so what differs there is data.
 
     Attributes:
         job_variable: the variable that a process has in a job of it, and only there.
@@ -82,9 +82,9 @@ class Batch:
     name: str
     job_variable: str
     submit_program: str
-    job_id_pattern: str = ""
+    job_id_pattern: str
     task_pattern: str = ""
-    cancel_words: tuple[str, ...] = ()
+    cancel_words: tuple[str, ...]
     cancelled_words: tuple[str, ...] = ()
     requeue_words: tuple[str, ...] = ()
     arrays: bool = True
