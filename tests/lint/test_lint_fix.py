@@ -11,7 +11,7 @@ import pytest
 from stackyard.launch.request.job_file import job_text
 from stackyard.lint.api import lint_text, parse_script, to_intent
 from stackyard.lint.rules.base import Case
-from stackyard.lint.rules.jsrun import sets_of
+from stackyard.lint.rules.schedulers.jsrun import sets_of
 from stackyard.lint.rules.torch import ranks_per_agent
 from stackyard.lint.script import Script
 from support.cli import stackyard

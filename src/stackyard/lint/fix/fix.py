@@ -22,7 +22,7 @@ from stackyard.lint.fix.rest import left_out
 from stackyard.lint.fix.size import sizes
 from stackyard.lint.launches import AGENTS, Launch, python_program, unwrapped
 from stackyard.lint.rules.base import Case
-from stackyard.lint.rules.pbs import runs_at_home
+from stackyard.lint.rules.schedulers.pbs import runs_at_home
 from stackyard.lint.script import Script, parse_script
 from stackyard.lint.shell.scope import Resolved
 from stackyard.lint.shell.words import CLOSE, OPEN, command_name, is_known, shown

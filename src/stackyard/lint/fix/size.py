@@ -9,8 +9,8 @@ from stackyard.lint.fix.making import Making
 from stackyard.lint.launches import AGENTS, RANKS, Launch
 from stackyard.lint.request import OTHER_CORES, TASK_OPTIONS, number
 from stackyard.lint.rules.base import Case
-from stackyard.lint.rules.jsrun import Sets, sets_of
 from stackyard.lint.rules.resources import launch_gpus
+from stackyard.lint.rules.schedulers.jsrun import Sets, sets_of
 from stackyard.lint.rules.torch import nnodes, ranks_per_agent
 from stackyard.lint.shell.words import shown
 

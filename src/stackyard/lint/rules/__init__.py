@@ -3,13 +3,9 @@
 from stackyard.lint.rules import (
     address,
     around,
-    flux,
     gpus,
     head,
     headoptions,
-    jsrun,
-    lsf,
-    pbs,
     program,
     ranks,
     refused,
@@ -22,6 +18,7 @@ from stackyard.lint.rules import (
     waiting,
 )
 from stackyard.lint.rules.base import TABLE, Case, Hit, Rule
+from stackyard.lint.rules.schedulers import flux, jsrun, lsf, pbs
 
 __all__ = [
     "TABLE",

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from stackyard.lint.launches import AGENTS, REMOTE, Launch, python_program
 from stackyard.lint.rules.base import Case, Hit, is_alone, rule
-from stackyard.lint.rules.jsrun import sets_of
 from stackyard.lint.rules.resources import launch_gpus
+from stackyard.lint.rules.schedulers.jsrun import sets_of
 from stackyard.lint.shell.scope import Resolved
 from stackyard.lint.shell.words import OPEN, is_known
 from stackyard.lint.smallcommands import is_no_program

@@ -9,7 +9,7 @@ from stackyard.core.findings import counted
 from stackyard.lint.launches import Launch
 from stackyard.lint.request import OTHER_CORES, gpus_of, number
 from stackyard.lint.rules.base import Case, Hit, rule
-from stackyard.lint.rules.jsrun import sets_of
+from stackyard.lint.rules.schedulers.jsrun import sets_of
 from stackyard.lint.shell.scope import Resolved
 from stackyard.lint.shell.words import is_known, shown
 

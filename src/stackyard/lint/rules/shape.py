@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from stackyard.lint.launches import Launch
 from stackyard.lint.rules.base import Case, Hit, rule
-from stackyard.lint.rules.jsrun import sets_of
+from stackyard.lint.rules.schedulers.jsrun import sets_of
 
 
 @rule(

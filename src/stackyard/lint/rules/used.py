@@ -9,7 +9,7 @@ from stackyard.core.findings import counted
 from stackyard.lint.launches import AGENTS, Launch, python_program
 from stackyard.lint.request import number
 from stackyard.lint.rules.base import Case, Hit, is_alone, rule
-from stackyard.lint.rules.jsrun import sets_of
+from stackyard.lint.rules.schedulers.jsrun import sets_of
 from stackyard.lint.rules.torch import ranks_per_agent
 
 

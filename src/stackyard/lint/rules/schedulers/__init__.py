@@ -1,0 +1,1 @@
+"""Rules on one scheduler each: Flux, LSF, its jsrun, and PBS."""
