@@ -342,6 +342,7 @@ def _publish(
         progress.notice("the modules are written again: they differ from what this program and the site now give")
     if not candidates and not status and not policy:
         return
+    # verified through the modulefiles of the draft, as users will load them
     with generation.draft(request, made_by) as draft:
         draft.texts = expected.texts
         draft.write(after(now, candidates))
@@ -354,6 +355,7 @@ def _publish(
         failed = {o.module for o in outcomes if o.status == "failed" and o.is_visible}
         if not new and not status and not policy and not failed:
             return
+        # written a second time, without what failed, on the generation that is current by then
         good = [task for task in candidates if task.module in new]
         reason = _reason(new, status, failed)
         result.manifest = draft.publish(

@@ -184,6 +184,7 @@ def _superseded_in(name: str, tasks: Collection[Task], entries: Iterable[Entry])
     variants = {variant.name for task in tasks for variant in task.stack.variants}
     own = {task.module for task in tasks if task.action != "inherited"}
     replaced = {task.variant.name for task in tasks}
+    # variants that were not asked for stay as they are
     left = {key for task in tasks for key in _not_asked_for(task.stack)}
     above = {task.variant.name for task in tasks if task.action == "inherited"}
     for e in entries:

@@ -52,9 +52,11 @@ def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str]) -
     made_by = launcher.make(paths.launcher)
     noted = _without_times(formats.load(paths.files, contents.KIND))
     text = noted.to_text()
+    # the prefix becomes a directory of stubs, which run their programs from the image
     unpacked, fresh = paths.work / "unpacked", paths.work / "stubs"
     missing = stubs.make(paths.prefix, fresh, paths.prefix, record.activation.change)
     _move(paths.yard, paths.prefix, unpacked)
+    # until the record is read back, the unpacked prefix can take its place again
     try:
         _move(paths.yard, fresh, paths.prefix)
         write_text(paths.files, text)

@@ -69,6 +69,7 @@ def lock_stack(
         subject = _subject(variant, platform)
         print_of = fingerprint(variant, site, platform)
         before = former(previous, variant.version, variant.name, platform)
+        # the cheapest source first: the previous lock, a variant just locked, another yard's, then a solve
         found = _reusable(variant, site, platform, print_of, previous, update) or _same(done, platform, print_of)
         if found is None and before is None:
             found = _kept(platform, print_of, kept_by, subject, progress)
@@ -76,6 +77,7 @@ def lock_stack(
             found = Solving(variant, site, yard, platform, subject, progress, before, update).run(print_of)
             _keep(found, yard)
             progress.phase(subject, "locked", counted(len(found.conda) + len(found.pip), "package"))
+        # a lock that is shared has the names of the variant that it was solved for
         for notice in found.notices:
             progress.notice(f"{subject}: {notice}")
         done.append(replace(found, stack=variant.stack, version=variant.version, variant=variant.name))

@@ -154,6 +154,7 @@ class _Steps:
         logins.learn(job)
         with self._phase("tools"):
             chain = toolchain.prepare(job)
+        # the ground is an empty prefix, or for an extension the one that it extends
         job.work.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.kept = recipe.keep(job)
         ground = layer.ground(job)
@@ -168,6 +169,7 @@ class _Steps:
                 ground.link_libraries(job)
         with self._phase("interpreter"):
             python = python or interpreter.prepare(job)
+        # wheels before sources: a package that is compiled may need them to build
         locked_wheels = pip.locked_wheels(job)
         with self._phase("pip", counted(len(locked_wheels), "package")):
             self._install(locked_wheels)
@@ -179,6 +181,7 @@ class _Steps:
                 chain = toolchain.complete(job, chain)
                 compiled = wheels.compile_all(job, chain, self._install)
                 self.notices += [note for each in compiled for note in each.notes]
+        # from here on the files are final: what runs once after installation has run
         activation = self._activate([*locked_wheels, *(c.wheel for c in compiled)])
         with self._phase("seal"):
             ground.finish(job)

@@ -226,8 +226,10 @@ def _write(
     wanted: Wanted, into: Writer, base: bases.Base, planned: list[Layer], moves: Moves, notices: list[str]
 ) -> Built:
     before = {path.name for path in (into.directory / "blobs" / "sha256").iterdir()}
+    # the layers: those of the base as they are, then one per group of packages
     below = _take_over(into, base)
     made = _pack(into, planned, wanted.compression)
+    # the settings: the base's, with the stack's environment and labels
     config = dict(base.settings)
     yard = str(RevisionPaths.of(wanted.record.path).yard)
     variables, lost = settings.environment(wanted.change, moves, yard, list(config.get("Env") or ()))  # type: ignore[call-overload]
@@ -244,6 +246,7 @@ def _write(
         "layers": [layer.to_json() for layer in (*below, *(each.descriptor for each in made))],
     })  # fmt: skip
     into.publish(wanted.target.name, manifest)
+    # for the report: bytes of the layers, and of those that the directory did not have before
     new = sum(each.descriptor.size for each in made if each.descriptor.digest.removeprefix("sha256:") not in before)
     total = sum(each.descriptor.size for each in made)
     notices += [f"not in the image's environment: {sentence}" for sentence in lost]

@@ -129,6 +129,7 @@ def read(file: Path) -> Sif:
             table = stream.read(slots * _DESCRIPTOR.size)
     except OSError as error:
         raise InputError(f"cannot read {file}: {cause(error)}") from error
+    # every part must lie within the file: a download that stopped has an intact header
     step = _DESCRIPTOR.size
     parts = (_part(table[n : n + step]) for n in range(0, len(table) - step + 1, step))
     found = tuple(part for part in parts if part is not None)

@@ -165,6 +165,7 @@ class _Reader:
             raise self.refuse("-e takes a project directory or a repository", "leave out -e, or write git+https://…")
         if url.lower().startswith("file:"):
             return self._path(unquote(re.sub(r"^file:(//(localhost)?(?=/))?", "", url)), marker, head)
+        # the fragment has the name (egg=), hashes, and what is left to pip (subdirectory=)
         base, _, fragment = url.partition("#")
         parts = dict(parse_qsl(fragment.replace("+", "%2B")))
         name, extras = _name_and_extras(head or parts.get("egg", ""))
@@ -275,6 +276,7 @@ class _Reader:
             return self.refuse(f"only `==` and `!=` take a build such as {local['label']}", hint)
         if "marker" in problem:
             return self.refuse(f"invalid marker after `;` ({problem})", "write e.g. ; python_version < '3.11'")
+        # operators: turned round, conda's single one, conda's channel prefix
         turned = re.search(r"=([<>])", text.partition(";")[0])
         if turned:
             meant = text.replace(turned.group(), f"{turned[1]}=", 1)
@@ -286,12 +288,14 @@ class _Reader:
             return self.refuse(
                 "channel::package is conda syntax", "move the line out of `pip:`, or leave out the channel"
             )
+        # lines that were copied with their surroundings
         quoted = re.fullmatch(r"([\"'])(?P<inner>.*)\1\s*,?", text)
         if quoted:
             return self.refuse("it is in quotes", f"write {quoted['inner']}")
         command = _COMMAND.match(text)
         if command:
             return self.refuse("it is a command", f"write {command['packages']}")
+        # versions that are not separated as pip wants it
         in_brackets = re.fullmatch(r"([\w.-]+)\s*\(([\w.*]+)\)", text)
         if in_brackets:
             return self.refuse(problem, "write {}=={}".format(*in_brackets.groups()))

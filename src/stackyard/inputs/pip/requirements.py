@@ -138,6 +138,7 @@ class RequirementsReader:
             context.notice(line.place, f"{quoted(' '.join(ignored))} after an option is ignored, as by pip")
         editables = [value for name, value in options if name == "--editable"]
         target = self.constraints if constraint else self.pip
+        # a requirement with its own options; those of the whole file count on any line
         if requirement or editables:
             self._notice_ignored(line, options, context)
             text, editable = (requirement, False) if requirement else (editables[0], True)
@@ -150,6 +151,7 @@ class RequirementsReader:
                 if name in ON_ANY_LINE:
                     self._take_option(name, value, line, origin)
             return
+        # a line of options alone
         for name, value in options:
             if name in ("--requirement", "--constraint"):
                 self._include(self._place_of(value), line, origin, name == "--constraint", stack)

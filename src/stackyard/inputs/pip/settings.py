@@ -37,12 +37,14 @@ def settings(
     """
     config = read_config(environ) if policy.read_pip_conf else {}
     _refuse_unset(policy, options, environ, places or {})
+    # precedence as in pip: options of the file, then the site, then pip.conf
     main = policy.index_url or config.get("index-url") or PYPI
     indexes = [main, *_list(config, "extra-index-url"), *policy.extra_index_urls]
     no_index = options.no_index or _true(config, "no-index")
     if options.index_url:
         indexes = [options.index_url]
     indexes += options.extra_index_urls
+    # indexes that are directories of this machine may be absent; a notice names them
     usable, notices = _existing([] if no_index else [mirrored(url, policy) for url in indexes], environ)
     links, more = _existing([*_list(config, "find-links"), *policy.find_links, *options.find_links], environ)
     no_binary, only_binary = _formats(config, options)

@@ -161,6 +161,7 @@ class _Maker:
     def _made(self, stack: str, point: Point, piece: Piece, notices: tuple[str, ...]) -> Variant:
         file = piece.stack
         place = point.place if point.place.file else self.source.root.where
+        # the interpreter: the base's own, none for wrapped commands, else as the file and the site say
         if file.base:
             if file.wrap and (why := refusal("container", "wrapped", on_base=True)):
                 raise InputError(why, where=place, hint="make two stacks of it")
@@ -171,6 +172,7 @@ class _Maker:
             interpreter, environment, added = Interpreter(source="conda"), piece.environment, ()
         else:
             interpreter, environment, added = pythons.settle(file, piece.environment, point.axes, self.site)
+        # a name from what differs among the variants, and nothing empty is published
         name = self._name(point, environment, file, interpreter.version)
         nothing = not (environment.conda or environment.pip or file.modules.variables or file.base or file.wrap)
         if self.kind == "stack" and nothing:

@@ -66,22 +66,26 @@ def wrap(
         InputError: the image does not exist, or the runtime does not support its format.
         MissingError: the site names no runtime and none is found.
     """
+    # the site's settings, with the bindings that its machine needs, in the runtime's words
     image = _image(intent)
     runtime = runtimes.choose(site.launch.container.runtime, image, environ)
     bindings = _bindings(site)
     policy = bindings.applied(site.launch.container, runtime.libraries)
     cwd = intent.cwd or str(Path.cwd())
     staged = (f"${{{VARIABLE}}}",) if intent.stage else ()
+    # bound at their own paths: what the program names by path
     fixed = [cwd, *_script_directory(intent, cwd), *_helpers(intent, program), *((stack_root,) if stack_root else ())]
     wire = runtime.wires(program is not None and program.mpi)
     binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *wire, *staged)
     path = tuple(reversed([o.directory for o in change if isinstance(o, Prepend) and o.variable == "PATH"]))
     gpu = layout.node.gpu_vendor if layout.gpus_per_rank else ""
     apart = APART if program is not None and program.mpi and layout.ranks_per_node > 1 else {}
+    # checked with the image as it is named, run with the copy on the node
     inside = Inside(staged_image(intent) or image, cwd, policy, gpu, binds, path, {**apart, **policy.variables})
     runtime.check(replace(inside, image=image))
     made = runtime.wrapper(inside)
     reasons = (*made.reasons, *_of_apart(apart), *_of_bindings(site))
+    # for the preflight: host files that must exist on each node, and files that all nodes share
     needed = tuple(dict.fromkeys((*_sources(policy), *bindings.needed)))
     shared = tuple(path for path in (*fixed, *(() if staged_image(intent) else (image,))) if path not in needed)
     return replace(made, needed=needed, shared=shared, host_mpi=bindings.mpi.library, reasons=reasons)

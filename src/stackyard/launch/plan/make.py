@@ -78,12 +78,14 @@ def make_plan(
         return plan_roles(intent, site, context, hosts, head)
     _check_program(intent, program)
     node = node_of(intent, site, context)
+    # where the ranks run: with nodes described by the site, its findings come before the allocation's
     layout = placing.plan_layout(intent, node, tuple(hosts) if hosts is not None else hosts_of(intent, context))
     if site.nodes:
         refuse(layout.findings)
     if context.allocation is not None and context.offer is not None:
         need(layout, context.offer, oversubscribe=intent.oversubscribe)
     refuse(layout.findings)
+    # what starts them: the backend's program first, since the launch line depends on it
     name = launcher_name(intent, site.scheduler, context)
     made = program_of(intent, layout, name, program)
     refuse(made.findings)
@@ -91,6 +93,7 @@ def make_plan(
     line = with_mpi(removing.line_without(line, removing.removed(intent.launcher_args)), name, context, head)
     if name == "srun" and context.allocation is None and not head:
         line = own_allocation(intent, site, layout, context, line)
+    # what surrounds each rank: wrappers, variables, files copied to the nodes
     wrappers = wrappers_of(intent, site, made, context)
     plain, private = variables_of(intent, site, node.kind, context)
     stage = stage_of(intent, site, layout, context) if program is None else Stage()

@@ -47,6 +47,7 @@ def plan_roles(intent: Intent, site: Site, context: PlanContext, hosts: Sequence
     for role in placed:
         refuse(role.layout.findings)
     case = _Case(intent, site, context, _launcher(intent, site, context))
+    # a role's ranks, and its tasks: what the launcher starts (torchrun once per node, whatever the ranks)
     programs = [make.program_of(intent.of_role(role.name), role.layout, case.launcher, None) for role in placed]
     _check(intent, placed, programs)
     tasks = [replace(role, layout=made.layout) for role, made in zip(placed, programs, strict=True)]
@@ -57,6 +58,7 @@ def plan_roles(intent: Intent, site: Site, context: PlanContext, hosts: Sequence
     rank = terminals.rank_of(intent, every)
     case = case if rank is None else replace(case, attached=rank_in_role(every, tasks, rank))
     program = RankProgram(every, (), mpi=any(made.mpi and made.certain for made in programs))
+    # one launch line starts all roles; each role differs by the variables and words of its ranks
     line = _line(case, program, layout, hosts, head)
     roles = tuple(_role(case, role, made, line) for role, made in zip(placed, programs, strict=True))
     stage = make.stage_of(intent, site, layout, context)

@@ -70,11 +70,13 @@ def together(whole: RunStatus, parts: dict[str, RunStatus]) -> RunStatus:
     said = f"{message} of {len(parts)} tasks"
     started = [status.started for status in parts.values() if status.started]
     whole = replace(whole, message=said, phase="", tasks=dict(count), started=min(started, default=whole.started))
+    # a task that ended, while others wait, makes the array a running one
     going = [status for status in parts.values() if not status.over]
     if going:
         running = any(status.state == "running" for status in going) or len(going) < len(parts)
         return replace(whole, state="running" if running else "queued", code=None)
     ended = max((status.ended for status in parts.values()), default=0)
+    # the state is the gravest of all; the first task that ended in it explains it
     bad = sorted((item for item in parts.items() if not item[1].ended_well), key=lambda item: item[1].ended)
     whole = replace(whole, ended=ended, seconds={"total": round(max(0.0, ended - whole.started), 3)}, code=0)
     if not bad:

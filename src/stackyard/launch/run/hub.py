@@ -204,6 +204,7 @@ class Hub:
         if kind in STAGING:
             self.staging.heard(link, kind, value)
             self.end_until = max(self.end_until, self.staging.remove_until)
+        # output, whether it is sent (`out`) or written to a file on the node (`grew`), shows that the step advances
         elif kind == "grew":
             self._output(now)
         elif kind == "out":
@@ -222,6 +223,7 @@ class Hub:
         elif kind == "signalled":
             self.seen.signalled[value["signal"]] = self.seen.signalled.get(value["signal"], 0) + value["processes"]
             self.reports.event("signal", {"host": link.host, **value})
+        # once the step has an end, later failures follow from it and do not replace it
         elif kind == "sidecar" and not self.state:
             text = f"the helper program of rank 0 on {link.host} exited with status {value['status']}"
             self._fail("failed", text, code=value["code"], host=link.host, tail=tuple(value["tail"]))

@@ -182,9 +182,11 @@ def result(seen: Seen, plan: Plan, listener: Listener, causes: Sequence[str] = (
     """
     output = seen.launcher.output()
     state, code, first = _end(seen)
+    # ranks that each report to be alone in the world have failed, whatever their exit status
     facts = _facts(seen, plan, launcher_failed=first is not None and first.task < 0)
     if state == "done" and (alone := _all_alone(seen, facts)):
         state, code, first = "failed", 1, alone
+    # the cause of a failure, of an end by the scheduler, or a warning about a success
     if first is not None:
         rules = _site_rules(causes, listener)
         cause = with_usage(_cause(first, output, facts, rules), first.task, seen.usage.get(first.task, ("", {}))[1])

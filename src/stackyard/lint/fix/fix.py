@@ -44,6 +44,7 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
     making = Making(script)
     case = Case(script)
     head(making)
+    # the program: that of the main launch, else the one that runs without a launcher
     ray = [each for each in case.launches if each.kind == "ray"]
     main = None if ray else _main_launch(case, making)
     if main:
@@ -54,6 +55,7 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
     else:
         started = _plain_program(case, making, ray)
     first = ray[0].command if ray else started
+    # the prologue: the lines before the program that it depends on
     place = place_of(script, first)
     words = " ".join(making.values.get("program") or ())
     before = lines_before(script, place, first, words, making.values.get("cwd") or "")
@@ -65,6 +67,7 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
     if runs_at_home(case, place):
         line = started.line if started else 1
         making.note(line, "the script runs in the home directory, the job file where it is submitted")
+    # everything else is noted: nothing of the script is dropped without a sentence
     _image_of_head(making)
     for number, text in script.foreign:
         making.note(number, f"a directive that is not supported, {text}")
@@ -72,6 +75,7 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
         making.note(script.unreached[0], f"to line {script.unreached[1]}: what stands after exit or exec is not run")
     for each in script.uncalled:
         making.note(each.first, f"to line {each.last}: the function {each.name}, which nothing calls")
+    # notes that need an answer keep the job file from being submitted
     values = {name: value for name, value in making.values.items() if value is not None}
     close(making, started, main, case.chain(main) if main else [], place)
     batch = _valid(BatchOptions, making.batch, making.notes)

@@ -201,6 +201,7 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
         before.notes.append(f"line {resolved.line}: in a function: {cut(shown(text), 80)}")
         return
     nested = command.within("branch") or command.within("loop")
+    # a line is carried over if it runs once, before the launch, in the script's own shell
     if not command.words and not command.assignments:
         before.notes.append(f"line {resolved.line}: {text}")
     elif not command.words:
@@ -212,6 +213,7 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
         before.quiet.append(str(resolved.line))
     elif before.in_subshell(resolved):
         before.notes.append(f"line {resolved.line}: in a subshell: {cut(shown(text), 80)}")
+    # the directory and the variables become fields of the job; other lines are copied
     elif name in ("cd", "pushd"):
         _directory(before, resolved, nested or _is_guarded(script, resolved))
     elif nested or command.background or command.piped or command.conditional:

@@ -105,6 +105,7 @@ def solve_pip(request: PipRequest) -> PipSolution:
         return PipSolution()
     _refuse_python2(request)
     _refuse_missing(request)
+    # the question: requirements with constraints from the site, pins, and wheels that are provided
     hashes = wanted_hashes(request.requirements)
     wanted = [name for name, b in request.build.packages.items() if b.no_binary]
     request = replace(request, settings=compiling(request.settings, tuple(wanted)))
@@ -115,11 +116,13 @@ def solve_pip(request: PipRequest) -> PipSolution:
         question = _question(request, constraints)
         answer, notices = _resolve(question, request, watch)
         entries = [e for e in answer.packages if not _is_given(e, str(directory))]
+    # uv chooses versions; the file of each package is chosen here, for the target's platform
     target = Target(wheel_tags(request.platform, request.glibc, request.python), request.settings, hashes,
                     request.subject, frozenset(p.sha256 for p in request.preferred if p.sha256))  # fmt: skip
     packages = [_finish(package(entry, target), answer, request, question) for entry in entries]
     if hashes or request.settings.require_hashes:
         require_hashes(packages, hashes, request.where)
+    # PEP 440 cannot express every pin of conda's syntax: what was chosen is checked against them
     held = pins.require_held(request.pins, packages, request.site_file)
     notices = (*notices, *held, *_notices(request, answer, packages))
     return PipSolution(tuple(sorted(packages, key=lambda p: p.name)), notices)

@@ -108,6 +108,7 @@ def assemble(
         if name not in keep and (is_build_only(name) or _is_saved(name, first, third)):
             build_only += [name] if is_build_only(name) else []
             continue
+        # a value is captured if it is the same in two runs and independent of what was set before
         last = (alone or {}).get(name, third)
         values = [states[-1].variables.get(name) for states in (first, second, last)]
         wrong = _outside(SETTABLE, name) or _outside(VALUE, *values)

@@ -25,10 +25,12 @@ def observed(prefix: Path) -> tuple[Collision, ...]:
     """
     listed = installed.listed(prefix)
     conda = [Owner("conda", name, n, path) for n, (path, name) in enumerate(listed.conda)]
+    # the order of installation: pip's packages come after conda's
     rank = len(conda)
     wheels = [Owner("pip", i.name.split("-")[0], n, i / "RECORD") for n, i in enumerate(listed.pip, rank) if i.is_dir()]
     site = f"{listed.pip[0].parent.relative_to(prefix).as_posix()}/" if listed.pip else "/"
     found: dict[tuple[Kind, tuple[str, ...], str], dict[str, str]] = {}
+    # a collision: the bytes differ, the file exists, and it is not the shared __init__.py of a namespace
     for path, claims in shared(_readable(prefix, [*conda, *wheels])).items():
         digests = [collisions.as_hex(claim.digest) for claim in claims]
         if "" in digests or len(set(digests)) > 1:

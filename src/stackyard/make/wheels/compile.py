@@ -198,6 +198,7 @@ def _build(job: Job, package: PipPackage, toolchain: Toolchain, root: Path, work
     """Run ``uv build``; return the wheel and what was printed."""
     how = package_build(job.variant.build, package.name)
     isolated = how is None or how.isolation
+    # packages that need torch to build see the prefix; others get an isolated environment from uv
     view = job.view(work, job.uv_cache)
     path = [*map(str, job.payload.program_directories), toolchain.environ.get("PATH", os.defpath)]
     python = job.python

@@ -109,15 +109,18 @@ def plan(watch: Watch, rules: Rules) -> Plan:
     limits = site.model_copy(update={"cache": site.cache.model_copy(update={"max_age_days": 0})}) if rules.now else site
     found.seen = seen = watch.look()
     found.unseen += seen.unseen
+    # revisions: those of the current generation, and those that no generation lists
     entries = present(generations.entries(yard))
     records = {record.module: record for record in _records(yard)}
     found.hide = [e.module for e in entries.values() if _is_hidden(e, watch)]
     unlisted = [catalogue.entry_of(record) for module, record in records.items() if module not in entries]
     _choose(found, watch, [*entries.values(), *unlisted], records, seen)
+    # what their removal frees in the caches depends on which revisions are left
     gone = {doomed.entry.module for doomed in found.revisions}
     doomed = [records[module] for module in gone if module in records]
     left = [record for module, record in records.items() if module not in gone]
     found.cache_bytes, found.cache_inodes = garbage.freed_in_cache(yard, doomed, left)
+    # what no revision owns; caches only while no other process can be building with them
     found.garbage = [
         *garbage.interrupted_builds(yard),
         *garbage.old_modules(yard, rules.keep),
@@ -133,6 +136,7 @@ def plan(watch: Watch, rules: Rules) -> Plan:
         found.garbage += garbage.solutions(watch, seen.below)
     else:
         found.unseen.append("the caches and kept locks: another process is building")
+    # what was removed earlier, and is deleted after the days of grace
     for item in trash.items(yard):
         used = seen.of(item.origin) if item.what.sort == "revision" else ()
         due = (rules.now or item.is_due(site.removal.grace_days)) and not used

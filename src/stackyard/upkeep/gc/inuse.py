@@ -124,10 +124,12 @@ class Watch(Workspace):
             found.below.blind.append(Blind(None, str(self.yard.uses), cause(error), always=True))
             found.unseen.append(f"cannot read {self.yard.uses}: {cause(error)}")
         noted += [(use, False) for child in yards for use in _uses_in(child)]
+        # an unreadable note is a possible use of every revision of its owner, unless the caller said otherwise
         found.unseen += unknown.left
         unread = ((uid, why) for uid, why in unknown.unread.items() if uid not in self.despite)
         found.below.blind += [Blind(uid, str(self.yard.uses), why, always=True) for uid, why in unread]
         ours.learn((use.uid, RevisionPaths.of(use.directory).yard) for use, _ in noted)
+        # a note whose job is over is deleted, but only in this yard
         for use, is_own in noted:
             paths = RevisionPaths.of(use.directory)
             if use.uid not in self.despite and ours(paths.yard):

@@ -92,11 +92,13 @@ class Removal:
         kept = {e.module: used for e in entries if (used := seen.of(e.folder))}
         outcome = Outcome(kept=kept, unseen=seen.unseen, blind=tuple(seen.everything))
         outcome.kept |= {module: (why,) for module, why in self.spared(entries).items()}
+        # noted in the trash before the generation changes: a crash in between is repaired from the note
         going = {e.module: published.get(e.module, e) for e in entries if e.module not in outcome.kept}
         noted = [item for e in going.values() if (item := self._noted(e, outcome))]
         gone = {i.what.module: replace(going[i.what.module], state="removed", pinned=False) for i in noted}
         publish_states(self.watch, gone, self.reason, self.made_by, before=going)
         atomic.fault_point("remove-published")
+        # another process can have published one of them again meanwhile
         changed = {e.module for e in generations.entries(self.watch.yard) if e.module in gone and e.state != "removed"}
         for item in noted:
             if item.what.module in changed:
@@ -104,6 +106,7 @@ class Removal:
             else:
                 self._move(item, outcome)
         self._look_again(seen, outcome)
+        # a use that began while they were moved: these are published again
         back = {m: going[m] for m in gone.keys() & outcome.kept.keys() - changed}
         publish_states(self.watch, back, f"kept {', '.join(outcome.kept)}", self.made_by)
         for item in noted:

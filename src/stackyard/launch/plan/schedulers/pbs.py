@@ -126,6 +126,7 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
     if heads.gpus(request) and request.scheduler.gpu_request != "none":
         chunk.append(f"ngpus={heads.gpus(request)}")
         says.append(f"{counted(heads.gpus(request), 'GPU')}")
+    # amounts are per chunk, so per node
     mebibytes, amount = heads.memory(request)
     if mebibytes:
         chunk.append(f"mem={mebibytes}mb")
@@ -135,6 +136,7 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
         chunk.append(own if all("=" in part for part in own.split(":")) else _no_feature(request))
         says.append("only nodes with this resource")
     made.add(", ".join(says), "-l", f"select={':'.join(chunk)}")
+    # how chunks are placed is a second directive
     place, why = ["scatter"], ["each chunk on a separate node"]
     if heads.exclusive(request):
         place.append("excl")

@@ -108,6 +108,7 @@ def _node(facts: Mapping[str, str], kind: str, cpus: int, gpus: int | None, note
     by ``CPUs=`` is shown with as many sockets as CPUs, which is not its topology. CPUEfctv (since 22.05) excludes
     what is reserved for the system.
     """
+    # cores from hardware threads; the sockets only where the job has the whole node
     every = _number(facts, "CPUEfctv") or _number(facts, "CPUTot") or cpus or 1
     per_socket = _number(facts, "CoresPerSocket") or 1
     in_all = per_socket * (_number(facts, "Sockets") or 1)
@@ -119,6 +120,7 @@ def _node(facts: Mapping[str, str], kind: str, cpus: int, gpus: int | None, note
     said = f"{counted(cores, 'core')}{part}" + (f", {counted(there, 'GPU')}" if there else "")
     where = "" if sockets == 1 else f" on {sockets} sockets, split evenly"
     assumed = (f"a node of {kind} has {said}{where}, as reported by Slurm: no site file describes it", *notes)
+    # Slurm does not report which GPU belongs to which socket: cores and GPUs are split evenly
     sizes, shares = even_split(cores, sockets), even_split(there, sockets)
     domains, core, gpu = [], 0, 0
     for socket, (size, share) in enumerate(zip(sizes, shares, strict=True)):

@@ -49,6 +49,7 @@ def check(
     chosen = _all(yard) if whole else {entry.module: RevisionPaths.of(entry.folder) for entry in entries}
     if again is not None:
         chosen = {name: p for name, p in chosen.items() if name in again.damaged or str(p.root) in again.unrecorded}
+    # without --deep a sample of each revision's bytes: a fixed total, shared among the revisions
     most = max(_LEAST_BYTES, min(_MOST_BYTES, _SAMPLE_BYTES // max(1, len(chosen))))
     doubtful = frozenset(fault.path for fault in again.faults) if again else frozenset()
     task = Task(
@@ -58,6 +59,7 @@ def check(
         progress.phase("files", "reading", f"{module}, {number} of {len(chosen)}")
         report.revisions.append(module)
         report.faults += _revision(module, paths, task)
+    # what belongs to no revision
     if whole:
         progress.phase("files", "reading", "generations, locks, bases")
         report.faults += yardwide.faults_of(yard, reader, rights, deep=deep)
