@@ -119,6 +119,13 @@ HEADS = [
     "#MSUB -q batch",
     "#DSUB -n 2",
     "#JSUB -n 2",
+    "#HQ --cpus=2",
+    "#CCS -N demo",
+    "#QSUB -q batch",
+    "#$-pe mpi 16",
+    "#@ node = 2",
+    "# @ wall_clock_limit = 1:00:00",
+    "# @QUEUE",
 ]
 
 
@@ -131,7 +138,21 @@ def test_an_unknown_head_is_neither_clean_nor_another_schedulers(head: str, kind
     assert "not judged" in report.findings[0].message
     assert not report.judged and "head not judged" in report.summary and "no scheduler" not in report.summary
     intent, notes = to_intent(report.script)
-    assert intent.program == ("./a.out",) and any(head.split()[1] in note for note in notes)
+    assert intent.program == ("./a.out",) and any(head.rsplit(maxsplit=1)[-1] in note for note in notes)
+    assert ("LoadLeveler" in report.findings[0].message) is ("@" in head)
+
+
+@pytest.mark.parametrize(
+    "comment", ["# @author someone", "#@param x = 3", "# mail: me@node = 2", "#HQ is busy", "#CC -O3", "#BSUBS -n 2"]
+)
+def test_a_comment_is_no_unknown_head(comment: str) -> None:
+    report = lint_text(f"#!/bin/bash\n{comment}\n{BODY}", name="job.sh")
+    assert report.judged and "not-understood" not in [rule for _, rule, _ in found(report)]
+
+
+def test_a_line_of_another_scheduler_beside_slurms() -> None:
+    report = lint_text(f"#!/bin/bash\n#SBATCH -n 16 -t 10\n# @ node = 2\n{BODY}", name="job.sh")
+    assert found(report) == [(3, "not-understood", "note")] and report.script.scheduler == "slurm"
 
 
 OAR = """

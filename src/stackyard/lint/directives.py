@@ -21,7 +21,7 @@ from stackyard.lint.tables import HEADS
 
 _TAG = re.compile(
     r"^(?P<lead>[ \t]*)(?P<hash>#+)(?P<gap>[ \t]*)"
-    r"(?P<tag>SBATCH|BSUB|PBS|COBALT|flux:|FLUX:|\$(?=\s+-))(?P<rest>.*)$"
+    r"(?P<tag>SBATCH|BSUB|PBS|COBALT|flux:|FLUX:|\$(?=\s*-[A-Za-z]))(?P<rest>.*)$"
 )
 _FILLED_IN = re.compile(r"\s*\$\{[A-Z][A-Z0-9_]*\}\s*")
 _PLACEHOLDER_ROW = re.compile(r"\s*<[A-Z]\w*>\s*")
@@ -177,7 +177,18 @@ def _shell_words(text: str) -> list[str]:
     return list(takewhile(lambda word: not word.startswith("#"), lexer))
 
 
-_FOREIGN = re.compile(r"#(YBATCH|PJM|MSUB|OAR|DSUB|JSUB)(?=[ \t]+-)")
+_LOADLEVELER = (
+    r"account_no|arguments|bg_\w+|blocking|checkpoint|class|\w+_limit|cluster_list|comment|coschedule|dependency|dstg_\w+"
+    r"|env_copy|environment|error|executable|group|hold|host_file|image_size|initialdir|input|job_name|job_type"
+    r"|large_page|ll_res_id|mcm_affinity_options|network|node|node_\w+|notification|notify_user|output|parallel_threads"
+    r"|preferences|requirements|resources|restart\w*|rset|shell|smt|startdate|step_name|task_affinity|task_geometry"
+    r"|tasks_per_node|total_tasks|user_priority"
+)
+"""The keywords of LoadLeveler's job command files."""
+_FOREIGN = re.compile(
+    r"#(?:(?:YBATCH|PJM|OAR|HQ|CCS|MOAB|(?!BSUB)[A-Z]SUB)(?=[ \t]+-)"
+    rf"|(?i:[ \t]*@[ \t]*(?:queue[ \t]*$|(?:{_LOADLEVELER})[ \t]*=)))"
+)
 """Directives of schedulers, and of programs around Slurm, that are not supported."""
 
 
@@ -185,6 +196,11 @@ def foreign_directives(text: str, inner: Collection[int]) -> tuple[tuple[int, st
     """The lines, with their numbers, by which some other program knows what the job needs: ``#YBATCH -r a100_4``."""
     rows = enumerate(text.splitlines(), 1)
     return tuple((number, row.strip()) for number, row in rows if number not in inner and _FOREIGN.match(row))
+
+
+def foreign_name(text: str) -> str:
+    """What such a line is called: its tag, or the scheduler whose lines have none of their own."""
+    return "LoadLeveler" if re.match(r"#\s*@", text) else text.split(maxsplit=1)[0]
 
 
 _NEARLY = re.compile(r"^[ \t]*#+[ \t]*(SBATCH|BSUB|PBS)[ \t:]*(?=-)(.*)$", re.I)

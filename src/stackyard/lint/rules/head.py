@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from stackyard.lint.directives import TAGS, Directive, split_directive
+from stackyard.lint.directives import TAGS, Directive, foreign_name, split_directive
 from stackyard.lint.options import Option, read_options
 from stackyard.lint.request import mebibytes, minutes
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
@@ -330,7 +330,7 @@ def _says_megabytes(case: Case, line: int) -> bool:
 def not_understood(case: Case) -> Iterator[Hit]:
     """Directives of a scheduler whose options lint does not know: what they request is not judged."""
     for line, text in case.script.foreign[:1]:
-        yield Hit(line, f"not judged: what the {text.split()[0]} directives request")
+        yield Hit(line, f"not judged: what the {foreign_name(text)} directives request")
     for each in case.script.directives:
         known = each.kind in HEADS or (case.script.own and case.script.own.kind == each.kind)
         if not known and each.state != "disabled":
