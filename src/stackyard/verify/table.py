@@ -10,12 +10,12 @@ from stackyard.verify.checks.base import Check
 from stackyard.verify.checks.collided import COLLISIONS
 from stackyard.verify.checks.consistency import CONSISTENCY
 from stackyard.verify.checks.content import FILES, UNCHANGED
+from stackyard.verify.checks.images.launcher import LAUNCHER
+from stackyard.verify.checks.images.wrapped import WRAPPED
 from stackyard.verify.checks.imports import IMPORTS_AND_COMMANDS
-from stackyard.verify.checks.launcher import LAUNCHER
 from stackyard.verify.checks.libraries import LIBRARIES
 from stackyard.verify.checks.own import OWN
 from stackyard.verify.checks.signed import SIGNATURES
-from stackyard.verify.checks.wrapped import WRAPPED
 
 TABLE: tuple[Check, ...] = (
     FILES,

@@ -28,8 +28,8 @@ from stackyard.host.run.view import view_of
 from stackyard.verify.checks.adopted import check_adopted
 from stackyard.verify.checks.base import Check, Stage, looked_into
 from stackyard.verify.checks.content import look
+from stackyard.verify.checks.images.launcher import wrong_launcher
 from stackyard.verify.checks.interpreter import find_python
-from stackyard.verify.checks.launcher import wrong_launcher
 from stackyard.verify.checks.loading import Loaded, check_loading
 from stackyard.verify.context import Context, Exceptions
 from stackyard.verify.expectations import Expectations, in_force

@@ -1,0 +1,1 @@
+"""The checks of images: of a wrapped one, and of the launcher of one."""
