@@ -16,8 +16,8 @@ from stackyard.core.findings import Finding
 from stackyard.host.machine.probe import machine
 from stackyard.images.bindings.check import Asked, Checked, check, drivers_of
 from stackyard.images.bindings.drivers import Driver, Toolkit, check_driver, newest, numbers, of_machine, toolkit_of
+from stackyard.images.bindings.elf.versions import read_versions
 from stackyard.images.bindings.repair import to_runpath
-from stackyard.images.bindings.versions import read_versions
 from stackyard.images.bindings.written import bindings_text
 from stackyard.inputs.sites.bindings import Bind, BoundOption, BoundPath, HostBindings, HostMpi, load_bindings
 from stackyard.inputs.sites.sitemodels import ContainerPolicy, Gpu, NodeKind, Site

@@ -13,10 +13,10 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from images.elfbed import build, loaded_by_system, names
+from stackyard.images.bindings.elf.versions import read_versions, text_of
 from stackyard.images.bindings.ldcache import Cached, read_cache
 from stackyard.images.bindings.loader import Loader, is_c_library
 from stackyard.images.bindings.tree import Tree
-from stackyard.images.bindings.versions import read_versions, text_of
 from support import programs
 
 pytestmark = pytest.mark.real

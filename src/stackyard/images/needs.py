@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.images.bindings.drivers import numbers
-from stackyard.images.bindings.versions import read_versions
+from stackyard.images.bindings.elf.versions import read_versions
 from stackyard.images.squashfs.enter import run_module_within
 from stackyard.yard.revision.record import BuildRecord
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from stackyard.images.bases.model import PythonEnvironment, Software
 from stackyard.images.bindings.drivers import Toolkit, newest, numbers, toolkit_of
+from stackyard.images.bindings.elf.versions import read_versions
 from stackyard.images.bindings.tree import Found, Tree
-from stackyard.images.bindings.versions import read_versions
 
 _MACHINES = {(62, 1): "linux-64", (183, 1): "linux-aarch64", (21, 1): "linux-ppc64le", (22, 2): "linux-s390x",
              (243, 1): "linux-riscv64"}  # fmt: skip

@@ -17,11 +17,11 @@ from stackyard.host.files.elf import ElfFile
 from stackyard.images.bindings.charliecloud import without_a_place
 from stackyard.images.bindings.detect import files_below
 from stackyard.images.bindings.drivers import Driver, check_driver, newest
+from stackyard.images.bindings.elf.symbols import version_findings
 from stackyard.images.bindings.families import KnownMpi, companion_sonames, families, known_mpi, mpi_sonames, parts
 from stackyard.images.bindings.loader import Closure, Loaded, read_elf
 from stackyard.images.bindings.opened import opened
 from stackyard.images.bindings.profiles import missing_here
-from stackyard.images.bindings.symbols import version_findings
 from stackyard.images.bindings.tree import Tree
 from stackyard.images.bindings.view import Contents, User, View, contents, view
 from stackyard.inputs.sites.bindings import HostBindings

@@ -15,7 +15,7 @@ from typing import cast
 from stackyard.core.errors import StackyardError
 from stackyard.host.files.elf import mapped
 from stackyard.host.run.command import run
-from stackyard.images.bindings.versions import text_of
+from stackyard.images.bindings.elf.versions import text_of
 from stackyard.inputs.reading.yamlfile import packaged
 from stackyard.inputs.sites.bindings import Family as FamilyName
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from stackyard.host.files.elf import ElfFile
 from stackyard.host.files.elf import read_elf as _read_elf
 from stackyard.host.machine.probe import microarchitecture
+from stackyard.images.bindings.elf.versions import read_versions
 from stackyard.images.bindings.ldcache import Cached, read_cache
 from stackyard.images.bindings.tree import Found, Tree
-from stackyard.images.bindings.versions import read_versions
 
 C_LIBRARY = frozenset({
     "libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libresolv.so.2", "libutil.so.1",

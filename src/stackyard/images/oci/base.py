@@ -17,7 +17,7 @@ from stackyard.host.files.elf import read_elf
 from stackyard.host.files.scratch import scratch
 from stackyard.images import links, needs
 from stackyard.images.bases import model
-from stackyard.images.bindings.versions import read_versions
+from stackyard.images.bindings.elf.versions import read_versions
 from stackyard.images.oci import check
 from stackyard.images.oci.layout import Image, Reference, blob, image
 from stackyard.images.oci.packed import plain

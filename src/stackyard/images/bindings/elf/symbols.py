@@ -8,9 +8,9 @@ from pathlib import Path
 
 from stackyard.core.findings import Finding, some
 from stackyard.images.bindings.drivers import numbers
+from stackyard.images.bindings.elf.versions import read_versions
 from stackyard.images.bindings.loader import Closure, Loaded, Loader, is_c_library
 from stackyard.images.bindings.tree import Tree
-from stackyard.images.bindings.versions import read_versions
 from stackyard.images.bindings.view import View
 
 _SHOWN = 3
