@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from make import buildbed
-from stackyard.make.tree import tree_hash
+from stackyard.make.hashes.tree import tree_hash
 from stackyard.yard import disk
 from stackyard.yard.revision.record import BuildRecord, read_record
 from support.channel import Package, make_channel

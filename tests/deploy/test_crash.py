@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import stackyard as stackyard_package
-from stackyard.make.tree import tree_hash
+from stackyard.make.hashes.tree import tree_hash
 from stackyard.yard.cache.audit import audit, unfinished
 from stackyard.yard.layout import Yard
 from support.cli import STACKYARD, Done, stackyard

@@ -38,8 +38,8 @@ from stackyard.make.bytecode import bytecode_worker
 from stackyard.make.bytecode.cache import pyc
 from stackyard.make.bytecode.pyfiles import source_of
 from stackyard.make.conda import unpack
-from stackyard.make.inputs import described, file_inputs, input_hash, is_build_of
-from stackyard.make.tree import tree_hash
+from stackyard.make.hashes.inputs import described, file_inputs, input_hash, is_build_of
+from stackyard.make.hashes.tree import tree_hash
 from stackyard.make.wheels import install as pip
 from stackyard.make.wheels import uvcache
 from stackyard.yard import disk

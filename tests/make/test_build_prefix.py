@@ -19,7 +19,7 @@ from stackyard.inputs.models import Check, Environment, Site, Variant
 from stackyard.inputs.sites.sitemodels import Permissions
 from stackyard.lock.lockfile.model import LockedInterpreter, LockedVariant, PipPackage
 from stackyard.make import builder
-from stackyard.make.tree import tree_hash
+from stackyard.make.hashes.tree import tree_hash
 from stackyard.yard.cache.audit import audit
 from stackyard.yard.cache.caches import KINDS
 from stackyard.yard.layout import Yard

@@ -17,8 +17,8 @@ from stackyard.core.errors import InputError, StackyardError, Where
 from stackyard.core.progress import Silent
 from stackyard.inputs.models import BuildSpec, PackageBuild, Site, Variant
 from stackyard.lock.lockfile.model import CondaPackage, LockedVariant
-from stackyard.make.inputs import input_hash
-from stackyard.make.tree import tree_hash
+from stackyard.make.hashes.inputs import input_hash
+from stackyard.make.hashes.tree import tree_hash
 from stackyard.verify.checks.collided import check_collisions
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard

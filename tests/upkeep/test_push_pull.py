@@ -30,8 +30,8 @@ from stackyard.images.oci.writer import writer
 from stackyard.images.squashfs import launcher
 from stackyard.inputs.models import Site
 from stackyard.inputs.workspace import Workspace
+from stackyard.make.hashes.tree import tree_hash
 from stackyard.make.seal import PARTS
-from stackyard.make.tree import tree_hash
 from stackyard.upkeep.transfer import arrival
 from stackyard.upkeep.transfer.arrival import require_fit
 from stackyard.yard import disk

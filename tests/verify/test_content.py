@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from verifykit import Stack, by_name
 
-from stackyard.make.tree import tree_hash
+from stackyard.make.hashes.tree import tree_hash
 
 
 def test_without_a_note_bytes_are_skipped_with_the_reason(stack: Stack, no_systems: None) -> None:

@@ -21,7 +21,7 @@ from stackyard.core.findings import counted
 from stackyard.core.progress import Progress
 from stackyard.host.files import space
 from stackyard.lock.lockfile.model import LockedVariant
-from stackyard.make.inputs import BUILD_FORMAT, input_hash, is_build_of
+from stackyard.make.hashes.inputs import BUILD_FORMAT, input_hash, is_build_of
 from stackyard.make.job import Job
 from stackyard.yard import disk, formats
 from stackyard.yard.kinds.adopted import AdoptedPrefix

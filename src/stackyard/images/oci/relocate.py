@@ -29,8 +29,8 @@ from stackyard.images.oci.layers import Entry, mode_of
 from stackyard.images.oci.paths import Moves, too_long
 from stackyard.make.bytecode import bytecode_worker
 from stackyard.make.bytecode.pyfiles import source_of
+from stackyard.make.hashes.tree import CONDA_ORIGINS
 from stackyard.make.job import cores
-from stackyard.make.tree import CONDA_ORIGINS
 from stackyard.yard.revision.contents import Tree, scan
 
 _NOTES = re.compile(r"\.dist-info/(direct_url\.json|uv_cache\.json)$")

@@ -22,7 +22,7 @@ from stackyard.lock.base import extension as onbase
 from stackyard.lock.lockfile import text as lockfile
 from stackyard.lock.lockfile.fingerprint import Fingerprint
 from stackyard.lock.lockfile.model import LockedVariant
-from stackyard.make.inputs import input_hash, is_build_of
+from stackyard.make.hashes.inputs import input_hash, is_build_of
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.generation.origin import UsedFile

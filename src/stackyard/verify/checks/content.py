@@ -17,8 +17,8 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import some
 from stackyard.host.files import at
+from stackyard.make.hashes.tree import tree_hash
 from stackyard.make.seal import PARTS
-from stackyard.make.tree import tree_hash
 from stackyard.verify.checks import revisionfiles as beside
 from stackyard.verify.checks.base import Check
 from stackyard.verify.report import CheckResult, Status

@@ -84,7 +84,7 @@ class BuildRecord:
         form: how its files are kept.
         container: of a wrapped image: its `source` and `digest`, `labels`, `mode`, `commands` by name, its `shell`.
         files_sha256: sha256 of the revision's ``files.json``; empty in a revision of an earlier version.
-        hash_format: how `input_hash` was computed (`make.inputs.BUILD_FORMAT`).
+        hash_format: how `input_hash` was computed (`make.hashes.inputs.BUILD_FORMAT`).
         base: of an extension, the revision that it is a layer on; None: it is complete in itself.
         adopted: where the files are that others made, and that are not the yard's; None: it was built.
         collisions: the paths that several of its packages install, and whose files are there.

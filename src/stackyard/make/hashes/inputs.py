@@ -100,7 +100,7 @@ def is_build_of(record: BuildRecord, variant: Variant, locked: LockedVariant, si
     """Whether a revision was built from these inputs, whose hash is `digest`; also one of an earlier version."""
     if record.hash_format >= BUILD_FORMAT:
         return record.input_hash == digest
-    from stackyard.make.former_hash import former_hash
+    from stackyard.make.hashes.former_hash import former_hash
 
     unknown = variant.modules.commands or variant.collisions  # settings that no such version had
     return not unknown and record.input_hash == former_hash(variant, locked, site, record)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stackyard.host.files.hashing import sha256_values
-from stackyard.make.inputs import (
+from stackyard.make.hashes.inputs import (
     accepted_licences,
     conda_inputs,
     file_inputs,

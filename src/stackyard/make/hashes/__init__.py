@@ -1,0 +1,1 @@
+"""The hashes of a build: of everything that influences it, and of the files in a prefix."""
