@@ -9,8 +9,8 @@ import pytest
 
 from stackyard.core import posix
 from stackyard.core.change import Append, EnvironmentChange, Flags, Join, Prepend, SetRestorable
-from stackyard.expose import lua, tcl
 from stackyard.expose.base import merged
+from stackyard.expose.modulefiles import lua, tcl
 from stackyard.inputs.models import Site
 from stackyard.yard.layout import Yard
 from support import modules, stackrecords

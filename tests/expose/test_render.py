@@ -23,11 +23,11 @@ from stackyard.core.change import (
     UserPath,
 )
 from stackyard.core.errors import StackyardError
-from stackyard.expose import lua, tcl
 from stackyard.expose.base import base_change, full_change, merged
 from stackyard.expose.condarc import condarc_text
 from stackyard.expose.generation import module_texts
 from stackyard.expose.limits import limits, unquotable_in
+from stackyard.expose.modulefiles import lua, tcl
 from stackyard.expose.names import alias_modules
 from stackyard.expose.published import change_of, freeze
 from stackyard.inputs.sites.sitemodels import ChannelPolicy, CondaRc, LicencePolicy, ModulePolicy, Site, UserPaths

@@ -28,8 +28,8 @@ from stackyard.core.change import (
     left_out,
     rendered,
 )
-from stackyard.expose import lua, tcl
-from stackyard.expose.rendering import ordered
+from stackyard.expose.modulefiles import lua, tcl
+from stackyard.expose.modulefiles.rendering import ordered
 
 RENDERERS = {"lua": lua.RULES, "tcl": tcl.RULES, "sh": posix.RULES}
 SAMPLES: list[Operation] = [

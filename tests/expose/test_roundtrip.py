@@ -13,9 +13,9 @@ from ruamel.yaml import YAML
 
 from stackyard.core import grammar, posix
 from stackyard.core.change import Alias, Default, EnvironmentChange, Flags, Function, Join, Set, SetRestorable, UserPath
-from stackyard.expose import lua, tcl
 from stackyard.expose.condarc import condarc_text
 from stackyard.expose.limits import Format, Shell, limits
+from stackyard.expose.modulefiles import lua, tcl
 from stackyard.inputs.sites.sitemodels import CondaRc, Site
 from stackyard.launch.shim import shell as shim
 from stackyard.yard.layout import Yard

@@ -124,7 +124,7 @@ BASE = {
     "deploy/deploy.py": (1, "a base may be removed during a build"),
     "deploy/licences.py": (1, "the licences of a base are accepted too"),
     "deploy/published/describe.py": (1, "shows it as JSON"),
-    "expose/page.py": (1, "`pip install` is in the module's page"),
+    "expose/modulefiles/page.py": (1, "`pip install` is in the module's page"),
     "expose/published.py": (1, "the module does what that of the base does"),
     "lock/lockfile/fingerprint.py": (1, "a line of the fingerprint"),
     "lock/solving.py": (3, "a layer is solved on what its base has"),

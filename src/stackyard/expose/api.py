@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from stackyard.expose.kernel import require_ipykernel as require_ipykernel
     from stackyard.expose.kernel import specification as kernel_specification
     from stackyard.expose.kernel import user_directory as kernel_user_directory
-    from stackyard.expose.lua import render_page as render_lua_page
+    from stackyard.expose.modulefiles.lua import render_page as render_lua_page
+    from stackyard.expose.modulefiles.page import Page as Page
+    from stackyard.expose.modulefiles.tcl import render_page as render_tcl_page
     from stackyard.expose.notes import module_notes as module_notes
-    from stackyard.expose.page import Page as Page
     from stackyard.expose.published import change_of as change_of
     from stackyard.expose.root import users_path as users_path
-    from stackyard.expose.tcl import render_page as render_tcl_page
 else:
     __getattr__, __dir__ = door(__file__, __name__)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.core.errors import StackyardError
-from stackyard.expose import lua, tcl
+from stackyard.expose.modulefiles import lua, tcl
+from stackyard.expose.modulefiles.page import page
 from stackyard.expose.names import rc_lua, rc_tcl, short_names
-from stackyard.expose.page import page
 from stackyard.expose.published import change_of, freeze
 from stackyard.expose.root import users_path
 from stackyard.expose.spider import write_cache

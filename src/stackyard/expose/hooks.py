@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from stackyard.expose import lua, tcl
+from stackyard.expose.modulefiles import lua, tcl
 from stackyard.expose.root import users_path
 from stackyard.inputs.workspace import Workspace
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from stackyard.core import grammar
 from stackyard.core.late import dataclass
-from stackyard.expose import lua, tcl
+from stackyard.expose.modulefiles import lua, tcl
 from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import BuildRecord
 

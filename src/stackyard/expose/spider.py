@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
-from stackyard.expose.lua import quote
+from stackyard.expose.modulefiles.lua import quote
 from stackyard.host.machine import modules
 from stackyard.host.run import command
 from stackyard.yard.write import atomic

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from stackyard.core import change as ops
 from stackyard.expose.limits import Format, quoted, unquotable_in
-from stackyard.expose.page import Page
+from stackyard.expose.modulefiles.page import Page
 
 _BREAK = re.compile(r"\r\n|[\r\n]")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stackyard.core import change as ops
-from stackyard.expose.page import Page, page
-from stackyard.expose.rendering import Syntax, messages, missing, ordered, refusal
+from stackyard.expose.modulefiles.page import Page, page
+from stackyard.expose.modulefiles.rendering import Syntax, messages, missing, ordered, refusal
 from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import BuildRecord
 

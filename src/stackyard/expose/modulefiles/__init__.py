@@ -1,0 +1,1 @@
+"""Modulefiles: their content without a format, and as Lua and Tcl."""
