@@ -25,8 +25,9 @@ from support.processes import wait_for
 
 NODE = Path(sockets.__file__).parent
 PARTS = (
-    "agent", "directory", "ends", "gpuprobe", "handshake", "logs", "machine", "messages", "pack", "processes",
-    "ranks", "sockets", "stacks", "stage", "staged", "stagedir", "terminal", "unpack", "uplink", "usage",
+    "agent", "directory", "ends", "handshake", "logs", "machine", "messages", "processes", "ranks", "sockets",
+    "terminal", "uplink", *(f"monitoring/{name}" for name in ("gpuprobe", "stacks", "usage")),
+    *(f"staging/{name}" for name in ("pack", "stage", "staged", "stagedir", "unpack")),
 )  # fmt: skip
 
 

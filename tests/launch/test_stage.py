@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
-from stackyard.launch.node import stage as staging
 from stackyard.launch.node.handshake import Guest
 from stackyard.launch.node.interfaces import offered
 from stackyard.launch.node.machine import addresses
 from stackyard.launch.node.messages import Connection
-from stackyard.launch.node.pack import key_of
+from stackyard.launch.node.staging import stage as staging
+from stackyard.launch.node.staging.pack import key_of
 from stackyard.launch.node.step import PlannedStage, StepFile
 from stackyard.launch.plan.model import Plan, Stage
 from stackyard.launch.run.addresses import with_port

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.launch.node import stagedir
-from stackyard.launch.node.pack import SMALL, Packer, Unstaged, line_of, mac_of
-from stackyard.launch.node.stagedir import StageDirectory
-from stackyard.launch.node.unpack import LINE_LIMIT, Unpacker
+from stackyard.launch.node.staging import stagedir
+from stackyard.launch.node.staging.pack import SMALL, Packer, Unstaged, line_of, mac_of
+from stackyard.launch.node.staging.stagedir import StageDirectory
+from stackyard.launch.node.staging.unpack import LINE_LIMIT, Unpacker
 
 SECRET = "s" * 64
 FILE = {"kind": "file", "mode": 0o644, "mtime_ns": 0}

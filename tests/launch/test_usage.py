@@ -14,10 +14,10 @@ from types import SimpleNamespace
 import pytest
 
 from images.elfbed import build
-from stackyard.launch.node.gpuprobe import GpuProbe, amd_rows, nvidia_rows
+from stackyard.launch.node.monitoring.gpuprobe import GpuProbe, amd_rows, nvidia_rows
+from stackyard.launch.node.monitoring.usage import FREE_S, LOOK_SHARE, Group, Loaded, Usage
 from stackyard.launch.node.ranks import Rank
 from stackyard.launch.node.step import PlannedSlot, StepFile
-from stackyard.launch.node.usage import FREE_S, LOOK_SHARE, Group, Loaded, Usage
 from stackyard.launch.records.outcome import Cause, RankUsage
 from stackyard.launch.run import causes
 from stackyard.launch.run.usage import ranks_usage, usage_report, with_usage
@@ -87,7 +87,8 @@ def test_looks_are_seldom(sleeper: Rank, monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(usage, "_measure", measure)
     monkeypatch.setattr(
-        "stackyard.launch.node.usage.time", SimpleNamespace(CLOCK_THREAD_CPUTIME_ID=3, clock_gettime=lambda _: clock[0])
+        "stackyard.launch.node.monitoring.usage.time",
+        SimpleNamespace(CLOCK_THREAD_CPUTIME_ID=3, clock_gettime=lambda _: clock[0]),
     )
     for now, count in ((1, 1), (2, 2), (3, 2), (0.3 * FREE_S * LOOK_SHARE, 2), (FREE_S * LOOK_SHARE, 3)):
         usage.look([sleeper], now)

@@ -23,13 +23,13 @@ from stackyard.launch.node.directory import NodeDirectory
 from stackyard.launch.node.ends import Ends
 from stackyard.launch.node.logs import READ_MOST, Logs, log_path
 from stackyard.launch.node.machine import detach, facts
+from stackyard.launch.node.monitoring.stacks import Stacks
+from stackyard.launch.node.monitoring.usage import Loaded, Usage
 from stackyard.launch.node.processes import beside, end_rest, send_signal
 from stackyard.launch.node.ranks import Rank, below, tasks_of
 from stackyard.launch.node.sockets import hold_port
-from stackyard.launch.node.stacks import Stacks
-from stackyard.launch.node.staged import Staged
+from stackyard.launch.node.staging.staged import Staged
 from stackyard.launch.node.uplink import find
-from stackyard.launch.node.usage import Loaded, Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ that several simulated nodes on one machine have one each). Where another user h
                 have reported
     stop        a message: the shim prints it and exits with status 70 without starting its program
     staging     the agent's process id, from the first file that is staged until all are removed: the shims wait
-                meanwhile, as long as that process lives (`launch.node.stage`)
+                meanwhile, as long as that process lives (`launch.node.staging.stage`)
     ack.<local> the hub has received this task's exit status; the shim exits then (at most 2 s later). The last ones
                 of a node exit when the directory is gone: a scheduler may kill the agent with the node's last task
     lock        held by the agent as long as it lives (`launch.node.left`)
@@ -34,7 +34,7 @@ foreground, both streams into the rank's log.
     {"start": {"task", "local", "pid", "cpus", "gpus"}}         {"signal": "USR1"}      to the topmost processes of each
     {"exit": {"task", "code", "tail": ["last lines"],                                   rank that handle it, no others
               "how": "killed" or "orphaned",                    {"stacks": true}
-              "usage": {..}}}           (`launch.node.usage`)
+              "usage": {..}}}           (`launch.node.monitoring.usage`)
     {"out": {"task", "text"}}       streamed output             {"end": grace_s}        SIGTERM, then SIGKILL, then exit
     {"tail": {"task", "tail"}}      the last lines, later       {"hold": true or false}   send no output meanwhile
     {"grew": true}                  output that is not streamed

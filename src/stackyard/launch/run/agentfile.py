@@ -13,9 +13,11 @@ import json
 import marshal
 import re
 from binascii import b2a_base64
+from collections.abc import Iterable
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,9 @@ from stackyard.launch.node.step import StepFile
 
 PARTS = Path(__file__).parent.parent / "node"
 PACKAGE = "stackyard.launch.node"
-_IMPORT = re.compile(rf"^(?: *)from {re.escape(PACKAGE)}\.(\w+) import", re.MULTILINE)
+STAGE = f"{PACKAGE}.staging.stage"
+"""The part that only a step with staged files needs; it imports the other parts that stage."""
+_IMPORT = re.compile(rf"^(?: *)from {re.escape(PACKAGE)}\.([\w.]+) import", re.MULTILINE)
 
 _TEXT = '''"""The agent of the run {run}, on one node. Written by stackyard from its package {package}."""
 PLAN = {plan!r}
@@ -78,12 +82,12 @@ def agent_text(file: StepFile) -> str:
 
     With an argument, it is run again by that interpreter where the one that runs it is too old, or incomplete.
     """
-    packages = tuple(PACKAGE.rsplit(".", depth)[0] if depth else PACKAGE for depth in (2, 1, 0))
+    parts = _parts(file.stage is not None)
     return _TEXT.format(
         run=file.run,
         package=PACKAGE,
-        packages=packages,
-        parts=_parts(file.stage is not None),
+        packages=_packages(parts),
+        parts=parts,
         compiled=_compiled(file.stage is not None),
         plan=json.dumps(file.for_agents()),
     )
@@ -100,7 +104,7 @@ def plan_of(text: str) -> dict[str, Any]:
 @cache
 def _compiled(stage: bool) -> tuple[str, str]:
     """The number of this Python's bytecode, in hexadecimal, and the code of the parts, in base64."""
-    loaders = (SourceFileLoader(name, str(PARTS / f"{name.rpartition('.')[2]}.py")) for name, _ in _parts(stage))
+    loaders = (SourceFileLoader(name, str(_path(name))) for name, _ in _parts(stage))
     codes = [loader.get_code(loader.name) for loader in loaders]
     return MAGIC_NUMBER.hex(), b2a_base64(marshal.dumps(codes), newline=False).decode()
 
@@ -113,11 +117,21 @@ def _parts(stage: bool) -> tuple[tuple[str, str], ...]:
 
     def add(name: str) -> None:
         seen.add(name)
-        text = (PARTS / f"{name}.py").read_text(encoding="utf-8")
-        for needed in _IMPORT.findall(text):
-            if needed not in seen and (stage or needed != "stage"):
+        text = _path(name).read_text(encoding="utf-8")
+        for needed in (f"{PACKAGE}.{found}" for found in _IMPORT.findall(text)):
+            if needed not in seen and (stage or needed != STAGE):
                 add(needed)
-        order.append((f"{PACKAGE}.{name}", text))
+        order.append((name, text))
 
-    add("agent")
+    add(f"{PACKAGE}.agent")
     return tuple(order)
+
+
+def _path(name: str) -> Path:
+    """The source file of a part."""
+    return (PARTS / name.removeprefix(f"{PACKAGE}.").replace(".", "/")).with_suffix(".py")
+
+
+def _packages(parts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """The packages that the parts are in, each after the one that it is in."""
+    return tuple(sorted({package for name, _ in parts for package in accumulate(name.split(".")[:-1], "{}.{}".format)}))

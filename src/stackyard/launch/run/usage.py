@@ -18,7 +18,7 @@ OF_MEMORY = ("step-memory", "host-memory", "oom-kill", "killed", "shared-memory"
 """The rules of causes.yaml that are about the memory of a node."""
 OF_GPU_MEMORY = ("gpu-memory",)
 Sent = Mapping[int, tuple[str, Mapping[str, Any]]]
-"""By task: its host, and what its agent sent (`stackyard.launch.node.usage.Usage.of`)."""
+"""By task: its host, and what its agent sent (`stackyard.launch.node.monitoring.usage.Usage.of`)."""
 
 
 def ranks_usage(file: StepFile, sent: Sent) -> tuple[RankUsage, ...]:

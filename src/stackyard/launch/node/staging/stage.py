@@ -20,10 +20,10 @@ from stackyard.launch.node.handshake import READY, admit
 from stackyard.launch.node.interfaces import offered
 from stackyard.launch.node.machine import addresses
 from stackyard.launch.node.messages import Connection
-from stackyard.launch.node.pack import CHUNK, Packer, Unstaged, key_of
 from stackyard.launch.node.sockets import accept, listen
-from stackyard.launch.node.stagedir import StageDirectory
-from stackyard.launch.node.unpack import Unpacker
+from stackyard.launch.node.staging.pack import CHUNK, Packer, Unstaged, key_of
+from stackyard.launch.node.staging.stagedir import StageDirectory
+from stackyard.launch.node.staging.unpack import Unpacker
 from stackyard.launch.node.uplink import find
 
 TYPE_CHECKING = False

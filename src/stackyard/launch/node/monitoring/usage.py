@@ -10,8 +10,8 @@ import _thread
 import os
 import time
 
-from stackyard.launch.node.gpuprobe import GpuProbe
 from stackyard.launch.node.machine import slurp
+from stackyard.launch.node.monitoring.gpuprobe import GpuProbe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

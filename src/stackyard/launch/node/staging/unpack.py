@@ -14,7 +14,7 @@ import os
 import stat
 
 from stackyard.launch.node.machine import size_text
-from stackyard.launch.node.pack import Unstaged, is_inside, mac_of, shown
+from stackyard.launch.node.staging.pack import Unstaged, is_inside, mac_of, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

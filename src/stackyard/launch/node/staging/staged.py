@@ -24,7 +24,7 @@ class Staged:
         self._stage = None  # type: Any
         self.begun = False
         if file["stage"]:
-            from stackyard.launch.node.stage import Stage
+            from stackyard.launch.node.staging.stage import Stage
 
             self._stage = Stage(file["stage"], file["secret"], host, file["start_s"])
 

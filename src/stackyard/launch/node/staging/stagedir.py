@@ -12,7 +12,7 @@ import os
 import re
 
 from stackyard.launch.node.left import is_private, locked, remove, sweep
-from stackyard.launch.node.pack import Unstaged
+from stackyard.launch.node.staging.pack import Unstaged
 
 NETWORK = frozenset((
     "nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "fuse.ceph", "cifs", "smb3", "afs", "panfs", "pvfs2", "orangefs",
