@@ -185,7 +185,7 @@ def test_flux_directives_begin_alike_and_stand_together() -> None:
         ("#SBATCH -g 1", "refused: sbatch has no option -g"),
         ("#BSUB -zoobar 1", "refused: bsub has no option -zoobar"),
         ("#PBS --zoobar 1", "refused: qsub has no option"),
-        ("#FLUX: --cores-per-task=2", "refused: "),
+        ("#FLUX: --cores-per-task=2", "refused: --cores-per-task is an option of flux run, not of flux batch"),
         ("#SBATCH --image=x --gres-flags=enforce-binding --kill-on-invalid-dep=yes --tres-per-task=cpu:2", ""),
         ("#SBATCH --no-kill --requeue --oom-kill-step --segment=4 --exclusive=user", ""),
         ("#BSUB -alloc_flags smt4 -core_isolation 2 -eo e -oo o -XF", ""),

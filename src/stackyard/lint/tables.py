@@ -113,13 +113,14 @@ JSRUN = Table(
     names(
         "nrs rs_per_host tasks_per_rs cpu_per_rs gpu_per_rs np bind launch_distribution latency_priority "
         "smpiargs env erf_input erf_output immediate chdir stdio_mode stdio_stdout stdio_stderr "
-        "stdio_input exit_on_error memory_per_rs hosts exclude_hosts launch_node_task pre_post_exec "
-        "save_resources use_resources app_input env_no_propagate allocate_only progress",
+        "stdio_input stdin_rank exit_on_error memory_per_rs hosts exclude_hosts launch_node_task pre_post_exec "
+        "save_resources use_resources use_reservation use_spindle appfile env_no_propagate allocate_only progress "
+        "erf_output_pidx print_placement",
         "n:nrs r:rs_per_host a:tasks_per_rs c:cpu_per_rs g:gpu_per_rs p:np b:bind d:launch_distribution "
         "l:latency_priority M:smpiargs E:env U:erf_input h:chdir e:stdio_mode o:stdio_stdout "
-        "k:stdio_stderr t:stdio_input X:exit_on_error m:memory_per_rs H:hosts x:exclude_hosts "
-        "K:rs_per_socket L:allocate_only S:save_resources J:use_resources f:app_input F:env_eval "
-        "D:env_no_propagate P:pre_post_exec A:jsm",
+        "k:stdio_stderr t:stdio_input I:stdin_rank X:exit_on_error m:memory_per_rs H:launch_node_task "
+        "x:exclude_hosts K:rs_per_socket L:use_spindle S:save_resources J:use_reservation f:appfile F:env_eval "
+        "D:env_no_propagate P:pre_post_exec A:allocate_only Z:progress",
     )
     | {"rs_per_socket": "rs_per_socket", "env_eval": "env_eval"},
     names("immediate help version verbose", "i:immediate V:version v:verbose"),
@@ -221,11 +222,12 @@ FLUX = Table(
         "ntasks nodes cores-per-task gpus-per-task time-limit setopt job-name queue bank output error "
         "input env requires env-file env-remove dependency cwd urgency begin-time signal tasks-per-node "
         "tasks-per-core cores gpus-per-node nslots cores-per-slot gpus-per-slot label attr add-file "
-        "setattr conf broker-opts wrap cc bcc log taskmap rlimit",
+        "setattr conf broker-opts cc bcc log log-stderr taskmap rlimit flags wait-event define sep",
         "n:ntasks N:nodes c:cores-per-task g:gpus-per-task t:time-limit o:setopt q:queue B:bank S:setattr",
     ),
     names(
-        "exclusive label-io unbuffered verbose dry-run wait watch debug quiet",
+        "exclusive label-io unbuffered verbose dry-run wait watch debug debug-emulate quiet progress jps shuffle wrap "
+        "list-plugins",
         "x:exclusive l:label-io u:unbuffered v:verbose",
     ),
 )
@@ -264,30 +266,34 @@ BSUB = Table(  # IBM Spectrum LSF 10.1, bsub: "Options"; of those with CSM, its 
         "nnodes csm alloc_flags ln_slots ln_mem cn_cu cn_mem core_isolation jsm smt stage step_cgroup "
         "a app b C c clusters cwd D data datagrp E Ep e env eo eptl ext F f freq G g gpu hostfile i is J Jd jobaff "
         "jsdl jsdl_strict json jsm k L Lp M m mig n network notify o oo outdir P p pack ptl Q q R rnc S s sla sp "
-        "stderr T t ti U u v W We w wa wt yaml extsched block_jsrun g_dep",
-    ),
-    names("ar B datachk H hl I Ip IS ISp ISs Is IX K N Ne r rn tty ul V XF x Zs h help"),
+        "stderr T t U u v W We w wa wt yaml block_jsrun g_dep",
+    )
+    | {"extsched": "ext"},
+    names("ar B datachk H hl I Ip IS ISp ISs Is IX K N Ne r rn ti tty ul V XF x Zs h help"),
     style="single",
 )
 
-QSUB = Table(  # OpenPBS, qsub(1B); Torque's qsub(1) adds b, d, D, F, K, L, n, t, T, w, x, E
+QSUB = Table(  # OpenPBS, qsub(1B); Torque's qsub(1) adds b, d, D, F, i, K, L, n, t, T, w, x, E
     names(
         "",
         "A:A N:N q:q l:l o:o e:e j:j m:m M:M J:J W:W r:r a:a S:S v:v p:p k:k P:P C:C u:u c:c R:R t:t d:d "
-        "w:w L:L D:D F:F T:T b:b K:K x:x",
+        "w:w L:L D:D F:F T:T b:b K:K i:i",
     ),
-    names("", "V:V h:h I:I X:X z:z f:f G:G E:E n:n"),
+    names("", "V:V h:h I:I X:X z:z f:f G:G E:E n:n x:x"),
 )
 
 FLUX_BATCH = Table(  # flux-core's flux-batch(1): sizes are in slots
     names(
         "nslots cores-per-slot gpus-per-slot nodes bank queue time-limit urgency job-name setopt setattr add-file "
         "dependency requires begin-time env env-remove env-file rlimit input output error cwd flags signal conf "
-        "broker-opts",
+        "broker-opts add-brokers",
         "n:nslots c:cores-per-slot g:gpus-per-slot N:nodes B:bank q:queue t:time-limit o:setopt S:setattr",
     ),
-    names("exclusive unbuffered label-io dry-run quiet list-plugins", "x:exclusive u:unbuffered l:label-io"),
-    names("dump wrap"),
+    names(
+        "exclusive unbuffered label-io dry-run quiet list-plugins wrap debug debug-emulate",
+        "x:exclusive u:unbuffered l:label-io",
+    ),
+    names("dump help"),
 )
 
 HEADS = {"slurm": SBATCH, "lsf": BSUB, "pbs": QSUB, "flux": FLUX_BATCH}

@@ -15,6 +15,7 @@ from stackyard.lint.rules import (
     together,
     torch,
     used,
+    values,
     waiting,
 )
 from stackyard.lint.rules.base import TABLE, Case, Hit, Rule
@@ -43,5 +44,6 @@ __all__ = [
     "together",
     "torch",
     "used",
+    "values",
     "waiting",
 ]

@@ -11,8 +11,9 @@ from stackyard.lint.options import Option, Table, read_options
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
 from stackyard.lint.rules.head import NAMES, read_by_scheduler
 from stackyard.lint.script import Script
-from stackyard.lint.tables import HEADS, PLUGIN_OPTIONS, SBATCH, SRUN
+from stackyard.lint.tables import FLUX, HEADS, PLUGIN_OPTIONS, SBATCH, SRUN
 
+_RUNNERS = {"slurm": ("srun", SRUN), "flux": ("flux run", FLUX)}
 _PROGRAMS = {"slurm": "sbatch", "lsf": "bsub", "pbs": "qsub", "flux": "flux batch"}
 
 
@@ -42,15 +43,18 @@ def _unknown(script: Script, table: Table, directive: Directive, option: Option)
     if scheduler == "slurm" and len(begins) > 1:
         text = f"--{name} is ambiguous: {', '.join('--' + known for known in begins[:4])}"
         return Hit(line, text, f"{tag} --{min(begins, key=len)}={option.value}")
-    if scheduler == "slurm" and SRUN.canonical(name):
-        return Hit(line, f"{hyphens}{name} is an option of srun, not of sbatch", f"srun {hyphens}{name} ...")
+    runner, options = _RUNNERS.get(scheduler, ("", table))
+    if runner and options.canonical(name):
+        text = f"{hyphens}{name} is an option of {runner}, not of {_PROGRAMS[scheduler]}"
+        return Hit(line, text, f"{runner} {hyphens}{name} ...")
     if near and len(name) > 3:
         text = f"unknown option {name!r}: did you mean {near!r}?"
         mended = re.sub(rf"(?<![\w-])(-+){re.escape(name)}(?![\w-])", rf"\g<1>{near}", directive.text)
         return Hit(line, text, f"{tag} {mended}")
     text = f"{script.own.program if script.own else _PROGRAMS[scheduler]} has no option {hyphens}{name}"
-    if scheduler == "slurm" and not shortest:
-        return Hit(line, f"{text}, unless a plugin of the site adds it", "remove it, or run sbatch --help", "warning")
+    if scheduler in ("slurm", "flux") and not shortest:
+        hint = f"remove it, or run {_PROGRAMS[scheduler]} --help"
+        return Hit(line, f"{text}, unless a plugin of the site adds it", hint, "warning")
     return Hit(line, text, "remove it")
 
 
@@ -65,21 +69,22 @@ _NUMBERS = {"nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gpus-per-tas
     instead="#SBATCH -o log-%j",
 )
 def option_without_value(case: Case) -> Iterator[Hit]:
-    """An option at the end of an #SBATCH line that needs a value, also a number with nothing behind its ``=``."""
+    """An option at the end of a directive that needs a value, also a number with nothing behind its ``=``."""
     if own := case.script.own:
         for each in read_by_scheduler(case):
             for short in filter(own.lacks, each.options):
                 text = f"{own.written[short.name]} has no value: {own.program} rejects the directive"
                 yield Hit(each.line, text, f"{each.tag} {each.text} VALUE")
-    for each in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
-        option = each.options[-1] if each.options else None
-        if option is None or option.value or not option.name or option.written in (*SBATCH.flags, *SBATCH.optional):
+    kind = case.script.scheduler
+    for each in read_by_scheduler(case) if kind in HEADS else ():
+        table, option = HEADS[kind], each.options[-1] if each.options else None
+        if option is None or option.value or not option.name or option.written in (*table.flags, *table.optional):
             continue
-        dashed = ("--" if len(option.written) > 1 else "-") + option.written
-        words = split_directive(each.text, each.kind)
+        hyphens = "--" if kind in ("slurm", "flux") and len(option.written) > 1 else "-"
+        dashed, words = hyphens + option.written, split_directive(each.text, each.kind)
         if words[-1:] == [dashed] or (words[-1:] == [f"{dashed}="] and option.name in _NUMBERS):
-            remedy = f"#SBATCH {' '.join(words).removesuffix('=')} VALUE"
-            yield Hit(each.line, f"{dashed} has no value: sbatch rejects the directive", remedy)
+            remedy = f"{each.tag} {' '.join(words).removesuffix('=')} VALUE"
+            yield Hit(each.line, f"{dashed} has no value: {_PROGRAMS[kind]} rejects the directive", remedy)
 
 
 _BLANKS = re.compile("[\u00a0\u2007\u202f\u3000\u200b\ufeff]")

@@ -1,16 +1,18 @@
 """Options that exclude each other, or need each other: a table for each scheduler, from its manual page.
 
 Slurm's rows were compared with sbatch and srun 22.05: every pair of fifty options, each with a value that is accepted
-alone. LSF: bsub(1) of 10.1; PBS: qsub(1B) and pbs_resources(7B) of OpenPBS; Flux: flux-batch(1).
+alone. LSF: "Conflicting options" of each option of bsub(1) of 10.1. PBS: qsub(1B) and req_quejob.c of OpenPBS; -L, -i
+and -t are Torque's (qsub_functions.c), and OpenPBS has none of them. Flux: cli/base.py and job/Jobspec.py of flux-core
+0.48 to 0.88.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import product
 
 from stackyard.lint.rules.base import Case, Hit, rule
-from stackyard.lint.rules.head import read_by_scheduler
 
 _SLURM: tuple[frozenset[str], ...] = (
     frozenset({"mem", "mem-per-cpu", "mem-per-gpu"}),
@@ -20,13 +22,47 @@ _SLURM: tuple[frozenset[str], ...] = (
     frozenset({"gpus-per-task", "ntasks-per-gpu"}),
     frozenset({"gpus-per-socket", "ntasks-per-gpu"}),
 )
+_INTERACTIVE = frozenset({"I", "IS", "ISp", "ISs", "IX", "Ip", "Is"})
+_IN_CHUNKS = ["aoe", "arch", "eoe", "host", "mem", "mpiprocs", "ncpus", "ompthreads", "vmem", "vnode"]
+"""Resources of PBS that are requested in a select, if there is one."""
+_NOT_WITH_L = ["mem", "ncpus", "nodes", "pmem", "procs", "pvmem", "size", "vmem"]
+"""Torque's resources that its ``-L`` requests in another form."""
+_PER_TASK = ("ntasks", "cores-per-task", "gpus-per-task")
+_PER_RESOURCE = ("cores", "tasks-per-node", "tasks-per-core", "gpus-per-node")
+
+
+def _pairs(ones: Iterable[str], others: Iterable[str]) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(pair) for pair in product(ones, others))
+
+
 EXCLUDING: Mapping[str, tuple[frozenset[str], ...]] = {
     "slurm": _SLURM,
-    "lsf": (frozenset({"r", "rn"}), frozenset({"K", "I"}), frozenset({"o", "oo"}), frozenset({"e", "eo"})),
-    "pbs": (frozenset({"l.place", "l.nodes"}), frozenset({"I", "J"})),
+    "lsf": (
+        _INTERACTIVE | {"K"},
+        *_pairs(("XF",), ("IX", "K", "r")),
+        *_pairs(("hostfile",), ("R", "ext", "m", "n")),
+        frozenset({"r", "rn"}),
+        frozenset({"i", "is"}),
+        frozenset({"o", "oo"}),
+        frozenset({"e", "eo"}),
+        frozenset({"N", "Ne"}),
+        frozenset({"jsdl", "jsdl_strict", "json", "yaml"}),
+    ),
+    "pbs": (
+        frozenset({"l.place", "l.nodes"}),
+        *_pairs(("l.select", "l.place"), (f"l.{name}" for name in _IN_CHUNKS)),
+        *_pairs(("L",), (f"l.{name}" for name in _NOT_WITH_L)),
+        *_pairs(("I",), ("J", "t")),
+        frozenset({"J", "r=n"}),
+    ),
     "flux": (),
+    "flux run": (
+        *_pairs(_PER_TASK, _PER_RESOURCE),
+        frozenset({"tasks-per-node", "tasks-per-core"}),
+        frozenset({"cc", "bcc"}),
+    ),
 }
-"""By scheduler, sets of options of which one can be given."""
+"""By scheduler, or by launcher, sets of options of which one can be given; ``r=n`` is an option with this value."""
 _GPUS = frozenset({"gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres"})
 NEEDING: Mapping[str, Mapping[str, frozenset[str]]] = {
     "slurm": {
@@ -35,15 +71,31 @@ NEEDING: Mapping[str, Mapping[str, frozenset[str]]] = {
         "gpus-per-socket": frozenset({"sockets-per-node", "extra-node-info"}),
         "ntasks-per-gpu": _GPUS | {"nodes", "ntasks"},
     },
-    "lsf": {},
-    "pbs": {"l.place": frozenset({"l.select"})},
+    "lsf": {
+        "tty": _INTERACTIVE,
+        "ti": frozenset({"w"}),
+        "datagrp": frozenset({"data"}),
+        "cn_mem": frozenset({"csm=y"}),
+    },
+    "pbs": {"l.place": frozenset({"l.select"}), "i": frozenset({"t"})},
     "flux": {
         "exclusive": frozenset({"nodes"}),
-        "cores-per-slot": frozenset({"nslots"}),
-        "gpus-per-slot": frozenset({"nslots"}),
+        "cores-per-slot": frozenset({"nodes", "nslots"}),
+        "gpus-per-slot": frozenset({"nodes", "nslots"}),
+    },
+    "flux run": {
+        "exclusive": frozenset({"nodes"}),
+        "gpus-per-node": frozenset({"nodes"}),
+        "tasks-per-node": frozenset({"nodes", "cores"}),
+        "tasks-per-core": frozenset({"nodes", "cores"}),
     },
 }
-"""By scheduler, options that are rejected without one of others."""
+"""By scheduler, or by launcher, options that are rejected without one of others."""
+_SIZES: Mapping[str, frozenset[str]] = {
+    "pbs": frozenset({"l.select", "l.nodes", *(f"l.{name}" for name in _IN_CHUNKS)}),
+    "flux": frozenset({"nodes", "nslots"}),
+}
+"""Options for the size of a job: a head without any is submitted with them on the command line."""
 _PROGRAMS = {"slurm": "sbatch", "lsf": "bsub", "pbs": "qsub", "flux": "flux batch"}
 
 
@@ -55,38 +107,47 @@ _PROGRAMS = {"slurm": "sbatch", "lsf": "bsub", "pbs": "qsub", "flux": "flux batc
     instead="#SBATCH --mem=32G",
 )
 def options_together(case: Case) -> Iterator[Hit]:
-    """Options of the head, or of one srun, that the scheduler does not take together, or not without another one."""
+    """Options of the head, or of one srun or flux run, that do not go together, or not without another one."""
     kind, own = case.script.scheduler, case.script.own
     if (kind in EXCLUDING or own) and not case.script.is_filled_in and not case.script.foreign:
-        lines = {option.name: each.line for each in read_by_scheduler(case) for option in each.options if option.name}
-        given = {name: lines.get(name, lines.get(name.partition(".")[0], 1)) for name in case.script.request.values}
+        given, values = dict(case.script.request.lines), case.script.request.values
+        given |= {f"{name}={values[name].lower()}": line for name, line in given.items()}
         excluding, needing = (own.excluding, own.needing) if own else (EXCLUDING[kind], NEEDING[kind])
         program, dashed = (own.program, own.written.__getitem__) if own else (_PROGRAMS[kind], partial(_written, kind))
-        yield from _of(excluding, needing, program, given, dashed=dashed)
+        sizes = _SIZES.get(kind, frozenset())
+        later = frozenset[str]() if sizes & given.keys() else sizes
+        yield from _of(excluding, needing, program, given, dashed=dashed, later=later)
     for launch in case.launches:
-        if launch.kind == "srun" and not launch.doubtful and not launch.remote:
+        if launch.kind in ("srun", "flux") and not launch.doubtful and not launch.remote:
             given = {option.name: launch.line for option in launch.reading.options if option.name}
-            needing = {} if kind else NEEDING["slurm"]
-            yield from _of(EXCLUDING["slurm"], needing, "srun", given, dashed=lambda name: f"--{name}")
+            rows, program = ("slurm", "srun") if launch.kind == "srun" else ("flux run", " ".join(launch.words[:2]))
+            needing = {} if kind and launch.kind == "srun" else NEEDING[rows]
+            yield from _of(EXCLUDING[rows], needing, program, given, dashed=lambda name: f"--{name}")
 
 
 def _written(kind: str, name: str) -> str:
+    name, _, value = name.partition("=")
     if kind == "pbs":
         option, _, resource = name.partition(".")
-        return f"-{option} {resource}".rstrip()
-    return f"-{name}" if kind == "lsf" or len(name) == 1 else f"--{name}"
+        return " ".join(filter(None, (f"-{option}", resource, value)))
+    return f"{'-' if kind == 'lsf' or len(name) == 1 else '--'}{name} {value}".rstrip()
 
 
 def _of(
     excluding: Iterable[frozenset[str]], needing: Mapping[str, frozenset[str]], program: str, given: Mapping[str, int],
-    *, dashed: Callable[[str], str],
+    *, dashed: Callable[[str], str], later: frozenset[str] = frozenset(),
 ) -> Iterator[Hit]:  # fmt: skip
     for row in excluding:
-        both = sorted(row & given.keys(), key=lambda name: given[name])
+        both = sorted(row & given.keys(), key=lambda name: (given[name], name))
         if len(both) > 1:
             text = f"{program} does not take {dashed(both[0])} and {dashed(both[1])} together"
             yield Hit(given[both[1]], text, f"remove {dashed(both[0])} or {dashed(both[1])}")
     for name, others in needing.items():
         if name in given and not others & given.keys():
             wanted, text = " or ".join(dashed(other) for other in sorted(others)), dashed(name)
-            yield Hit(given[name], f"{program} does not take {text} without {wanted}", f"add {dashed(min(others))}")
+            text = f"{program} does not take {text} without {wanted}"
+            if others & later:
+                hint = f"add {dashed(min(others))}, here or on the command line"
+                yield Hit(given[name], f"{text}, and the head has no size", hint, "note")
+            else:
+                yield Hit(given[name], text, f"add {dashed(min(others))}")

@@ -41,7 +41,7 @@ class Sets:
 
 def sets_of(launch: Launch) -> Sets | None:
     """The resource sets of a jsrun line; None for ERF files and lines that cannot be parsed."""
-    if launch.kind != "jsrun" or launch.given("erf_input", "app_input") or launch.doubtful:
+    if launch.kind != "jsrun" or launch.given("erf_input", "appfile") or launch.doubtful:
         return None
     ranks = launch.count("tasks_per_rs") if launch.given("tasks_per_rs") else 1
     count = launch.count("nrs")
