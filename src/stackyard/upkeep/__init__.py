@@ -1,1 +1,1 @@
-"""What a yard needs after its revisions were published: collection, repair, transfer, extensions."""
+"""Maintenance of a yard after its revisions were published: collection, repair, transfer, extensions."""

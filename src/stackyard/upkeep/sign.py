@@ -1,4 +1,4 @@
-"""Sign a revision that is published already, once its files are found to be those of its record."""
+"""Signs a published revision, after its files were compared with its record."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _SHOWN = 10
 
 
 def sign_again(entry: Entry, workspace: Workspace, key: Path) -> None:
-    """Sign a revision that is there already. Raises StackyardError: it is damaged, or cannot be signed."""
+    """Sign an existing revision. Raises StackyardError: it is damaged, or cannot be signed."""
     record = read_record(RevisionPaths.of(entry.folder).record)
     _require_whole(entry, record, workspace)
     sign(record, workspace.yard, key)
 
 
 def _require_whole(entry: Entry, record: BuildRecord, workspace: Workspace) -> None:
-    """Require that the files of a revision are those of its record, before it is signed.
+    """Require that the files of a revision match its record, before it is signed.
 
     Raises:
-        StackyardError: they are not; all of an image is read, and a sample of other files.
+        StackyardError: they differ; images are read completely, other files as a sample.
     """
     report = check(workspace, [entry], Silent(), deep=record.payload.image is not None, whole=False)
     others = RevisionPaths.of(entry.folder).signatures  # what is wrong with these, another one does not change

@@ -1,4 +1,4 @@
-"""How an extension stands to its base: whether its site publishes a newer one, or the base was removed."""
+"""The state of an extension's base: current, replaced by a newer revision of its site, or removed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from stackyard.yard.revision.manifest import Entry
 
 @dataclass(frozen=True)
 class Standing:
-    """How an extension stands to its base: what to rebase it on, or why that cannot be known."""
+    """The state of an extension's base: the newer revision to rebase on, or why that cannot be determined."""
 
     newer: Entry | None = None
     problem: str = ""
 
 
 def of_extension(paths: RevisionPaths, yard: Yard) -> Standing | None:
-    """The same for a revision; None for one that has no base, or whose record cannot be read."""
+    """The state of the base of a revision; None if it has no base, or its record cannot be read."""
     try:
         record = revisions.readable(paths)
     except StackyardError:
@@ -36,10 +36,10 @@ def of_extension(paths: RevisionPaths, yard: Yard) -> Standing | None:
 
 
 def standing(base: BaseRevision, yard: Yard) -> Standing:
-    """Whether the base of an extension is behind what its site publishes now, or gone.
+    """Whether the base of an extension is older than the revision that its site publishes now, or removed.
 
     Args:
-        yard: that of the extension. The yard above it may have the base since the site's yard moved there.
+        yard: the extension's yard. If the site's yard was moved, the base is looked for in the present parent yard.
     """
     try:
         entries = generations.entries(Yard(Path(base.yard)))
@@ -54,7 +54,7 @@ def standing(base: BaseRevision, yard: Yard) -> Standing:
 
 
 def _moved(base: BaseRevision, yard: Yard) -> Standing | None:
-    """What a yard above has in place of a base in a yard that is not above any more: it has moved there."""
+    """The counterpart, in a present parent yard, of a base whose own yard is not a parent any more (it was moved)."""
     if any(_leads_to(each, base.yard) for each in yard.lineage()):
         return None
     for each in yard.above():
@@ -75,7 +75,7 @@ def _leads_to(yard: Yard, root: str) -> bool:
 
 
 def _newer(base: BaseRevision, entries: tuple[Entry, ...]) -> Entry | None:
-    """What took the place of a base: the default of its stack; of another variant, the one with the same version."""
+    """The entry that replaced a base: the default of its stack; for another variant, the one with the same version."""
     stack = base.id.partition("/")[0]
     own = next((e for e in entries if e.module == base.id), None)
     default = next((e for e in entries if e.stack == stack and e.default and e.is_visible), None)
@@ -87,13 +87,13 @@ def _newer(base: BaseRevision, entries: tuple[Entry, ...]) -> Entry | None:
 
 
 def _is_later(one: Entry, other: Entry) -> bool:
-    """Of one version and variant by number: two may have been built by hosts whose clocks differ."""
+    """Whether an entry of the same version and variant has a higher number: clocks of build hosts may differ."""
     if (one.version, one.variant) == (other.version, other.variant):
         return one.revision > other.revision
     return one.created > other.created
 
 
 def _like(own: Entry, default: Entry, entries: tuple[Entry, ...]) -> Iterator[Entry]:
-    """The newest revision of the variant that the base has, in the version of the default."""
+    """The newest revision of the base's variant in the default's version."""
     same = (e for e in entries if (e.stack, e.version, e.variant) == (default.stack, default.version, own.variant))
     yield from sorted((e for e in same if e.is_visible and not e.superseded), key=lambda e: -e.revision)

@@ -1,4 +1,4 @@
-"""The file of an extension is changed and deployed, and stays as it was where that fails."""
+"""Changes the file of an extension and deploys it; the file is restored if the deploy fails."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Change = Callable[[Files], Files]
 
 
 class _NotPublished(Exception):
-    """What failed is in the result of the deploy; the file goes back to what it was."""
+    """The deploy did not publish; its result has the failures, and the file is restored."""
 
 
 def extended(yard: Yard, name: str, base: str | None, asked: Asked, *, full: bool = False) -> Change:
-    """How the files of an extension become those with more packages, of a new one or of one that exists.
+    """The change that adds packages to the files of a new or an existing extension.
 
     Args:
-        base: the revision to extend; None: the one that is loaded, or the present one of an extension that exists.
-        full: a full revision, so that packages of the base may change.
+        base: the revision to extend; None: the loaded one, or the present base of an existing extension.
+        full: make a full revision, in which packages of the base may change.
     """
     exists = name in names(yard)
 
@@ -45,13 +45,13 @@ def extended(yard: Yard, name: str, base: str | None, asked: Asked, *, full: boo
 
 
 def deploy_changed(workspace: Workspace, name: str, change: Change, progress: Progress, **options: Any) -> Result:
-    """Change the files of an extension and deploy it; they go back to what they were where it is not published.
+    """Change the files of an extension and deploy it; the files are restored if it is not published.
 
     Args:
-        options: as `_request` has them.
+        options: those of `_request`.
 
     Raises:
-        StackyardError: it cannot be solved, or nothing could be done; what failed later is in the result.
+        StackyardError: it cannot be solved, or the deploy could not start; later failures are in the result.
     """
     with building(workspace, [name], progress.notice) as held:
         try:
@@ -65,7 +65,7 @@ def deploy_changed(workspace: Workspace, name: str, change: Change, progress: Pr
 
 
 def preview_changed(workspace: Workspace, name: str, change: Change, progress: Progress, **options: Any) -> Preview:
-    """What `deploy_changed` would do. Writes nothing."""
+    """The preview of `deploy_changed`. Writes nothing."""
     with scratch("dry-run") as directory:
         change(Files.read(workspace.yard.extension(name))).write(directory / name)
         return preview_deploy(_request(workspace, directory / name / "stack.yaml", **options), progress)
@@ -74,11 +74,11 @@ def preview_changed(workspace: Workspace, name: str, change: Change, progress: P
 def _request(
     workspace: Workspace, file: Path, *, accept: Sequence[str] = (), renew: bool = False, command: Sequence[str] = ()
 ) -> Request:
-    """The deploy of an extension.
+    """The request that deploys an extension.
 
     Args:
-        accept: the names of licences that are accepted with it.
-        renew: solve anew what is locked.
+        accept: the names of licences that the command accepts.
+        renew: solve locked packages again.
         command: the command line, without secrets.
     """
     return deploy_request([file], workspace, accept=tuple(accept), update=Update(renew), command=tuple(command))

@@ -1,4 +1,4 @@
-"""What was installed in a loaded extension since it was recorded: the packages of its drift directory, compared."""
+"""Packages that were installed in a loaded extension after it was recorded, found in its drift directory."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Drifted:
     """One distribution in a drift directory.
 
     Attributes:
-        recorded: the version that the record has; empty: none.
-        requested: it was named on a command line; the others are its requirements.
-        origin: where it comes from, if not from an index: a URL, or that of a directory.
+        recorded: the version in the record; empty: it is not recorded.
+        requested: whether a command line named it; the others are dependencies.
+        origin: the URL of its source (also of a directory); empty for an index.
     """
 
     name: str
@@ -36,19 +36,19 @@ class Drifted:
 
     @property
     def line(self) -> str:
-        """The requirement that records it."""
+        """The requirement that records this distribution in the extension's file."""
         return f"{self.name} @ {self.origin}" if self.origin else f"{self.name}=={self.version}"
 
     @property
     def shown(self) -> str:
-        """A line for `status`, as `diff` has them."""
+        """A line for `status`, in the format of `diff`."""
         if not self.recorded:
             return f"+ {self.name} {self.version} (pip)"
         return f"~ {self.name} {self.recorded} -> {self.version} (pip)"
 
 
 def packages_of(record: BuildRecord) -> Path | None:
-    """The directory of an extension that drifts; None for any other revision."""
+    """The drift directory of an extension; None for any other revision."""
     payload = record.payload
     if not isinstance(payload, Layer):
         return None
@@ -56,7 +56,7 @@ def packages_of(record: BuildRecord) -> Path | None:
 
 
 def drifted(record: BuildRecord) -> tuple[Drifted, ...]:
-    """What is installed in an extension and not in its record, sorted by name."""
+    """The distributions that are installed in an extension but not in its record, sorted by name."""
     directory = packages_of(record)
     versions = {canonical(p.name): p.version for p in record.packages}
     found = (_one(directory / name, versions) for name in disk.names(directory)) if directory else ()
@@ -78,7 +78,7 @@ def _one(info: Path, recorded: dict[str, str]) -> Drifted | None:
 
 
 def _origin(note: Path) -> str:
-    """Where a distribution was installed from by its URL (PEP 610); empty: from an index."""
+    """The URL from which a distribution was installed (PEP 610); empty for an index."""
     try:
         value = json.loads(at.read_regular(note))
         vcs = value.get("vcs_info") or {}
@@ -90,7 +90,7 @@ def _origin(note: Path) -> str:
 
 
 def reset(record: BuildRecord) -> tuple[Drifted, ...]:
-    """Remove what drifted; return it. Programs that run from there may fail; the revision itself is unchanged.
+    """Remove the drifted distributions and return them. Programs that use them may fail; the revision is unchanged.
 
     Raises:
         StackyardError: it cannot be removed.
@@ -115,7 +115,7 @@ def reset(record: BuildRecord) -> tuple[Drifted, ...]:
 
 
 def _remove(path: Path, kept: Path, top: Path) -> None:
-    """Remove a tree or a file, around one file that has to stay there."""
+    """Remove a tree or a file, except for one file that must be kept."""
     if path == kept:
         return
     if kept.is_relative_to(path):

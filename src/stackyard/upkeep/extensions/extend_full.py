@@ -1,7 +1,7 @@
-"""`extend --full`: a complete revision from what a base was made of and more, in which packages of the base may change.
+"""`extend --full`: makes a complete revision from the base's file plus more packages; the base's packages may change.
 
-Its file takes over that of the base from the copy in its revision, and its solve prefers what the base has; so what
-does not have to change is linked from the cache.
+It starts from the copy of the stack's file in the base's revision. The solve prefers the versions of the base, so
+unchanged packages are linked from the cache.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stackyard.yard.revision.record import BuildRecord
 
 
 def full_files(name: str, base: str, asked: Asked, yard: Yard) -> Files:
-    """The files of a full revision with all that a base has.
+    """The files of a full revision that contains everything of a base.
 
     Raises:
         StackyardError: the base is an extension, or its revision lacks a copy of its file.
@@ -59,6 +59,6 @@ def _lines(name: str, entry: Entry, record: BuildRecord) -> Iterator[str]:
 
 
 def _lock(name: str, record: BuildRecord) -> str:
-    """What the base has, as the former lock of the new revision: its solve changes no more than it must."""
+    """The base's lock as the previous lock of the new revision, so that the solve changes as little as possible."""
     own = read(RevisionPaths.of(record.path).lock).variants
     return dump(Lock(name, tuple(replace(each, stack=name) for each in own)))

@@ -1,4 +1,4 @@
-"""The file of an extension in a user's yard: `extend` writes it, `update` and `rebase` change it, all three deploy it.
+"""The file of an extension in a user's yard: `extend` writes it, `update` and `rebase` change it; each deploys it.
 
 <yard>/extensions/<name>/stack.yaml          name, base, conda packages, files with more requirements
 <yard>/extensions/<name>/requirements.txt    pip requirements, a line each
@@ -52,12 +52,12 @@ class Files:
 
     @classmethod
     def read(cls, directory: Path) -> Files:
-        """What is on disk; empty if the extension does not exist."""
+        """Read the files from disk; empty if the extension does not exist."""
         names = [name for name in _FILES if disk.is_there(directory / name)]
         return cls({name: at.read_regular(directory / name).decode() for name in names})
 
     def write(self, directory: Path) -> None:
-        """Put them on disk; a file that they lack is removed."""
+        """Write the files to disk, and remove those that are not among them."""
         for name in _FILES:
             if name in self.texts:
                 if (
@@ -76,10 +76,10 @@ class Files:
 
 
 def checked_name(name: str, yard: Yard) -> str:
-    """The name of a new extension.
+    """Check the name of a new extension and return it.
 
     Raises:
-        InputError: it is not a module's name, or that of a stack of the site.
+        InputError: it is not a valid module name, or a stack of the site has this name.
     """
     try:
         grammar.LABEL(name)
@@ -96,7 +96,7 @@ def checked_name(name: str, yard: Yard) -> str:
 
 
 def checked(asked: Asked) -> Asked:
-    """The same with absolute paths.
+    """Check the requirements and make their paths absolute.
 
     Raises:
         InputError: a requirement is empty or has more than one line, or a file does not exist.
@@ -120,7 +120,7 @@ def made(name: str, base: str, asked: Asked) -> Files:
 
 
 def with_more(files: Files, asked: Asked) -> Files:
-    """An extension with more requirements: those of a package that it names already are replaced."""
+    """Add requirements to an extension; existing ones for the same package are replaced."""
     stack, texts = files.texts[STACK], dict(files.texts)
     if asked.pip:
         texts[REQUIREMENTS] = "".join(f"{line}\n" for line in _merged(files.requirements, asked.pip))
@@ -131,10 +131,10 @@ def with_more(files: Files, asked: Asked) -> Files:
 
 
 def _with_items(stack: str, items: Sequence[str]) -> str:
-    """The text of a stack.yaml with more items in its list ``environment``; those that it has are left out.
+    """Add items to the list ``environment`` of a stack.yaml; duplicates are skipped.
 
     Raises:
-        InputError: it has no such list, because it was written anew by hand.
+        InputError: the file has no such list, because it was edited by hand.
     """
     new = [item for item in items if item not in stack]
     found = re.search(r"^environment:[ \t]*\n(?:[ \t]+.*\n|[ \t]*#.*\n)*", stack, re.MULTILINE)
@@ -151,7 +151,7 @@ def _merged(lines: Iterable[str], new: Iterable[str]) -> list[str]:
 
 
 def on_base(files: Files, base: str) -> Files:
-    """The same extension on another base.
+    """Move an extension to another base.
 
     Raises:
         InputError: its file names no base.
@@ -163,13 +163,13 @@ def on_base(files: Files, base: str) -> Files:
 
 
 def _quoted(text: str) -> str:
-    """A text as YAML has it: quoted as in JSON where it is more than a word."""
+    """A text as a YAML scalar: quoted as in JSON unless it is a plain word."""
     return text if re.fullmatch(r"[A-Za-z][A-Za-z0-9_./+-]*", text) else json.dumps(text, ensure_ascii=False)
 
 
 @contextmanager
 def changed(directory: Path, change: Callable[[Files], Files]) -> Iterator[Path]:
-    """The stack.yaml of an extension after a change, which is taken back if what is done with it fails."""
+    """Change an extension's stack.yaml for the time of a ``with`` block; restore it if the block fails."""
     before = Files.read(directory)
     try:
         change(before).write(directory)
@@ -187,7 +187,7 @@ def changed(directory: Path, change: Callable[[Files], Files]) -> Iterator[Path]
 def loaded(yard: Yard, environ: Mapping[str, str] = os.environ) -> list[Entry]:
     """The revisions of this yard and its parents whose modules are loaded in this shell, the last one first.
 
-    The module system says which modulefiles these are; so it works for every revision, whenever it was published.
+    The modulefiles are read from the module system's variables, so this works for every revision ever published.
     """
     names = [name for name in environ.get("LOADEDMODULES", "").split(":") if name]
     files = [file for file in environ.get("_LMFILES_", "").split(":") if file]
@@ -209,10 +209,10 @@ def _is_of(entry: Entry, file: str) -> bool:
 
 
 def base_of(yard: Yard, named: str) -> str:
-    """The full name of the revision to extend: the one that is named, else the one that is loaded.
+    """The full name of the revision to extend: the named one, else the loaded one.
 
     Raises:
-        InputError: neither, or no such revision.
+        InputError: none is named or loaded, or it does not exist.
     """
     if named:
         return catalogue.resolve(yard, named).module
@@ -224,7 +224,7 @@ def base_of(yard: Yard, named: str) -> str:
 
 
 def used(yard: Yard, name: str) -> BuildRecord:
-    """The record of the revision of an extension that is loaded in this shell, else of what its name loads.
+    """The record of an extension's loaded revision, else of the revision that its name loads.
 
     Raises:
         StackyardError: it was never published, or its record cannot be read.
@@ -240,7 +240,7 @@ def names(yard: Yard) -> list[str]:
 
 
 def chosen(yard: Yard, named: str | None) -> str:
-    """The extension that a command is for: the named one, else the one that is loaded, else the only one.
+    """The extension that a command works on: the named one, else the loaded one, else the only one.
 
     Raises:
         InputError: no such extension, or several.

@@ -1,1 +1,1 @@
-"""Removal of what is no longer used: revisions, failed builds, cache entries."""
+"""Removal of unused files: revisions, failed builds, cache entries."""

@@ -1,8 +1,8 @@
-"""`gc`: what can go, why, and how much room that gives; then doing it. Nothing that may be in use goes.
+"""`gc`: plans what can be removed, why, and how much space that frees; then removes it. Nothing in use is removed.
 
-All is removed in the two steps of `yard.write.trash`: aside now, and deleted by a later collection, once the grace time
-is over. Revisions go as `remove` makes them go (`upkeep.gc.remove`), stack by stack; a stack that is being built is
-left.
+Removal has the two steps of `yard.write.trash`: a collection moves files to the trash, and a later one deletes them
+after the grace time. Revisions are removed stack by stack, as by `remove` (`upkeep.gc.remove`); a stack that is being
+built is skipped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from stackyard.yard.write.trash import Item
 
 @dataclass(frozen=True)
 class Doomed:
-    """A revision to remove: why, its own bytes and inodes, and those that it shares."""
+    """A revision to remove: the reason, its own bytes and inodes, and the shared ones."""
 
     entry: Entry
     why: str
@@ -51,9 +51,10 @@ class Doomed:
 
 @dataclass(frozen=True)
 class Rules:
-    """What is kept: what the last `keep` generations showed, and what is not `unused` where that is asked for.
+    """Which revisions a collection keeps.
 
-    `now`: no grace time and no age of cache entries; what is put aside is deleted by the same collection.
+    `keep`: the number of generations whose revisions stay; `unused`: why a revision counts as unused. `now`: ignore the
+    grace time and the age of cache entries, and delete from the trash in the same collection.
     """
 
     keep: int
@@ -63,20 +64,21 @@ class Rules:
 
 @dataclass
 class Plan:
-    """What a collection would do.
+    """The plan of a collection.
 
     Attributes:
-        rules: by which it was made.
-        revisions, garbage: what is put aside; `kept` are revisions that would be, and are in use, with their users.
-        hide: retired revisions that are hidden from now on.
-        due: what was put aside and is deleted; `waiting` is deleted later.
-        leases: directories of leases that were not held for long; nothing is lost with them.
-        temporaries: what processes were killed before renaming (`yard.write.temporaries`).
-        packed: manifests of old generations that are packed, each with the bytes that this frees.
-        cache_bytes, cache_inodes: what only the removed revisions share with the cache, which goes later.
-        counts: of uses, of months that are over: these are removed at once.
-        unseen: what could not be looked at, and what is not touched because of that.
-        seen: what the look found.
+        rules: the rules that it follows.
+        revisions, garbage: what is moved to the trash; `kept`: removable revisions that are in use, with their users.
+        hide: retired revisions to hide.
+        due: trash to delete now; `waiting`: trash to delete later.
+        leases: directories of leases that have not been held for a long time.
+        temporaries: temporary files of killed processes (`yard.write.temporaries`).
+        packed: manifests of old generations to compress, each with the bytes that this frees.
+        cache_bytes, cache_inodes: size of the cache entries that only the removed revisions use; a later collection
+            removes them.
+        counts: files with usage counts of past months, deleted at once.
+        unseen: places that could not be read, and what is kept because of that.
+        seen: the evidence of use that was found.
     """
 
     rules: Rules
@@ -104,7 +106,7 @@ class Plan:
 
 
 def plan(watch: Watch, rules: Rules) -> Plan:
-    """Look for what can go. Writes nothing, and walks only what is garbage: sizes of revisions are in their records."""
+    """Find what can be removed. Writes nothing, and walks only garbage: records have the sizes of revisions."""
     yard, site, found = watch.yard, watch.site, Plan(rules)
     limits = site.model_copy(update={"cache": site.cache.model_copy(update={"max_age_days": 0})}) if rules.now else site
     found.seen = seen = watch.look()
@@ -148,7 +150,7 @@ def plan(watch: Watch, rules: Rules) -> Plan:
 def _choose(
     found: Plan, watch: Watch, entries: Sequence[Entry], records: Mapping[str, BuildRecord], seen: Evidence
 ) -> None:
-    """The revisions that can go, and those that could if they were unused."""
+    """Sort removable revisions into unused ones, which the plan removes, and used ones, which it keeps."""
     for entry, why in _reasons(watch, found.rules, entries):
         if users := seen.of(entry.folder):
             found.kept[entry.module] = users
@@ -157,7 +159,7 @@ def _choose(
 
 
 def _reasons(watch: Watch, rules: Rules, entries: Sequence[Entry]) -> Iterator[tuple[Entry, str]]:
-    """Those of some revisions that can go by what is published now, and why."""
+    """The entries that the present publication allows to remove, each with the reason."""
     published, removal = present(generations.entries(watch.yard)), watch.site.removal
     shown = _shown_lately(watch.yard, rules.keep)
     for entry in entries:
@@ -183,24 +185,24 @@ def _never_published(entry: Entry, days: float) -> str:
 
 
 def _shown_lately(yard: Yard, keep: int) -> set[str]:
-    """What users see, or saw in one of the last generations; all of a generation that cannot be read."""
+    """The revisions that one of the last generations shows; all of a generation that cannot be read."""
     last = islice(generations.readable(yard), keep + 1)
     now = generations.entries(yard)
     return {e.module for entries in (now, *(m.entries for m in last)) for e in entries if e.is_visible}
 
 
 def _is_hidden(entry: Entry, watch: Watch) -> bool:
-    """Whether users see a revision for longer than a retired one is shown."""
+    """Whether a retired revision has been shown longer than the site's policy allows."""
     return entry.is_visible and _days_since(entry.retired) >= watch.site.removal.hide_days
 
 
 def _days_since(day: str) -> float:
-    """Days since a date; less than any number for a revision that is not retired."""
+    """Days since a date; negative infinity for a revision that is not retired."""
     return (clock.today() - date.fromisoformat(day)).days if day else float("-inf")
 
 
 def _records(yard: Yard) -> Iterator[BuildRecord]:
-    """The records of all revisions, without those that cannot be read: these are left alone."""
+    """The readable records of all revisions; a revision with an unreadable record is left alone."""
     for paths in built.directories(yard):
         with suppress(StackyardError):
             record = built.readable(paths)
@@ -212,7 +214,7 @@ def _records(yard: Yard) -> Iterator[BuildRecord]:
 
 
 def collect(watch: Watch, wanted: Plan, made_by: Origin) -> Outcome:
-    """Do what a plan says, as far as that is still so. What fails is kept, with the reason.
+    """Carry out a plan as far as it still holds. Items that cannot be removed are kept, with the reason.
 
     Raises:
         StackyardError: the yard cannot be written to, or a generation cannot be published.
@@ -237,7 +239,7 @@ def collect(watch: Watch, wanted: Plan, made_by: Origin) -> Outcome:
 
 
 def _spared(watch: Watch, rules: Rules, entries: Sequence[Entry]) -> dict[str, str]:
-    """What need not be removed any more: a plan is made without a lease, and can be minutes old."""
+    """The revisions that no longer need to be removed: a plan is made without a lease and can be minutes old."""
     doomed = {entry.module for entry, _ in _reasons(watch, rules, entries)}
     return {entry.module: CHANGED for entry in entries if entry.module not in doomed}
 
@@ -253,7 +255,7 @@ def _delete(items: Sequence[Item], outcome: Outcome) -> None:
 
 
 def _delete_aside(outcome: Outcome) -> None:
-    """Delete what this collection has put aside."""
+    """Delete the items that this collection has moved to the trash."""
     items, outcome.items = outcome.items, []
     _delete(items, outcome)
 
@@ -279,14 +281,14 @@ def _remove(removal: Removal, wanted: Plan, outcome: Outcome) -> None:
 
 
 def _hide(watch: Watch, modules: Sequence[str], made_by: Origin) -> None:
-    """Withdraw retired revisions whose time has come."""
+    """Withdraw retired revisions whose display time is over."""
     late = {e.module: e for e in generations.entries(watch.yard) if e.module in modules and _is_hidden(e, watch)}
     hidden = {module: replace(e, state="withdrawn", pinned=False) for module, e in late.items()}
     publish_states(watch, hidden, f"hide {', '.join(hidden)}, retired", made_by, before=late)
 
 
 def _put_aside(removal: Removal, found: Sequence[Garbage], outcome: Outcome) -> None:
-    """Move garbage to the trash; a kept lock, or an entry of a cache, comes back where a build began meanwhile."""
+    """Move garbage to the trash; kept locks and cache entries are restored if a build began meanwhile."""
     moved: list[Item] = []
     for each in _without_used_locks(removal.watch, found):
         if not os.path.lexists(each.path):
@@ -310,14 +312,14 @@ def _put_aside(removal: Removal, found: Sequence[Garbage], outcome: Outcome) -> 
 
 
 def _without_used_locks(watch: Watch, found: Sequence[Garbage]) -> list[Garbage]:
-    """Without kept locks of which a deploy has built something since the plan was made."""
+    """Leave out kept locks from which a deploy has built since the plan was made."""
     locks = [each for each in found if each.path.is_relative_to(watch.yard.locks)]
     still = {each.path for each in garbage.solutions(watch, watch.look().below)} if locks else set()
     return [each for each in found if each not in locks or each.path in still]
 
 
 def _put(removal: Removal, each: Garbage) -> Item:
-    """Move one thing to the trash; what is among the revisions of a stack, with the right to build that stack."""
+    """Move one item to the trash; for an item in a stack's directory, under the lease of that stack."""
     watch = removal.watch
     if not each.path.is_relative_to(watch.yard.stacks):
         return _moved(removal, each)
@@ -331,7 +333,7 @@ def _put(removal: Removal, each: Garbage) -> Item:
 
 
 def _moved(removal: Removal, each: Garbage) -> Item:
-    """Move it, and remove what is kept for it elsewhere."""
+    """Move an item to the trash and remove its companion files elsewhere."""
     beside = _companions(each)
     what = trash.note_of(
         each.sort, removal.watch.yard, each.path, removal.batch, bytes=each.bytes, inodes=each.inodes, reason=each.why
@@ -343,7 +345,7 @@ def _moved(removal: Removal, each: Garbage) -> Item:
 
 
 def _companions(each: Garbage) -> list[Path]:
-    """The note on an entry of a cache, and the files that its program keeps for it."""
+    """The note of a cache entry, and the files that its program keeps for it."""
     if each.kind is None or each.yard is None:
         return []
     kind: caches.Kind = each.kind
@@ -352,10 +354,10 @@ def _companions(each: Garbage) -> list[Path]:
 
 
 def last_batch(yard: Yard) -> list[Item]:
-    """What the last collection or removal put aside, as far as it is still there.
+    """The items that the last collection or removal moved to the trash, if they are still there.
 
     Raises:
-        StackyardError: that was a move, which nothing but another move undoes.
+        StackyardError: the last batch is that of a move, which only another move can undo.
     """
     found = trash.items(yard)
     if found and found[-1].origin.is_relative_to(yard.former().root):

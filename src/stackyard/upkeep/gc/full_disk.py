@@ -1,7 +1,7 @@
-"""Removing where the file system, or a quota, is full: the yard gives up what nothing needs, and it is tried again.
+"""Removal on a full file system or quota: the yard frees its reserve, and the removal is tried again.
 
-These are the reserve (`yard.write.reserve`), and the modulefiles of former generations: they are as many as those of
-the next one, and are made of the records, so nothing is lost. A kill leaves a part of them to the next `gc`.
+It frees the reserve (`yard.write.reserve`) and the modulefiles of former generations. These are as many as those of the
+next generation, and can be made again from the records. After a kill, the next `gc` removes the rest.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ HINT = "`stackyard gc --now` deletes what is in the trash; or delete some other 
 
 
 def despite_full(yard: Yard, act: Callable[[], Done], tell: Callable[[str], object]) -> Done:
-    """Do what frees room, or what takes back a step; once more with the room that the yard can give up, if it must.
+    """Run an action that frees space or undoes a step; on a full disk, free the yard's reserve and try once more.
 
     Args:
-        act: can be done again wherever it stopped.
-        tell: gets a sentence where that room was needed.
+        act: the action, which can be repeated after a failure at any point.
+        tell: is called with a sentence if the reserve was needed.
 
     Raises:
-        StackyardError: it was not enough, with what to type; or as `act`.
+        StackyardError: the reserve was not enough (the hint has a command); or raised by `act`.
     """
     try:
         return act()
@@ -47,7 +47,7 @@ def despite_full(yard: Yard, act: Callable[[], Done], tell: Callable[[str], obje
 
 
 def give_up(yard: Yard) -> bool:
-    """Free what nothing needs; whether there was anything."""
+    """Free the reserve and the old modulefiles; whether there were any."""
     freed = reserve.give_up(yard)
     for number, paths in enumerate(garbage.former(yard, keep=0)):
         if disk.is_directory(paths.modules):

@@ -1,7 +1,7 @@
-"""What lies in a yard and belongs to no revision that counts: interrupted builds, leftovers, unshared cache entries.
+"""Garbage of a yard, which no valid revision needs: interrupted builds, leftovers, unshared cache entries.
 
-Nothing is found by its age alone, or by being unknown: each finder knows by which name or file this program made what
-it returns. What it does not know is not touched.
+Age alone, or an unknown name, does not make garbage: each finder recognises files of this program by name or content.
+Unknown files are not touched.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _UNUSED = "an interpreter that no revision uses"
 
 @dataclass(frozen=True)
 class Garbage:
-    """Something to collect: its bytes and inodes, which nothing else shares, and why."""
+    """An item to collect: its unshared bytes and inodes, and the reason."""
 
     sort: Sort
     path: Path
@@ -65,7 +65,7 @@ class _Size:
 def interrupted_builds(yard: Yard, stack: str | None = None) -> Iterator[Garbage]:
     """Directories of revisions whose build ended without a record, and copies that an interrupted repair left.
 
-    One in which a process may still be building, on whichever host, is left to it.
+    Directories in which a process on any host may still be building are left out.
     """
     for paths in revisions.directories(yard, stack):
         if disk.is_there(paths.record) or disk.is_there(paths.spare) or _is_building(yard, paths):
@@ -82,7 +82,7 @@ def _is_building(yard: Yard, paths: RevisionPaths) -> bool:
 
 
 def _is_copy(paths: RevisionPaths) -> bool:
-    """Whether a directory is what a repair builds beside a revision, or what a removal has renamed."""
+    """Whether a directory is a repair's build beside a revision, or was renamed by a removal."""
     name, directory = paths.root.name, paths.root.parent
     if not name.startswith("."):
         return False
@@ -92,7 +92,7 @@ def _is_copy(paths: RevisionPaths) -> bool:
 
 
 def leftovers(yard: Yard) -> Iterator[Garbage]:
-    """What killed processes left in the caches and among the generations; nothing while a build may be running."""
+    """Files that killed processes left in the caches and among the generations; none while a build may be running."""
     for path in [path for part in caches.parts(yard) for kind in KINDS for path in kind.leftovers(part)]:
         yield _sized("leftover", path, "left by a killed build")
     for draft in yard.generations.glob(yard.draft("*").root.name):
@@ -101,16 +101,16 @@ def leftovers(yard: Yard) -> Iterator[Garbage]:
 
 
 def old_modules(yard: Yard, keep: int) -> Iterator[Garbage]:
-    """The modulefiles of generations before the last ones; manifests stay, since names are never given twice."""
+    """The modulefiles of generations before the last ones; manifests are kept, since names are never reused."""
     for paths in former(yard, keep):
         if disk.is_directory(paths.modules):
             yield _sized("modules", paths.modules, f"the modulefiles of generation {paths.root.name}")
 
 
 def long_manifests(yard: Yard, keep: int) -> dict[Path, int]:
-    """The manifests of the same generations that are not packed yet, each with the bytes that packing it frees.
+    """The uncompressed manifests of the same generations, each with the bytes that compressing it frees.
 
-    Without those that cannot be read, and those of other accounts, which keep what is theirs.
+    Unreadable manifests and those of other accounts are left out.
     """
     found = {}
     for paths in former(yard, keep):
@@ -122,7 +122,7 @@ def long_manifests(yard: Yard, keep: int) -> dict[Path, int]:
 
 
 def former(yard: Yard, keep: int) -> Iterator[GenerationPaths]:
-    """The generations before the last ones, without those to which a process may still move the link."""
+    """The generations before the last ones, except those to which a process may still move the link."""
     shown = generations.current_number(yard)
     for number in list(generations.numbers(yard))[keep + 1 :]:
         paths = yard.generation(number)
@@ -132,7 +132,7 @@ def former(yard: Yard, keep: int) -> Iterator[GenerationPaths]:
 
 
 def old_counts(workspace: Workspace) -> tuple[list[Garbage], list[str]]:
-    """The counts of uses in months that ended longer ago than the site keeps them; what else is there, in words."""
+    """The usage counts of months older than the site's limit, and a message for each unknown file."""
     days = workspace.site.usage.keep_days
     old = usage.before(workspace.yard, clock.today() - timedelta(days=days))
     why = "the uses of {}, which are kept for {} days"
@@ -140,17 +140,17 @@ def old_counts(workspace: Workspace) -> tuple[list[Garbage], list[str]]:
 
 
 def solutions(workspace: Workspace, below: Children) -> Iterator[Garbage]:
-    """Kept solutions and locks of which no revision has anything, once they are older than caches' entries may be."""
+    """Kept solutions and locks that no revision uses and that are older than the limit for cache entries."""
     for path in unneeded.old_solutions(workspace, below):
         what = "lock of a file in a read-only directory" if path.parent == workspace.yard.file_locks else "solution"
         yield _sized("leftover", path, f"a kept {what} that no revision was built from")
 
 
 def unshared(workspace: Workspace, records: Collection[BuildRecord], below: Children) -> list[Garbage]:
-    """Entries of the caches that no revision needs, beyond the site's limits: too old, then the oldest of too many.
+    """Cache entries that no revision needs, beyond the site's limits: those too old, then the oldest if too many.
 
     Args:
-        records: those of all revisions that there are.
+        records: the records of all revisions.
         below: the yards that extend revisions of this one.
     """
     names = {text for record in records for package in record.packages for text in (package.build, package.sha256)}
@@ -190,9 +190,9 @@ def _beyond(size: _Size, left: int, site: Site) -> str:
 
 
 def _own_size(entry: Path) -> _Size | None:
-    """What removing an entry frees, and since when it has been so; None where a file of it is shared.
+    """The bytes that removing an entry frees, and since when it has been unshared; None if a file of it is shared.
 
-    The count of a file's links changes its ctime, so that is when the last revision which had it was deleted.
+    A change of the link count updates ctime, so ctime tells when the last revision with the file was deleted.
     """
     total, inodes, newest = 0, 0, 0.0
     most = _INNER_LINKS if entry.is_dir() else 1
@@ -213,9 +213,9 @@ def _own_size(entry: Path) -> _Size | None:
 
 
 def _statuses(path: str | Path) -> Iterator[os.stat_result]:
-    """The status of everything below a path and of itself, links not followed; what vanishes is left out.
+    """The status of a path and of everything below it, without following links; vanished files are left out.
 
-    Without a Path for each of them: a collection looks at every entry of the caches every night.
+    No Path is made for each file: a collection visits every cache entry every night.
     """
     with suppress(FileNotFoundError):
         status = os.lstat(path)
@@ -232,9 +232,9 @@ def _sized(sort: Sort, path: Path, why: str) -> Garbage:
 
 
 def freed_in_cache(yard: Yard, doomed: Iterable[BuildRecord], kept: Iterable[BuildRecord]) -> tuple[int, int]:
-    """Bytes and files of the unpacked packages that only these revisions share with the cache, by the notes on them.
+    """Bytes and files of the unpacked packages that only these revisions share with the cache, from their notes.
 
-    They go with a later collection, once the files of the revisions are deleted.
+    A later collection removes them, after the files of the revisions are deleted.
     """
     only = _stems(doomed).keys() - _stems(kept).keys()
     there, total, count = set(disk.names(yard.conda)), 0, 0

@@ -1,11 +1,11 @@
-"""What may be in use: by whom, and what could not be seen. Every user that is found holds a removal back.
+"""Finds what may be in use, by whom, and which places could not be read. Any use that is found prevents removal.
 
 - A note of a process or of a batch job (`yard.others.uses`), in the yard or in that of a user.
 - A process of this host that names a file of the revision.
 - An extension in another yard (`yard.others.children`); `upkeep.gc.unseen` has what holds where one cannot be looked
 into.
 
-A process of another host that left no note is not seen, as one is that only loaded a module there.
+A process on another host without a note is not found, for example one that only loaded a module.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ IsOver = Callable[[str, str], bool | None]
 
 @dataclass
 class Evidence:
-    """Who uses what, and what could not be seen.
+    """Which revisions are used by whom, and which places could not be read.
 
     Attributes:
-        users: by the place of the revision, in words.
-        everything: what may use every revision: what could not be looked at, in words.
-        unseen: for people: what was not looked at.
+        users: descriptions of the users, by the path of the revision.
+        everything: descriptions of unreadable places, which may use any revision.
+        unseen: messages about the places that were not read.
         below: the yards of others.
-        extends: the roots of those that extend revisions, each with the place of one of these.
+        extends: the roots of yards that extend revisions, each with the path of one such revision.
         extends_others: whether the yard itself extends revisions of others.
-        bases: how many extensions in these a revision has, by its name.
-        began: the `basesinuse.moment` before the look, where that was asked for.
+        bases: the number of extensions of a revision in these yards, by its name.
+        began: the `basesinuse.moment` before the search, if requested.
     """
 
     users: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -71,7 +71,7 @@ class Evidence:
     began: float | None = None
 
     def of(self, directory: str | Path) -> tuple[str, ...]:
-        """Who may be using a revision."""
+        """The possible users of a revision."""
         return (*self.users.get(place_of(directory), ()), *self.everything)
 
 
@@ -80,9 +80,9 @@ class Watch(Workspace):
     """Looks for users of the revisions of a yard.
 
     Attributes:
-        is_over: asks schedulers about jobs.
-        tidy: remove the notes of uses that are over, and of yards that extend nothing any more.
-        despite: accounts whose notes and yards hold nothing back.
+        is_over: asks a scheduler whether a job is over.
+        tidy: remove the notes of ended uses, and of yards that no longer extend anything.
+        despite: accounts whose notes and yards are ignored.
     """
 
     is_over: IsOver = lambda *_: None
@@ -90,7 +90,7 @@ class Watch(Workspace):
     despite: frozenset[int] = frozenset()
 
     def look(self) -> Evidence:
-        """Everything that can be found: notes, processes of this host, extensions in other yards."""
+        """Collect all evidence: notes, processes of this host, extensions in other yards."""
         found = Evidence(began=basesinuse.moment(self.yard) if self.tidy else None)
         found.below = children.known(self.yard, self._users_yards(), self.despite)
         found.unseen += found.below.unseen
@@ -103,19 +103,19 @@ class Watch(Workspace):
         return found
 
     def _users_yards(self) -> str:
-        """Where yards of others may be; empty for a yard that others cannot read, which they cannot extend either."""
+        """The directory with users' yards; empty for a yard that other users cannot read or extend."""
         mode = self.yard.root.stat().st_mode if self.yard.root.exists() else 0
         shared = is_sites(self) or mode & (stat.S_IXOTH | stat.S_ISGID)
         return (self.site.user_yard or USERS_YARD) if shared else ""
 
     def look_again(self, first: Evidence) -> Evidence:
-        """The notes alone, where the first look was: quick, for what began since then."""
+        """Read only the notes again, where the first search found them: a quick check for new uses."""
         found = Evidence(everything=first.everything)
         self._notes(found, _Ours(self.yard), _uses_again(first.below.seen))
         return found
 
     def _notes(self, found: Evidence, ours: _Ours, yards: Iterable[Child]) -> None:
-        """The uses that are noted in the yard, and in those of users."""
+        """Add the uses noted in this yard and in users' yards."""
         jobs, unknown = _Jobs(self.is_over), uses.Unknown()
         noted: list[tuple[Use, bool]] = []
         try:
@@ -167,12 +167,12 @@ class Watch(Workspace):
 
 
 def _module(text: str) -> str:
-    """The name of a module, as its owner wrote it down."""
+    """The module name in a note that its owner wrote."""
     return text if all(grammar.LABEL.accepts(part) for part in text.split("/")) else "an extension"
 
 
 def _uses_in(child: Child) -> Iterator[Use]:
-    """The uses that the yard of a user says."""
+    """The uses that a user's yard notes."""
     for item in child.of("use"):
         if len(item) == 3 and item[1].isdecimal() and item[2].isdecimal():
             text, age_s, uid = item
@@ -182,7 +182,7 @@ def _uses_in(child: Child) -> Iterator[Use]:
 
 
 def _uses_again(seen: Iterable[Child]) -> Iterator[Child]:
-    """The same yards, read once more for their notes."""
+    """The uses in the same yards, read a second time."""
     seen = list(seen)
     closed = [child for child in seen if child.closed]
     answers = supervised.read([(child.uid, child.root) for child in closed])
@@ -193,14 +193,14 @@ def _uses_again(seen: Iterable[Child]) -> Iterator[Child]:
 
 
 class _Jobs:
-    """Asks schedulers about jobs: each once, and a limited number of each account."""
+    """Asks schedulers about jobs: each job once, and a limited number for each account."""
 
     def __init__(self, is_over: IsOver) -> None:
         self._is_over = cache(is_over)
         self._asked: dict[int, set[tuple[str, str]]] = defaultdict(set)
 
     def of(self, uid: int) -> IsOver:
-        """What asks about the jobs that this account noted; those beyond cannot be asked about."""
+        """The function that asks about the jobs noted by this account; jobs beyond the limit count as unknown."""
 
         def is_over(scheduler: str, job: str) -> bool | None:
             asked = self._asked[uid]
@@ -212,7 +212,7 @@ class _Jobs:
 
 
 class _Ours:
-    """Which of these foreign paths are those of a yard."""
+    """Recognises which foreign paths lead to a given yard."""
 
     def __init__(self, yard: Yard) -> None:
         published = (RevisionPaths.of(e.folder).yard for e in generations.entries(yard))
@@ -224,7 +224,7 @@ class _Ours:
         return root in self.spellings or root in self._same
 
     def learn(self, named: Iterable[tuple[int, Path]]) -> None:
-        """Look where paths lead that accounts wrote down: all at once, since a disk may hang, and few of each."""
+        """Resolve the paths that accounts noted: all at once, since a disk may hang, and few for each account."""
         new = set()
         for uid, root in named:
             of = self._asked[uid]
@@ -236,7 +236,7 @@ class _Ours:
                 self._same.add(root)
 
     def crowds(self, place: str) -> list[Blind]:
-        """The accounts that name more yards than are looked at."""
+        """The accounts that name more yards than are read."""
         most = reading.MOST_YARDS
         over = [uid for uid, roots in self._asked.items() if len(roots) > most]
         return [Blind(uid, place, f"names more than {most} yards", always=True) for uid in over]
@@ -251,7 +251,7 @@ def _is_same(root: Path, yard: Path) -> bool:
 
 
 def standing(use: Use, is_over: IsOver, unseen_days: float) -> str:
-    """Why a use holds back a removal, in words; empty where it is over."""
+    """Why a use prevents a removal, as a phrase; empty if the use is over."""
     if use.what == "job" and use.job:
         return _of_job(use, is_over, unseen_days)
     fate = use.owner.fate
@@ -272,6 +272,6 @@ def _of_job(use: Use, is_over: IsOver, unseen_days: float) -> str:
 
 
 def _unseen(use: Use, unseen_days: float) -> str:
-    """A use of which nothing can be said from here: it holds for some days."""
+    """The phrase for a use whose state cannot be determined here: it counts for some days."""
     days = use.age_s / clock.DAY_S
     return "" if days > unseen_days else f"{use}, which cannot be asked from here (noted {days:.0f} days ago)"

@@ -1,9 +1,9 @@
 """Removing revisions that are not in use, and restoring them.
 
-The order matters. Who uses a revision is looked for; a generation is published whose modulefile refuses to load it; its
-directory is moved to the trash by one rename; and who uses it is looked for again, because a process may have noted its
-use in between: then it is moved back. A process that starts notes its use first and looks for the files after that
-(`yard.others.uses`), so one of the two sees the other. A kill anywhere leaves it whole, in its place or in the trash.
+The order matters. (1) Search for users of the revision. (2) Publish a generation whose modulefile refuses to load it.
+(3) Move its directory to the trash by one rename. (4) Search for users again, because a process may have noted its use
+in between; if so, move it back. A starting process notes its use before it opens the files (`yard.others.uses`), so one
+of the two sees the other. A kill at any point leaves the revision complete, in its place or in the trash.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _Tell = Callable[[str], None]
 
 @dataclass
 class Outcome:
-    """What was put aside or brought back, deleted for good, and kept and why, by module or path.
+    """The result of a removal: items moved to the trash, restored, deleted, or kept with the reason, by module or path.
 
-    `packed` are manifests of old generations, each with the bytes that this freed; `leases` directories of leases that
-    were not held for long; `temporaries` what processes were killed before renaming; `counts` files with counts of
-    uses. `blind`: why everything may be in use.
+    `packed`: compressed manifests of old generations, each with the bytes freed; `leases`: directories of leases not
+    held for a long time; `temporaries`: temporary files of killed processes; `counts`: files with usage counts.
+    `blind`: why everything may be in use.
     """
 
     items: list[Item] = field(default_factory=list)
@@ -65,12 +65,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Removal:
-    """One command that removes something from a yard.
+    """One command that removes items from a yard.
 
     Attributes:
-        batch: the same for all that it removes.
-        reason: why, for the history.
-        spared: why some of these stay although they are unused, by module, by what is published at that moment.
+        batch: the identifier that all its items share.
+        reason: the reason that the history shows.
+        spared: returns the unused revisions to keep, by module with the reason, given the present publication.
     """
 
     watch: Watch
@@ -80,7 +80,7 @@ class Removal:
     spared: Callable[[Sequence[Entry]], Mapping[str, str]] = lambda _: {}
 
     def revisions(self, entries: Sequence[Entry]) -> Outcome:
-        """Remove unused revisions. The caller may write to the yard and holds the leases of their stacks.
+        """Remove unused revisions. The caller has write access to the yard and holds the leases of their stacks.
 
         Raises:
             StackyardError: the generation without them cannot be published; nothing was removed.
@@ -137,7 +137,7 @@ class Removal:
             outcome.kept[item.what.module] = (error.message,)
 
     def _look_again(self, first: Evidence, outcome: Outcome) -> None:
-        """Move back what a process began to use in the meantime."""
+        """Move back revisions that a process began to use in the meantime."""
         again = self.watch.look_again(first)
         for item in list(outcome.items):
             used = again.of(item.origin)
@@ -159,10 +159,10 @@ def publish_states(
     made_by: Origin,
     before: Mapping[str, Entry] = MappingProxyType({}),
 ) -> None:
-    """Publish revisions with the state and the mark that these entries have; not those that were never published.
+    """Publish revisions with the state and the mark of these entries; unpublished revisions are skipped.
 
     Args:
-        before: as they were looked at; one that was changed since stays as it is.
+        before: the entries as read earlier; an entry that has changed since is not touched.
     """
 
     def step(base: Base) -> Step:
@@ -178,15 +178,15 @@ def publish_states(
 
 
 def _standing(entry: Entry) -> tuple[str, bool, str]:
-    """What people set of a revision."""
+    """The settings of a revision that people change."""
     return entry.state, entry.pinned, entry.retired
 
 
 def repair(watch: Watch, stacks: Collection[str], made_by: Origin) -> None:
-    """Finish what a killed removal of revisions of these stacks left: what is in its place is published as before.
+    """Finish a killed removal of revisions of these stacks: those still in place are published as before.
 
-    What a deploy was bringing back is left to the next deploy, which verifies it. The caller may write to the yard and
-    holds the leases of the stacks.
+    A revision that a deploy was restoring is left to the next deploy, which verifies it. The caller has write access to
+    the yard and holds the leases of the stacks.
     """
     there = [i for i in trash.interrupted(watch.yard) if i.what.module.partition("/")[0] in stacks]
     left = [item for item in there if not item.is_deployed_again]
@@ -197,7 +197,7 @@ def repair(watch: Watch, stacks: Collection[str], made_by: Origin) -> None:
 
 
 def _publish_back(watch: Watch, items: Sequence[Item], reason: str, made_by: Origin) -> None:
-    """Publish what is in its place again as its note says, and forget the notes."""
+    """Publish restored revisions again with the state in their notes, and delete the notes."""
     noted = {item.what.module: item.what for item in items if item.what.sort == "revision"}
     entries = generations.base(watch.yard).entries  # also those of one that a killed process did not show
     others = {e.stack for e in entries if e.pinned and e.is_visible}  # a default that was set meanwhile
@@ -212,10 +212,10 @@ def _publish_back(watch: Watch, items: Sequence[Item], reason: str, made_by: Ori
 
 
 def removed(watch: Watch, name: str) -> Item:
-    """The revision of this name in the trash, or on its way back from there; short names will do, as `own/1`.
+    """The revision of this name in the trash, or being restored from it; short names such as `own/1` are accepted.
 
     Raises:
-        InputError: no such revision there, or several.
+        InputError: no revision matches, or several do.
     """
     known = [*trash.interrupted(watch.yard), *trash.items(watch.yard)]
     there = dict.fromkeys(sorted(item.what.module for item in known if item.what.module))
@@ -229,12 +229,12 @@ def removed(watch: Watch, name: str) -> Item:
 
 
 def bring_back(watch: Watch, items: Sequence[Item], tell: _Tell, *, command: Sequence[str] = ()) -> Outcome:
-    """Move things from the trash back to their places, and publish the revisions among them as they were.
+    """Move items from the trash back to their places, and publish the revisions among them with their former state.
 
-    What cannot be moved back stays in the trash; `kept` says why.
+    Items that cannot be moved back stay in the trash; `kept` has the reasons.
 
     Args:
-        tell: gets a sentence about what is waited for.
+        tell: is called with a sentence about a lease that is waited for.
 
     Raises:
         StackyardError: the yard cannot be written to.
@@ -264,7 +264,7 @@ def _require_its_place(item: Item) -> None:
 
 
 def size_of(record: BuildRecord | None) -> tuple[int, int, int, int]:
-    """Bytes and inodes of a revision's own, and those that it shares; zeros where the record cannot be read."""
+    """Bytes and inodes of a revision, its own and the shared ones; zeros if the record cannot be read."""
     if record is None:
         return 0, 0, 0, 0
     use = record.payload.use(record.disk)
@@ -272,11 +272,11 @@ def size_of(record: BuildRecord | None) -> tuple[int, int, int, int]:
 
 
 def watch_yard(workspace: Workspace, is_over: IsOver, *, tidy: bool = False, despite: Collection[str] = ()) -> Watch:
-    """What looks for users of a yard's revisions; it makes no cache.
+    """The `Watch` for a yard's revisions; it creates no cache.
 
     Args:
-        is_over: asks the schedulers about jobs.
-        despite: names of accounts whose notes and yards hold nothing back.
+        is_over: asks a scheduler whether a job is over.
+        despite: names of accounts whose notes and yards are ignored.
 
     Raises:
         InputError: only root may leave out an account, or no account has this name.
@@ -296,7 +296,7 @@ def _account(name: str) -> int:
 
 
 def own_revision(yard: Yard, rev: str) -> Entry:
-    """The revision of a name, which must be of this yard and have its files.
+    """The revision of a name; it must be in this yard and not removed.
 
     Raises:
         InputError: no such revision; it is in another yard, or removed already.
@@ -314,11 +314,11 @@ def own_revision(yard: Yard, rev: str) -> Entry:
 def remove_unused(
     watch: Watch, entries: Sequence[Entry], tell: _Tell, *, despite: Collection[str] = (), command: Sequence[str] = ()
 ) -> Outcome:
-    """Remove those of these revisions that are unused.
+    """Remove the unused ones of these revisions.
 
     Args:
-        tell: gets a sentence about what is waited for.
-        despite: as `watch_yard` has it; for the reason in the history.
+        tell: is called with a sentence about a lease that is waited for.
+        despite: as in `watch_yard`; the history shows it in the reason.
 
     Raises:
         StackyardError: the yard cannot be written to, or the generation without them cannot be published.
@@ -333,7 +333,7 @@ def remove_unused(
 
 
 def kept_error(outcome: Outcome, revs: Sequence[str]) -> StackyardError | None:
-    """What is said of revisions that were to be removed and are kept; None where all are removed."""
+    """The error that reports revisions which could not be removed; None if all are removed."""
     if not outcome.kept:
         return None
     hint = "try again once it is no longer used; see above"

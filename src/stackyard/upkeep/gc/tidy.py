@@ -1,4 +1,4 @@
-"""The end of a collection, apart from the trash: files without use are deleted, what was seen is noted."""
+"""The last part of a collection, except the trash: deletes unused files and records what was observed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def up(yard: Yard, wanted: Plan, outcome: Outcome) -> None:
-    """Pack manifests; remove counts, leases and temporary files; fill the reserve; tell staff and parents of bases."""
+    """Compress manifests; remove counts, leases and temporary files; fill the reserve; note the bases in use."""
     _forget_counts(yard, [each.path for each in wanted.counts], outcome)
     _pack(wanted.packed, outcome)
     _remove_leases(yard, wanted.leases, outcome)

@@ -1,4 +1,4 @@
-"""What was solved and what uv installed for revisions that are gone: solutions and interpreters that none needs."""
+"""Finds solutions and interpreters in the caches that no revision needs any more."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _SPEC_HASH = re.compile(rb'^spec_hash = "([^"]+)"', re.MULTILINE)
 
 
 def old_solutions(workspace: Workspace, below: Children) -> list[Path]:
-    """Kept solutions, and kept locks of files in read-only directories, that are older than the caches' entries may be
-    and of which the lock of no revision has anything; none where a yard could not be looked into.
+    """Kept solutions and locks that are older than the limit for cache entries and that no revision's lock uses.
 
-    Those of a revision stay: its lock is restored from them, and its file is locked to them.
+    The locks are those of files in read-only directories. None is returned if a yard could not be read. Solutions of a
+    revision are kept: its lock can be restored from them, and its file is locked to them.
 
     Args:
         below: the yards that extend revisions of this one.
@@ -45,7 +45,7 @@ def old_solutions(workspace: Workspace, below: Children) -> list[Path]:
 
 
 def _solutions(path: Path, yard: Yard) -> set[str]:
-    """The spec hashes of what a file keeps; none of one that cannot be read, or is not known."""
+    """The spec hashes of the solutions in a file; none if it cannot be read or its format is unknown."""
     return {path.stem} if path.parent == yard.locks else _hashes_in(path)
 
 
@@ -57,7 +57,7 @@ def _age_s(path: Path) -> float:
 
 
 def _spec_hashes(yard: Yard) -> set[str]:
-    """What revisions were solved from, as their locks say; also of those in the trash, which can be brought back."""
+    """The spec hashes in the locks of all revisions, including those in the trash, which can be restored."""
     built = (_hashes_in(paths.lock) for paths in revisions.directories(yard))
     removed = (RevisionPaths(content) for content in disk.matching(yard.trash, f"*/{trash.CONTENT}"))
     return set().union(*built, *(_hashes_in(paths.lock, yard.root) for paths in removed))
@@ -71,8 +71,9 @@ def _hashes_in(lock: Path, top: Path | None = None) -> set[str]:
 
 
 def used_interpreters(yard: Yard, records: Iterable[BuildRecord], below: Children) -> set[str] | None:
-    """The names of the interpreters in the caches that a revision runs on, of this yard or of one below; None where a
-    record cannot be read, or a yard not be looked into, so that this is not known.
+    """The names of the cached interpreters that revisions of this yard or of one below run on.
+
+    None if a record or a yard cannot be read, so that this is unknown.
 
     Args:
         records: those of all revisions of this yard.
@@ -92,9 +93,9 @@ def used_interpreters(yard: Yard, records: Iterable[BuildRecord], below: Childre
 
 
 def _named(path: Path, root: Path, yard: Yard) -> Iterator[str]:
-    """The name in a cache of the interpreter at a path; nothing for one that is in a cache of another yard.
+    """The name of the cached interpreter at a path; nothing if it is in another yard's cache.
 
-    A yard has many paths. So one that is in no cache of the yard which names it counts as one of this yard.
+    A yard can be reached through several paths, so a path outside the naming yard's caches counts as one of this yard.
     """
     if root != yard.root and path.is_relative_to(root):
         return

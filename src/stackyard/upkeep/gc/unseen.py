@@ -1,9 +1,9 @@
-"""What holds where yards of users could not be looked into: each may extend every revision, so none goes.
+"""Rules for users' yards that cannot be read: each may extend every revision, so no revision is removed.
 
-Unless the last collection of who could look everywhere says what they extended then (`yard.others.basesinuse`), and
-their own notes say what they extend since (`yard.others.childnotes`): a note of an earlier version does not say it.
-Notes of yards that can be looked into count only while these may be being built, or have no yard in their place: it may
-not be mounted.
+The exception: the last collection with access to all yards noted what they extended then (`yard.others.basesinuse`),
+and their own notes list what they have extended since (`yard.others.childnotes`); notes of earlier versions do not. The
+notes of a readable yard count only while it may be under construction, or if no yard is found at its path: it may not
+be mounted.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ LET_ROOT_LOOK = "let root run `stackyard gc` once: it looks into closed yards"
 
 
 def judge(found: Evidence, yard: Yard, most_days: float, *, tidy: bool) -> None:
-    """Add what may be in use although it was not seen.
+    """Add the revisions that may be in use by yards which could not be read.
 
     Args:
-        most_days: for which the last look of who could look everywhere is believed.
-        tidy: remove notes of yards that extend nothing any more.
+        most_days: for how many days the last search with access to all yards is trusted.
+        tidy: remove notes of yards that no longer extend anything.
     """
     blind = found.below.blind
     known = basesinuse.read(yard, most_days, found.unseen) if blind else None
@@ -52,10 +52,10 @@ def judge(found: Evidence, yard: Yard, most_days: float, *, tidy: bool) -> None:
 
 
 def keep(found: Evidence, yard: Yard) -> list[str]:
-    """Write down which revisions are extended, where this look is believed and could look at everything.
+    """Note which revisions are extended, if this search is trusted and could read all yards.
 
     Returns:
-        Why that could not be written.
+        Messages about why the note could not be written.
     """
     if found.began is not None and not found.below.blind and basesinuse.is_writer(yard):
         try:
@@ -66,7 +66,7 @@ def keep(found: Evidence, yard: Yard) -> list[str]:
 
 
 def _since(found: Evidence, known: BasesInUse, covered: Sequence[Blind]) -> list[Blind]:
-    """Add what notes say that are newer than the last look; what an older version's note leaves unknown."""
+    """Add the bases in notes newer than the last complete search; returns yards with older, inconclusive notes."""
     unknown = []
     places = {(each.uid, each.place): each for each in covered}
     for note in found.below.notes:
@@ -80,7 +80,7 @@ def _since(found: Evidence, known: BasesInUse, covered: Sequence[Blind]) -> list
 
 
 def _noted(found: Evidence, yard: Yard, blind: set[Path], most_days: float, *, tidy: bool) -> None:
-    """Add what notes say of yards that could be looked into, or are not there; remove those that are over."""
+    """Add the notes of yards that are readable or missing; remove outdated notes."""
     extending = {root for root, _ in found.extends}
     newest = {(note.uid, note.root): note for note in sorted(found.below.notes, key=lambda note: note.changed)}
     over = []
@@ -104,7 +104,7 @@ def _by_note(found: Evidence, note: Note) -> None:
 
 
 def _reasons(blind: Iterable[Blind]) -> list[str]:
-    """Why everything may be in use, a sentence for each cause."""
+    """The reasons why everything may be in use, one sentence for each cause."""
     accounts: dict[str, set[str]] = defaultdict(set)
     sentences = []
     for each in blind:

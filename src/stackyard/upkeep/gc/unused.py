@@ -1,4 +1,4 @@
-"""Published revisions that were not used for long, by the counts of uses."""
+"""Published revisions that have not been used for a long time, according to the usage counts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Unused = Callable[[Entry], str]
 
 
 def unused_for(yard: Yard, days: int, kept_days: int) -> Unused:
-    """Revisions that were not used for so many days, by the counts.
+    """The revisions that have not been used for this many days, according to the usage counts.
 
     Args:
         kept_days: for how long the counts are kept.
 
     Raises:
         InputError: uses have not been counted for so long, or loads of modules are not counted.
-        StackyardError: counts of that time cannot be read: whose they are may have used anything.
+        StackyardError: counts of that period cannot be read, so their owner may have used any revision.
     """
     unread: dict[str, str] = {}
     uses, since = usage.read(yard, unread), (clock.today() - timedelta(days=days)).isoformat()

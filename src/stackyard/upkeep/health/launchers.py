@@ -1,7 +1,7 @@
-"""Makes the launcher of a revision again, and records its hash where the record has none or that of another one.
+"""Makes the launcher of a revision again, and records its hash if the record has none or another one.
 
-The record is what is signed. So a signed one is written only with a signature of the same key, which lies beside it
-before the record has changed: whenever this is killed, one of the signatures is of what the revision is.
+Signatures cover the record. So a signed record is changed only together with a new signature by the same key, which is
+written first: after a kill at any point, one of the signatures matches the revision.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _AGAIN = "-again.sig"
 
 
 def renew(record: BuildRecord, workspace: Workspace) -> list[str]:
-    """Make the launcher again as it is recorded, or record the hash of the new one; what was done, as words.
+    """Make the recorded launcher again, or record the hash of a new one; returns messages about what was done.
 
-    The caller may write to the yard, and holds the lease of the stack.
+    The caller has write access to the yard and holds the lease of the stack.
 
     Raises:
-        MissingError: no compiler for that of a wrapped image.
+        MissingError: no compiler for the launcher of a wrapped image.
         StackyardError: the record is signed, and cannot be signed again; nothing was changed.
     """
     paths = RevisionPaths.of(record.path)
@@ -52,7 +52,7 @@ def renew(record: BuildRecord, workspace: Workspace) -> list[str]:
 
 
 def _make(target: Path, record: BuildRecord, yard: Yard) -> None:
-    """The launcher: one with the recorded hash where this version makes it, or another revision has it."""
+    """The launcher: with the recorded hash if this version produces it or another revision has it."""
     launcher.make(target, container=record.payload.is_system)
     wanted = record.payload.launcher_sha256
     if not wanted or sha256_file(target) == wanted:
@@ -65,7 +65,7 @@ def _make(target: Path, record: BuildRecord, yard: Yard) -> None:
 
 
 def _recorded(record: BuildRecord, text: str, signed: str) -> list[str]:
-    """Write the record, between its new signature and the end of the former ones."""
+    """Write the record after its new signature and before the old ones are removed."""
     paths = RevisionPaths.of(record.path)
     if not signed:
         revisions.mark(record, text)
@@ -80,7 +80,7 @@ def _recorded(record: BuildRecord, text: str, signed: str) -> list[str]:
 
 
 def finish(paths: RevisionPaths) -> None:
-    """Remove what a new signature replaces, also after a kill; or the new one, of a record that was not written."""
+    """Remove the signatures that a new one replaces, or a new one whose record was not written (after a kill)."""
     for new in (each for each in signatures.files(paths) if each.name.endswith(_AGAIN)):
         broken = {path for path, _ in signatures.broken(paths)}
         for each in {new} if new in broken else broken:
@@ -90,12 +90,12 @@ def finish(paths: RevisionPaths) -> None:
 
 
 def _signed_again(paths: RevisionPaths, text: str, workspace: Workspace) -> str:
-    """A signature of the record with this text; empty: the present one has none.
+    """A signature of the record with this text; empty: the present one is unsigned.
 
-    Who repairs a revision answers for it only where the same key has signed it as it is.
+    A repair signs only with the key that signed the present record.
 
     Raises:
-        StackyardError: it is signed, but not by the key that is named, or none is.
+        StackyardError: it is signed by another key than the given one, or no key is given.
     """
     present, own = signatures.statement(paths), [each for each in signatures.texts(paths) if each]
     if not own:

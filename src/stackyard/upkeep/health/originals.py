@@ -1,4 +1,4 @@
-"""Where a file of a revision still is as it was: in the unpacked packages and the bytecode of the caches."""
+"""Finds the original of a changed file among the unpacked packages and the bytecode in the caches."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from stackyard.yard.revision.record import BuildRecord
 
 
 class Originals:
-    """The files of a yard's caches by what they held when they were noted; the notes are read when one is asked for."""
+    """The files of a yard's caches, indexed by their recorded content; the notes are read on first use."""
 
     def __init__(self, record: BuildRecord, yard: Yard) -> None:
         self._record, self._yard = record, yard
 
     def find(self, item: Item) -> Path | None:
-        """A file that holds these bytes now: it is read to be sure."""
+        """A file that has this content now; it is read to verify that."""
         return next((path for path in self._places.get(item.sha256, ()) if holds(path, item)), None)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""A revision built again beside itself, from its lock and the caches: where a damaged file is restored from."""
+"""Builds a revision again beside itself, from its lock and the caches, as a source for damaged files."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from stackyard.yard.revision.record import BuildRecord
 
 
 def built_again(record: BuildRecord, workspace: Workspace, place: RevisionPaths, progress: Progress) -> Job:
-    """Do the steps that need no file of the user: all but a post script. Of colliding packages the same ones win.
+    """Run the build steps that need no user files: all except a post script. File collisions resolve as recorded.
 
     Args:
-        place: where it is built; nothing is there.
+        place: the path to build at, which does not exist.
     """
     locked = lockfile.read(RevisionPaths.of(record.path).lock).variants[0]
     winners = {path: each.winner for each in record.collisions for path in each.files if each.winner}
@@ -56,7 +56,7 @@ def built_again(record: BuildRecord, workspace: Workspace, place: RevisionPaths,
 
 
 def _compiled_wheels(record: BuildRecord, locked: LockedVariant, yard: Yard) -> Iterator[pip.Wheel]:
-    """The wheels that were compiled for this revision, as far as a cache has them."""
+    """The wheels compiled for this revision that a cache still has."""
     keys = {package.name: package.build for package in record.packages if package.kind == "pip"}
     for package in locked.pip:
         key = keys.get(package.name, "")

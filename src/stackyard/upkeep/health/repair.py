@@ -1,9 +1,9 @@
-"""Restores damaged files of a revision, byte for byte, from what is locked.
+"""Restores damaged files of a revision, byte for byte, from its lock.
 
-The revision is built again from its own lock, beside itself, at a path of the same length, so that a file which
-contains its prefix differs in nothing but that path. Each damaged file is then replaced by a rename, after its hash was
-compared with the one that was noted when the revision was built: a file is restored as it was, or not at all. Nothing
-is written into an existing file, since other revisions and the cache may share it.
+The revision is built again from its own lock, beside itself, at a path of the same length, so that files which contain
+the prefix differ only in that path. Each damaged file is replaced by a rename, after its hash was compared with the one
+recorded at the build: a file is restored exactly or not at all. Existing files are never written to, since other
+revisions and the cache may share them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LOCK = "lock/stack.lock"
 
 
 def require_in_place(paths: RevisionPaths) -> None:
-    """See that no link leads out of a revision: a repair would write and remove files there.
+    """Require that no link leads out of a revision: a repair would write and remove files there.
 
     Raises:
         StackyardError: one does.
@@ -68,22 +68,22 @@ def require_in_place(paths: RevisionPaths) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the damaged files of a revision, by their paths in its directory (as `contents.written`)."""
+    """The repaired and the lost files of a revision, by path in its directory (see `contents.written`)."""
 
     restored: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
 
 
 def repair(record: BuildRecord, workspace: Workspace, progress: Progress, given: Iterable[UsedFile] = ()) -> Outcome:
-    """Restore every damaged file of a revision. The caller may write to the yard and holds the lease of the stack.
+    """Restore every damaged file of a revision. The caller has write access and holds the lease of the stack.
 
-    A revision with a file that cannot be made again is marked: a deploy of its file builds another one in its place.
+    A revision with a file that cannot be restored is marked: the next deploy of its stack builds a new revision.
 
     Args:
-        given: files that copies in ``recipe/`` may have been made of.
+        given: files from which the copies in ``recipe/`` may have been made.
 
     Raises:
-        StackyardError: it is not known what the files held, it cannot be built again (no network), a file cannot be
+        StackyardError: the recorded hashes are lost, the revision cannot be built again (no network), a file cannot be
             replaced, or a link leads out of the revision.
     """
     paths = RevisionPaths.of(record.path)
@@ -134,21 +134,21 @@ def _names(damages: Iterable[Damage]) -> tuple[str, ...]:
 
 
 def files_read(yard: Yard) -> Iterator[UsedFile]:
-    """The files that deploys to a yard read, with what they held then: copies in ``recipe/`` were made of them.
+    """The files that deploys to a yard read, with their hashes then: the copies in ``recipe/`` were made from them.
 
-    The newest first. A generation is read when one of its files is asked for.
+    Newest first; a generation is read only when the iteration reaches it.
     """
     return (file for manifest in generations.readable(yard) for file in manifest.origin.files)
 
 
 def file_of(entry: Entry, yard: Yard) -> str:
-    """The path by which the file of a revision was deployed last, for a command to type."""
+    """The path from which a revision was last deployed, for use in a suggested command."""
     known = (file.path for file in files_read(yard) if identity(file.path) == entry.file)
     return next(known, entry.file or "FILE")
 
 
 def repair_yard(workspace: Workspace, made_by: Origin | None = None) -> list[str]:
-    """Restore the modulefiles that users see and discard damaged entries of the caches; a sentence for each."""
+    """Restore the present modulefiles and discard damaged cache entries; returns a sentence for each repair."""
     done = [f"discarded: {problem}" for problem in discard_damaged(workspace.yard)]
     changed = list(modulefiles(workspace.yard))
     if changed:
@@ -158,7 +158,7 @@ def repair_yard(workspace: Workspace, made_by: Origin | None = None) -> list[str
 
 
 def _noted(record: BuildRecord) -> Contents:
-    """What the files held; a damaged note is made again where all of them are whole."""
+    """The recorded contents of the files; a damaged note is made again if all files are intact."""
     paths = RevisionPaths.of(record.path)
     if not record.files_sha256:
         raise StackyardError(
@@ -178,7 +178,7 @@ def _noted(record: BuildRecord) -> Contents:
 
 
 def _damages(record: BuildRecord, noted: Contents) -> list[Damage]:
-    """Every byte compared. What was added comes first: it may have the place of a directory, or of a file in it.
+    """All damages, after comparing every byte. Added files come first: they can be in the way of others.
 
     Directories come before what is in them, and bytecode after its source.
     """
@@ -190,7 +190,7 @@ def _damages(record: BuildRecord, noted: Contents) -> list[Damage]:
 
 
 class _Sources:
-    """The revision built again, when the first file of it is asked for."""
+    """Sources of intact files: the caches, and the revision built again when first needed."""
 
     def __init__(
         self, record: BuildRecord, workspace: Workspace, progress: Progress, given: Iterable[UsedFile]
@@ -202,9 +202,10 @@ class _Sources:
         self._twin = RevisionPaths(root.with_name(f".{root.name[1:]}"))
 
     def find(self, name: str, item: Item) -> bytes | Path | None:
-        """The bytes of a file as they were: a file that has them and their time, or the bytes; None: not found.
+        """A file with the original content and time, or the content as bytes; None: not found.
 
-        What the caches still have comes first: then nothing is built. It is read, so that it is not the damaged file.
+        The caches are tried first, which avoids a build. A candidate is read and hashed, so it cannot be the damaged
+        file.
         """
         if not name.startswith("prefix/"):
             same = (Path(file.path) for file in self._given if file.sha256 == item.sha256)
@@ -224,7 +225,7 @@ class _Sources:
         return self._compiled(name.removeprefix("prefix/"), item)
 
     def _compiled(self, name: str, item: Item) -> bytes | None:
-        """Bytecode of a file with the prefix in it: from the source at its place, which was restored before."""
+        """Bytecode with the prefix in it: compiled from the source at its final path, which was restored before."""
         source = source_of(name)
         if not source:
             return None
@@ -234,11 +235,11 @@ class _Sources:
         return at.read_regular(target) if found else None
 
     def discard(self) -> None:
-        """Remove what was built."""
+        """Remove the temporary build."""
         disk.remove_tree(self._twin.root, self._twin.yard)
 
     def _spellings(self, data: bytes) -> Iterator[bytes]:
-        """The bytes of a file of the build, as they may be at the place of the revision; the last ones cost most."""
+        """Candidate contents for the revision's path, from those of the temporary build; the most expensive last."""
         yield data
         moved = self._moved(data)
         yield moved
@@ -248,7 +249,7 @@ class _Sources:
         return data.replace(os.fsencode(self._twin.root), os.fsencode(self._record.path))
 
     def _with_hashes(self, data: bytes) -> bytes:
-        """A listing (RECORD, conda-meta) with the hashes that its files have at the other path."""
+        """A listing (RECORD, conda-meta) with the hashes that its files have at the final path."""
         for before, after in self._hashes.items():
             data = data.replace(before, after)
         return data
@@ -267,7 +268,7 @@ class _Sources:
 
     @cached_property
     def _job(self) -> Job:
-        """The build, done: the steps that need no file of the user: all but a post script."""
+        """The finished temporary build: all steps that need no user files, so without a post script."""
         self.discard()
         return built_again(self._record, self._workspace, self._twin, self._progress)
 
@@ -277,7 +278,7 @@ def _urlsafe(digest: bytes) -> bytes:
 
 
 def _restore_lock(record: BuildRecord, noted: Contents, yard: Yard) -> None:
-    """Restore the revision's lock, from which the rest is restored, from those that the yard keeps."""
+    """Restore the revision's lock, on which the repair depends, from the locks kept in the yard."""
     paths = RevisionPaths.of(record.path)
     item, path = noted.files.get(LOCK), paths.lock
     if item is None or (path.is_file() and sha256_file(path) == item.sha256):
@@ -305,7 +306,7 @@ def _variants(kept: Path) -> tuple[LockedVariant, ...]:
 
 
 def _mend(paths: RevisionPaths, damage: Damage, noted: Contents, sources: _Sources) -> None:
-    """Put one file in place, if its bytes are found. No link on the way to it is followed."""
+    """Restore one file, if its content is found. No link on the way to it is followed."""
     path, item, top = paths.root / damage.path, noted.files.get(damage.path), paths.yard
     if damage.what == "unexpected":
         with (
@@ -329,7 +330,7 @@ def _mend(paths: RevisionPaths, damage: Damage, noted: Contents, sources: _Sourc
 
 @contextmanager
 def _directory(top: Path, path: Path) -> Iterator[at.Place]:
-    """The open directory of a path and its name there, to write in it: it may be sealed, and is again afterwards."""
+    """The open directory of a path, and the name in it; a sealed directory is writable within the ``with`` block."""
     with within.named(path.parent), at.parent(top, path) as place, at.writable(place[0]):
         yield place
 
@@ -340,7 +341,7 @@ def _is_ours(top: Path, path: Path) -> bool:
 
 
 def _put(top: Path, path: Path, item: Item, found: bytes | Path) -> None:
-    """Give a file its bytes, mode and time, under a name of its own, and then its name."""
+    """Write a file with its content, mode and time under a temporary name, then rename it."""
     made = f".{path.name[:100]}.{process_token()}"
     with _directory(top, path) as (directory, name):
         try:
@@ -359,7 +360,7 @@ def _put(top: Path, path: Path, item: Item, found: bytes | Path) -> None:
 
 
 def _mode(directory: int, name: str) -> int:
-    """The mode of what has a name; 0 for nothing."""
+    """The mode of a directory entry; 0 if it does not exist."""
     try:
         return os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
     except FileNotFoundError:
@@ -367,7 +368,7 @@ def _mode(directory: int, name: str) -> int:
 
 
 def _write(directory: int, name: str, item: Item, found: bytes | Path) -> None:
-    """Write, or link, what was found."""
+    """Write the found bytes, or link the found file."""
     if isinstance(found, Path) and _can_be_linked(found, item):
         with at.parent(found.parent, found) as origin:
             copying.copy_tree(origin, (directory, name), link=True)
@@ -380,7 +381,7 @@ def _write(directory: int, name: str, item: Item, found: bytes | Path) -> None:
 
 
 def _can_be_linked(found: Path, item: Item) -> bool:
-    """Whether a file is this account's and has the time and the mode that it had: it is not changed by being linked."""
+    """Whether a file has the recorded owner, time and mode, so that a link does not change it."""
     status = found.lstat()
     same = (status.st_mtime_ns, stat.S_IMODE(status.st_mode)) == (item.mtime_ns, item.mode)
     return same and status.st_uid == os.geteuid()

@@ -1,7 +1,7 @@
-"""``verify --repair`` and ``fsck --repair``: restore damaged files of revisions, and what is beside their prefixes.
+"""``verify --repair`` and ``fsck --repair``: restore damaged files of revisions, and the files beside their prefixes.
 
-Each is restored from what proves what it was: the record from its copy, the operations by the hash of the modulefile
-that was published of them. The condarc and the commands are those that the site and the record give now.
+Each is restored from a verified source: the record from its copy, the operations if they match the hash of the
+published modulefile. The condarc and the commands are made from the present site and record.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from stackyard.yard.write import atomic
 
 
 def restore_record(paths: RevisionPaths) -> list[str]:
-    """Restore the record of a published revision from its copy, or the copy; the names of what was restored.
+    """Restore a published revision's record from its copy, or the copy from the record; returns the restored names.
 
     Raises:
-        StackyardError: neither can be read.
+        StackyardError: neither of them can be read.
     """
     copies = [paths.record, *([paths.spare] if disk.is_there(paths.spare) else [])]
     whole = [path for path in copies if _can_be_read(path)]
@@ -55,7 +55,7 @@ def _can_be_read(path: Path) -> bool:
 
 
 def restore_operations(record: BuildRecord, workspace: Workspace) -> list[str]:
-    """Restore the frozen operations of a published revision, if they are those of the modulefile that users see.
+    """Restore the frozen operations of a published revision, if they match its present modulefile.
 
     Raises:
         StackyardError: the record and the present site give other operations.
@@ -76,7 +76,7 @@ def restore_operations(record: BuildRecord, workspace: Workspace) -> list[str]:
 
 
 def restore_rest(record: BuildRecord, site: Site) -> list[str]:
-    """Write the condarc and the commands again where one of them is damaged, and remove others; what was restored."""
+    """Write damaged condarc and command files again, and remove unknown ones; returns the names."""
     if not own_files(record):
         return []
     for path in added(record):
@@ -91,13 +91,13 @@ _SHOWN = 5
 def restore_revisions(
     workspace: Workspace, entries: Sequence[Entry], progress: Progress, rest: Callable[[], Iterable[str]] = tuple
 ) -> None:
-    """Restore the damaged files of this yard's own revisions; a notice says which.
+    """Restore the damaged files of this yard's own revisions; notices name them.
 
-    What cannot be repaired is reported too, and found again by the verification that follows. Records come first, and
-    the operations that modulefiles are made of, since all that follows reads them.
+    Failed repairs are reported too, and found again by the verification that follows. Records and operations come
+    first, since all later steps read them.
 
     Args:
-        rest: repairs what belongs to no revision; what it did, a sentence each.
+        rest: repairs the files outside of revisions; yields a sentence for each repair.
 
     Raises:
         StackyardError: the yard is not writable for you.
@@ -116,7 +116,7 @@ def restore_revisions(
 
 
 def _each(entries: Iterable[Entry], progress: Progress, step: Callable[[Entry], Iterable[str]]) -> Iterable[Entry]:
-    """Take a step for each entry, say what it restored or why it failed; those for which it did not fail."""
+    """Run a step for each entry, report what it restored or why it failed, and return the entries that succeeded."""
     for entry in entries:
         try:
             restored = list(step(entry))

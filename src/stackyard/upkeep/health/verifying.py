@@ -1,4 +1,4 @@
-"""The checks of published revisions run again, and what they find published."""
+"""Runs the checks of published revisions again and publishes the results."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from stackyard.yard.revision.record import read_record
 
 @dataclass
 class Verification:
-    """The report of each revision, by module, and the entries that could be verified: the others are incomplete."""
+    """The report of each revision, by module, and the entries that were verified; others are incomplete."""
 
     reports: dict[str, Report] = field(default_factory=dict)
     verified: list[Entry] = field(default_factory=list)
 
 
 def revisions_to_verify(yard: Yard, rev: str | None) -> list[Entry]:
-    """The named revision, or every one that users see.
+    """The named revision, or all published ones.
 
     Raises:
         InputError: no such revision, or nothing is published.
@@ -51,10 +51,10 @@ def revisions_to_verify(yard: Yard, rev: str | None) -> list[Entry]:
 
 
 def modules_to_verify(yard: Yard, entries: Sequence[Entry]) -> dict[str, Path]:
-    """By revision, the modulefile tree of the yard that publishes it.
+    """The modulefile tree of the yard that publishes each revision, by revision.
 
     Raises:
-        InputError: one is not published.
+        InputError: a revision is not published.
     """
     published: dict[str, Path] = {}
     for each in yard.lineage():
@@ -74,10 +74,10 @@ def verify_again(
 ) -> Verification:
     """Run the checks of revisions on this machine; writes nothing.
 
-    A revision of which this account has not accepted a licence is not run: what needs that is skipped.
+    If this account has not accepted a licence of a revision, checks that run its programs are skipped.
 
     Args:
-        modules: as `modules_to_verify` has them.
+        modules: the result of `modules_to_verify`.
         deep: read every byte of every file.
     """
     found = Verification()
@@ -90,7 +90,7 @@ def verify_again(
 
 
 def _verified(entry: Entry, modules: Path, workspace: Workspace, progress: Progress, deep: bool) -> tuple[Report, bool]:
-    """The report of one revision, and whether it was verified; if not, the others are nevertheless."""
+    """The report of one revision, and whether it was verified; a failure does not stop the others."""
     try:
         record = read_record(RevisionPaths.of(entry.folder).record)
     except StackyardError as error:
@@ -110,9 +110,9 @@ def _verified(entry: Entry, modules: Path, workspace: Workspace, progress: Progr
 
 
 def publish_results(workspace: Workspace, found: Verification, command: Sequence[str] = ()) -> list[str]:
-    """Write the reports of this yard's own revisions and publish the results; returns the modules whose state changed.
+    """Write the reports of this yard's own revisions and publish the results; returns the changed modules.
 
-    Nothing is written if the yard is not writable.
+    Writes nothing if the yard is not writable.
     """
     own = [e for e in found.verified if Path(e.folder).is_relative_to(workspace.yard.root)]
     if not own or not os.access(workspace.yard.root, os.W_OK):
@@ -126,7 +126,7 @@ def publish_results(workspace: Workspace, found: Verification, command: Sequence
 
 
 def _state(module: str, report: Report) -> dict[str, State]:
-    """What a verification says about a revision: that of one with skipped checks says nothing."""
+    """The state that a verification gives a revision; with skipped checks it stays as it was."""
     if report.state == "passed":
         return {module: "published"}
     return {module: "failed"} if report.state == "failed" else {}

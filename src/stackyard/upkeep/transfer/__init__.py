@@ -1,1 +1,1 @@
-"""Revisions from elsewhere and to elsewhere: pull, adopt, move."""
+"""Transfer of revisions between yards: pull, adopt, move."""

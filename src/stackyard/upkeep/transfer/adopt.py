@@ -1,6 +1,6 @@
-"""Takes over a prefix that others made: looked at, described as a stack of one variant, and published like any other.
+"""Adopts a prefix that other tools made: examines it, describes it as a stack of one variant, and publishes that.
 
-Nothing is written into it and nothing of it is copied. What is refused, and what is only warned of, is decided here.
+The prefix is neither changed nor copied. This module decides which problems are errors and which are warnings.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Found:
-    """A prefix, its packages and what is odd about it."""
+    """A prefix, its packages and the problems found in it."""
 
     prefix: Path
     adopted: AdoptedPrefix
@@ -58,7 +58,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command line says of an adoption; what it leaves out is as when the prefix was adopted before."""
+    """The options of an adoption; those left out keep the values of the previous adoption."""
 
     name: str | None = None
     version: str | None = None
@@ -70,12 +70,12 @@ class Wanted:
 
 
 def look(path: Path, yard: Yard) -> Found:
-    """Everything about a prefix. Writes nothing.
+    """Examine a prefix. Writes nothing.
 
     Raises:
         InputError: it is not a prefix, it is in a yard, its Python is not supported, or its path cannot be used.
         MissingError: it is a virtual environment whose Python was removed.
-        StackyardError: it cannot be read, or something installs into it.
+        StackyardError: it cannot be read, or a program is installing into it.
     """
     prefix = path.absolute()  # not resolved: the first lines of its commands have this path
     prefix = prefix.resolve() if ".." in prefix.parts else prefix
@@ -132,7 +132,7 @@ def _require_outside(prefix: Path, yard: Yard) -> None:
 
 
 def _require_still(prefix: Path) -> None:
-    """Refuse a prefix into which a program that can be seen installs now. What changes later shows in its files."""
+    """Refuse a prefix into which a visible process installs now. Later changes show in its files."""
     for directory in (prefix, prefix / "conda-meta"):
         for file in (file for pattern in _LOCKS for file in directory.glob(pattern)):
             holders = filelocks.holders(file)
@@ -231,10 +231,10 @@ def _user_site(version: str) -> Iterator[str]:
 
 
 def request(found: Found, wanted: Wanted, workspace: Workspace, command: tuple[str, ...]) -> Request:
-    """The prefix as a stack of one variant, to be published in a yard.
+    """The request that publishes the prefix as a stack of one variant.
 
     Raises:
-        InputError: the name or the version is not one for a module, or the name is taken.
+        InputError: the name or the version is not valid for a module, or the name is taken.
     """
     stack = _stack(found, wanted, workspace.yard)
     return Request(workspace.site, workspace.yard, (stack,), allow_unverified=wanted.allow_unverified, command=command)
@@ -258,10 +258,10 @@ def _stack(found: Found, wanted: Wanted, yard: Yard) -> Stack:
 
 
 def _before(name: str, found: Found, yard: Yard) -> BuildRecord | None:
-    """The newest revision of this name that was adopted from the same place.
+    """The newest revision of this name adopted from the same prefix.
 
     Raises:
-        InputError: the name is that of another stack.
+        InputError: another stack has this name.
     """
     known = revisions.built(yard, name, lambda *_: None)
     mine = [record for record in known if Path(found.adopted.prefix) in record.origin.outside]
@@ -282,15 +282,15 @@ def _version(wanted: Wanted, before: BuildRecord | None) -> str:
 
 
 def _kept(before: BuildRecord | None) -> dict[str, object]:
-    """The exceptions that the former revision was verified with."""
+    """The exceptions of the previous revision's verification."""
     return dict(in_force(before).exceptions) if before else {}
 
 
 def tasks(found: Found, asked: Request) -> list[Task]:
-    """What adopting it does: publish the next revision, or nothing. Writes nothing.
+    """The tasks of an adoption: one that publishes the next revision, or none. Writes nothing.
 
     Raises:
-        InputError: its module would have the name of another one.
+        InputError: another module has the same name.
     """
     (stack,) = asked.stacks
     return list(Planner(stack, Lock(stack.name, (_locked(found, stack),)), asked.site, asked.yard, _platform()).tasks())
@@ -314,10 +314,10 @@ def adopt(found: Found, asked: Request, progress: Progress, held: Held) -> Resul
     """Record, verify and publish a prefix.
 
     Args:
-        held: the right to build the stack of this name.
+        held: the held lease to build the stack of this name.
 
     Raises:
-        StackyardError: nothing could be done; that a check failed is in the result.
+        StackyardError: the adoption could not start; failed checks are in the result.
     """
     surroundings.require(asked)
     for text in found.warnings:

@@ -1,8 +1,8 @@
-"""A revision that another yard has built becomes one of this yard: unpacked, compared, verified here, and published.
+"""Adds a revision built by another yard to this one: unpacks, compares, verifies and publishes it.
 
-What was unpacked must be the files that the record names, each with its hash, and nothing else; the launcher of an
-image that an earlier version made, or that does not run here, is made here. Until the record is written, last, a
-process that was killed leaves what the next one removes.
+The unpacked files must be exactly those in the record, each with its hash. The launcher of an image is made here if an
+earlier version made it or it does not run here. The record is written last; without it, the next run removes the
+leftovers of a killed one.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ from stackyard.yard.write.permissions import file_mode, program_mode, settle
 
 
 def require_fit(fit: Fit, yard: Yard) -> RevisionPaths:
-    """Where a revision goes.
+    """The paths for a fetched revision, if it fits this yard and this machine.
 
     Raises:
-        InputError: it is for another place, another platform or a newer C library.
+        InputError: it is for another path, another platform or a newer C library.
         MissingError: this machine lacks the interpreter that it uses.
     """
     stack, _, version = fit.module.partition("/")
@@ -82,7 +82,7 @@ def require_fit(fit: Fit, yard: Yard) -> RevisionPaths:
 
 
 def _require_base(fit: Fit) -> None:
-    """An extension names the files of its base, which are not in it."""
+    """Require the base of a fetched extension, which does not contain the base's files."""
     below = revisions.readable(RevisionPaths(Path(fit.base_prefix).parent))
     if below is None or below.input_hash != fit.base_hash:
         has = "which is not there" if below is None else "where another build of it is"
@@ -95,15 +95,15 @@ def _is_same(program: Path, sha256: str) -> bool:
 
 
 def arrive(arrived: Arrived, request: Request, progress: Progress, held: Held) -> Outcome:
-    """Make a fetched revision one of this yard, and publish it where its checks pass; share it with who is to have it.
+    """Add a fetched revision to this yard, publish it if its checks pass, and share it with the requested groups.
 
     Args:
-        held: the right to build its stack (`writing.building`).
+        held: the held lease to build its stack (`writing.building`).
 
     Raises:
-        InputError: it does not fit, or its name is that of another revision.
+        InputError: it does not fit, or another revision has its name.
         MissingError: something is missing on this machine, or a licence was not accepted.
-        StackyardError: what arrived is damaged, or the disk is full; nothing is left of it.
+        StackyardError: the fetched files are damaged, or the disk is full; all of them are removed again.
     """
     done = _arrive(arrived, request, progress, held)
     new = (done.module,) if done.status in sharedlater.NEW else ()
@@ -138,10 +138,10 @@ def _arrive(arrived: Arrived, request: Request, progress: Progress, held: Held) 
 
 
 def _require_signed(arrived: Arrived, yard: Yard, there: RevisionPaths | None, new: Iterable[str]) -> None:
-    """What a yard demands of what it pulls; what it demands of what is loaded holds too, for pulling publishes.
+    """Require the signatures that this yard demands for pulling, and those for loading, since a pull publishes.
 
     Args:
-        there: the revision, which this yard has already: it is judged, with the signatures that are `new` to it.
+        there: the paths of the revision if this yard already has it; it is checked together with the `new` signatures.
     """
     text, given = (arrived.signed.statement, arrived.signed.signatures) if arrived.signed else ("", ())
     if there is not None:
@@ -153,7 +153,7 @@ def _require_signed(arrived: Arrived, yard: Yard, there: RevisionPaths | None, n
 
 
 def _require_no_interpreter(record: BuildRecord, yard: Yard) -> None:
-    """Of an interpreter that comes with a revision the record has the hash of its program, and of no other file."""
+    """Reject a bundled interpreter where signatures are demanded: the record covers only its program's hash."""
     demands = [*signatures.demands_in(yard, "pull"), *signatures.demands_in(yard, "load")]
     path = record.interpreter.get("path", "")
     if demands and record.interpreter.get("source") == "uv" and not os.path.lexists(path):
@@ -165,7 +165,7 @@ def _require_no_interpreter(record: BuildRecord, yard: Yard) -> None:
 
 
 def _later_signatures(arrived: Arrived, paths: RevisionPaths) -> tuple[str, ...]:
-    """The signatures of a revision that was pulled or built here before it had them."""
+    """The signatures that were added after this yard pulled or built the revision."""
     signed = arrived.signed
     if signed is None or signed.statement != signatures.statement(paths):
         return ()
@@ -174,7 +174,7 @@ def _later_signatures(arrived: Arrived, paths: RevisionPaths) -> tuple[str, ...]
 
 
 def _compare_signed(signed: Signed, paths: RevisionPaths) -> None:
-    """See that what arrived is what was signed, and keep the signatures."""
+    """Require that the fetched files match the signed ones, and keep the signatures."""
     if signed.statement != signatures.statement_of(signed.record.encode(), disk.content(paths.module)):
         raise StackyardError(f"{paths.root.name} is not what was signed: its record or its operations were changed",
                              hint="push it again from where it was built")  # fmt: skip
@@ -183,7 +183,7 @@ def _compare_signed(signed: Signed, paths: RevisionPaths) -> None:
 
 
 def _require_name(yard: Yard, record: BuildRecord) -> None:
-    """A name is given to a revision once, and to no other one."""
+    """Require that no other revision has, or ever had, this name."""
     past = (entry for manifest in generations.readable(yard) for entry in manifest.entries)
     if any(each.module == record.module and each.input_hash not in ("", record.input_hash) for each in past):
         raise InputError(f"{record.module} is the name of another revision of this yard, built from other inputs",
@@ -202,7 +202,7 @@ def _there(paths: RevisionPaths, wanted: BuildRecord) -> BuildRecord:
 
 
 def _unpack(arrived: Arrived, paths: RevisionPaths, request: Request, progress: Progress) -> BuildRecord:
-    """Put the files in place; the record of what is there: its launcher may be another one than where it was built."""
+    """Unpack the files to their place; returns the record, which differs if the launcher was made here."""
     progress.phase(arrived.record.module, "unpack")
     try:
         _clear(paths)
@@ -235,7 +235,7 @@ def _clear(paths: RevisionPaths) -> None:
 
 
 def _place(paths: RevisionPaths, record: BuildRecord) -> None:
-    """Move what a revision consists of to its place, and nothing else."""
+    """Move the parts of a revision, and nothing else, to their place."""
     around = paths.work / artefact.BESIDE
     own = [artefact.LAUNCHER] if record.payload.launcher_sha256 else []
     known = {each.rstrip("/") for each in (*artefact.DIRECTORIES, *artefact.FILES, PARTS[0], *own)}
@@ -251,13 +251,13 @@ def _place(paths: RevisionPaths, record: BuildRecord) -> None:
 
 
 def _with_launcher(arrived: Arrived, paths: RevisionPaths) -> BuildRecord:
-    """See that the launcher of an image is that of the record and runs here, or make one; the record with its hash.
+    """Make sure that the launcher of an image matches the record and runs here, or make one; the record with its hash.
 
-    That of an earlier version is not in the artefact: then one is made here, and is not recorded, as it was.
+    Artefacts of earlier versions have no launcher; one is made here and, as before, not recorded.
 
     Raises:
         MissingError: it does not run here, and its hash was signed.
-        StackyardError: it is another program than the record says.
+        StackyardError: it differs from the launcher in the record.
     """
     record = arrived.record
     if record.payload.is_packed and not record.payload.launcher_sha256:
@@ -286,7 +286,7 @@ def _with_own_launcher(arrived: Arrived, paths: RevisionPaths) -> BuildRecord:
 
 
 def _interpreter(record: BuildRecord, paths: RevisionPaths, yard: Yard) -> None:
-    """Put an interpreter that uv installed into the yard, where it does not have that."""
+    """Add an interpreter installed by uv to the yard, unless the yard has it."""
     if record.interpreter.get("source") != "uv":
         return
     path = Path(record.interpreter["path"])
@@ -305,13 +305,13 @@ def _interpreter(record: BuildRecord, paths: RevisionPaths, yard: Yard) -> None:
 
 
 def _home(came: Path, name: str, yard: Yard) -> list[Path]:
-    """The directory of an interpreter, whose name or that of a link to it is given, and the links to it."""
+    """The directory of an interpreter, given its name or that of a link to it, and the links to it."""
     home = _leads_to(came / name, yard)
     return [each for each in disk.entries(came) if _leads_to(each, yard) == home]
 
 
 def _leads_to(place: Path, yard: Yard) -> str:
-    """The name of a directory, or of the one beside it that a link leads to; empty for a link to elsewhere."""
+    """The name of a directory, or of the sibling that a link points to; empty for a link to anything else."""
     if not place.is_symlink():
         return place.name
     target = Path(os.path.normpath(yard.interpreter(str(place.readlink()))))
@@ -319,7 +319,7 @@ def _leads_to(place: Path, yard: Yard) -> str:
 
 
 def _compare(record: BuildRecord, paths: RevisionPaths) -> None:
-    """Every byte against what was built, and the times of files with it."""
+    """Compare every byte, and the times of files, with the recorded build."""
     noted = noted_contents(record)
     image = record.payload.is_packed
     if record.payload.changed(paths.image):
@@ -335,7 +335,7 @@ def _compare(record: BuildRecord, paths: RevisionPaths) -> None:
 
 
 def _as_noted(paths: RevisionPaths, items: Mapping[str, contents.Item]) -> None:
-    """Give the files that are there the modes and times that were noted; what is behind a link is left to be found."""
+    """Set recorded modes and times on existing files; paths behind links are skipped, and reported later."""
     for directory, inside in within.by_directory(items).items():
         with suppress(FileNotFoundError, NotADirectoryError), at.directory(paths.yard, paths.root / directory) as place:
             for name in inside:
@@ -346,7 +346,7 @@ def _as_noted(paths: RevisionPaths, items: Mapping[str, contents.Item]) -> None:
 
 
 def close(paths: RevisionPaths, workspace: Workspace) -> None:
-    """Let others read a revision as this yard's policy says, and no account write to it."""
+    """Set the permissions of a revision by this yard's policy: readable for others, not writable."""
     for part in disk.entries(paths.root):
         if part != paths.work:
             settle(part, policy(workspace), linked=False, top=paths.yard)
@@ -358,7 +358,7 @@ def close(paths: RevisionPaths, workspace: Workspace) -> None:
 
 
 def _entry(arrived: Arrived, paths: RevisionPaths) -> Entry:
-    """How it is published: with the labels that it has where it comes from."""
+    """The entry to publish, with the labels it has in its source yard."""
     record = arrived.record
     own = {each.name: getattr(record, each.name) for each in fields(Entry) if hasattr(record, each.name)}
     state = {"state": "published", "superseded": False, "folder": str(paths.root)}

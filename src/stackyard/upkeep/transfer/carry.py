@@ -1,4 +1,4 @@
-"""What a move carries over as it is: what names no path of the yard, or names it in a few text files only."""
+"""Copies to a new place the files that a move does not rebuild: none or few of them contain the yard's path."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _MOST_BYTES = 1 << 22
 
 
 def beside(ways: Ways) -> Iterator[str]:
-    """Carry over what lies beside the revisions: locks, extensions' files, licences, bases, counts, sources, wheels.
+    """Copy the files beside the revisions: locks, extensions' files, licences, bases, counts, sources, wheels.
 
-    A sentence for each file of users that is not one.
+    Yields a sentence for each user's entry that is not a regular file.
     """
     old, new = ways.source, ways.target
     owners = _owners(old)
@@ -63,21 +63,21 @@ def beside(ways: Ways) -> Iterator[str]:
 
 
 def _owners(yard: Yard) -> tuple[int, ...]:
-    """The accounts of which a yard has files; none where a group writes to it: any of its members."""
+    """The accounts that own files of a yard; none if the yard has a writing group: any member counts."""
     status = yard.root.stat()
     return () if status.st_mode & 0o020 else tuple({status.st_uid, os.geteuid()})
 
 
 def _top(yard: Yard, path: Path) -> Path:
-    """The directory below which no link is followed to something of a yard."""
+    """The directory of the yard below which links are not followed."""
     return caches.trusted(yard) if path.is_relative_to(yard.cache) else yard.root
 
 
 def _tree(old: Yard, source: Path, new: Yard, target: Path, owners: tuple[int, ...], *, link: bool = False) -> None:
-    """A tree without what it has already; each file appears whole.
+    """Copy a tree without the files that the target has already; each file appears complete.
 
     Raises:
-        OSError: it has something else in it than files and directories of the yard; the error has its path.
+        OSError: it contains something other than files and directories of the yard; the error has its path.
     """
     with suppress(FileNotFoundError), at.parent(_top(old, source), source) as place, at.opened(*place) as top:
         for directory, path, entries in at.walk(top):
@@ -103,9 +103,9 @@ def _file(source: at.Place, target: at.Place, owners: tuple[int, ...], *, link: 
 
 
 def _counts(old: Yard, new: Yard) -> Iterator[str]:
-    """The counts of uses: the owner of a file is who used the revisions, so only root carries those of others over.
+    """Copy the usage counts. A file's owner is the user who is counted, so only root copies those of other accounts.
 
-    Any account may have put anything there: what is not such a file is left, and named.
+    Any account can create entries there: those that are not count files are skipped and reported.
     """
     if not disk.is_directory(new.usage) or not disk.is_directory(old.usage):
         return
@@ -125,9 +125,9 @@ def _counts(old: Yard, new: Yard) -> Iterator[str]:
 
 
 def _interpreter(source: Path, target: Path, ways: Ways, owners: tuple[int, ...]) -> None:
-    """An interpreter of uv: it finds its library relative to itself, and names its path in a few text files.
+    """Copy an interpreter of uv: it finds its library by relative path, and names its own path in a few text files.
 
-    An interpreter is a link beside its directory too (``cpython-3.12-...``), which is copied as it is.
+    The link beside its directory (``cpython-3.12-...``) is copied too.
     """
     top = _top(ways.target, target)
     within.make(top, target.parent)
@@ -146,7 +146,7 @@ def _interpreter(source: Path, target: Path, ways: Ways, owners: tuple[int, ...]
 
 
 def _rewrite(directory: int, entry: os.DirEntry[str], before: bytes, after: bytes) -> None:
-    """Write a text file anew, with another path in it."""
+    """Replace a path in a text file."""
     if not entry.is_file(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_size > _MOST_BYTES:
         return
     data, status = at.read_bounded(directory, entry.name, _MOST_BYTES)
@@ -159,7 +159,7 @@ def _rewrite(directory: int, entry: os.DirEntry[str], before: bytes, after: byte
 
 
 def lock_of_extension(kept: Kept, made: Task, ways: Ways) -> None:
-    """The lock beside the file of an extension, on its base at the new place, so that `update` need not solve it."""
+    """Copy the lock of an extension's file, adapted to its base at the new place: `update` need not solve it."""
     place = ways.target.extension(kept.entry.stack) / LOCK
     if kept.record.base is None or not disk.is_there(place):
         return
@@ -172,7 +172,7 @@ def lock_of_extension(kept: Kept, made: Task, ways: Ways) -> None:
 
 
 def history(ways: Ways) -> None:
-    """The manifests of all generations: names stay taken, and each deploy's files known. Their modulefiles stay."""
+    """Copy the manifests of all generations, so that names stay taken and the files of each deploy known."""
     for manifest in generations.readable(ways.source):
         place = ways.target.generation(manifest.number).manifest
         if not manifestfile.is_there(place):
@@ -188,11 +188,11 @@ def _there(manifest: Manifest, ways: Ways) -> Manifest:
 
 
 def container(kept: Kept, ways: Ways, site: Site) -> BuildRecord:
-    """A wrapped image: no file of it names the yard but its record. Its launcher is made here.
+    """Copy a wrapped image, whose record alone names the yard, and make its launcher.
 
     Raises:
         MissingError: no compiler for the launcher.
-        StackyardError: a file is not what was noted, or the disk is full.
+        StackyardError: a file differs from its note, or the disk is full.
     """
     paths = ways.target.revision(kept.entry.stack, Path(kept.entry.folder).name)
     if disk.is_there(paths.record):
@@ -229,7 +229,7 @@ def _require_same(record: BuildRecord, paths: RevisionPaths) -> None:
 
 
 def shares(ways: Ways, site: Site) -> Iterator[str]:
-    """Share again what was shared with groups; a sentence for each that cannot be."""
+    """Share with the same groups as before; yields a sentence for each failure."""
     entries = generations.entries(ways.target)
     for name in disk.names(ways.source.shares):
         directory = ways.source.shared(name)
@@ -245,9 +245,9 @@ def shares(ways: Ways, site: Site) -> Iterator[str]:
 
 
 def require_free(yard: Yard) -> None:
-    """Raise StackyardError where something of an earlier move is in the way: it would be taken for what is here now.
+    """Raise StackyardError if files of an earlier move are in the way: they would be confused with the present ones.
 
-    A move that was killed has moved each part, or not; none is in both places.
+    A killed move leaves each part in exactly one of the two places.
     """
     left = next((aside for there, aside in _pairs(yard) if os.path.lexists(there) and os.path.lexists(aside)), None)
     if left is not None:
@@ -258,13 +258,13 @@ def require_free(yard: Yard) -> None:
 
 
 def _pairs(yard: Yard) -> list[tuple[Path, Path]]:
-    """What is built again, each with the place where it is put aside."""
+    """The directories to be built again, each with the place where it is put aside."""
     former, names = yard.former(), ("stacks", "shares", "generations", "modules")
     return [(getattr(yard, name), getattr(former, name)) for name in names]
 
 
 def put_aside(yard: Yard) -> None:
-    """Move the revisions and generations of a yard that is built again in its place; a kill leaves the rest to do."""
+    """Move the revisions and generations of a yard that is rebuilt in place; a killed run can be continued."""
     within.make(yard.root, yard.former().root)
     for there, aside in _pairs(yard):
         if os.path.lexists(there) and not os.path.lexists(aside):
@@ -273,7 +273,7 @@ def put_aside(yard: Yard) -> None:
 
 
 def throw_away(yard: Yard) -> None:
-    """Put what was put aside into the trash, from which `gc` deletes it once the grace time is over."""
+    """Move the parts that were put aside to the trash, from which `gc` deletes them after the grace time."""
     for path in disk.entries(yard.former().root):
         if path.is_symlink():
             within.unlink(yard.root, path)

@@ -1,9 +1,8 @@
-"""A yard at another place: every revision is built there from its lock and the caches, verified, and published at once.
+"""Moves a yard: every revision is built at the new place from its lock and the caches, verified, and published at once.
 
-The yard as it lies is only read. Until the new one is published it has a note (`yard.others.moved.Note`), by which
-every verb refuses it, and the same command goes on where an earlier one was killed: what is built stays built. Nothing
-is published where a revision cannot be built, unless it is left out by name: a job script that finds no module at night
-is worse than a move that takes two tries.
+The old yard is only read. Until the new yard is published, a note in it (`yard.others.moved.Note`) makes all other
+verbs refuse it; after a kill, the same command continues and keeps finished builds. If a revision cannot be built,
+nothing is published unless it is left out by name: a second try is better than jobs that do not find their module.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from stackyard.yard.write import atomic, lease, reserve, within
 
 @dataclass
 class Done:
-    """The generation that a move published, and what there is to say about it."""
+    """The generation that a move published, and messages about it."""
 
     manifest: Manifest
     notices: list[str] = field(default_factory=list)
@@ -58,12 +57,12 @@ class Done:
 
 
 def move(request: Request, progress: Progress, on_wait: Callable[[str], None]) -> Done:
-    """Build, verify and publish a yard at its new place; the old one stays as it is.
+    """Build, verify and publish a yard at its new place; the old one is not changed.
 
     Raises:
-        InputError: as `plan`.
+        InputError: as for `plan`.
         ChecksFailed: a check of a revision does not pass there; nothing is published.
-        StackyardError: revisions cannot be built there, the disk is full, or another process does the same.
+        StackyardError: revisions cannot be built there, the disk is full, or another process moves the yard too.
     """
     note = Note.read(Yard(request.root)) or _note(request)
     require_place(request, note)
@@ -90,7 +89,7 @@ def _note(request: Request) -> Note:
 
 
 def _begin(note: Note, target: Yard, *, is_here: bool) -> None:
-    """Note the move in the new place; where it is the old one, put aside what is there."""
+    """Write the note of the move at the new place; for a rebuild in place, put the present parts aside."""
     if is_here and not note.is_aside:
         carrying.require_free(target)
         require_other(target.root, Path(note.built_in))
@@ -117,7 +116,7 @@ def _finish(ways: Ways, request: Request, site: Site, notices: tuple[str, ...] =
 
 
 def _left_behind(ways: Ways, manifest: Manifest) -> list[str]:
-    """A sentence about what the old yard published after the new one was; the new one goes on with its numbers."""
+    """Sentences about later publications of the old yard; the new yard continues its numbering."""
     number = generations.current_number(ways.source)
     if number < manifest.number:
         return []
@@ -126,7 +125,7 @@ def _left_behind(ways: Ways, manifest: Manifest) -> list[str]:
 
 
 def _create(new: Path, like: Path) -> None:
-    """The directory of the new yard, as open as that of the old one; one that exists stays as it is."""
+    """Create the directory of the new yard with the old one's permissions; an existing one is not changed."""
     old = like.stat()
     if disk.is_there(new):
         return
@@ -143,7 +142,7 @@ def _create(new: Path, like: Path) -> None:
 
 @contextmanager
 def _alone(request: Request) -> Iterator[None]:
-    """The right to move to a place; refused where another process does."""
+    """Hold the lock on the target of a move; refused if another process holds it."""
     place = Yard(request.root).lease("move")
     if lease.is_occupied(place):
         raise StackyardError(f"cannot move {request.yard.root} to {request.root}: {lease.latest(place)} does so now",
@@ -154,7 +153,7 @@ def _alone(request: Request) -> Iterator[None]:
 
 @contextmanager
 def _kept_from_gc(request: Request) -> Iterator[None]:
-    """Keep collections off the old yard's caches meanwhile, where this account may write there."""
+    """Block collections of the old yard's caches during the move, if this account may write there."""
     old = request.yard
     if request.is_here or not os.access(old.leases, os.W_OK):
         yield
@@ -177,7 +176,7 @@ def _carry_out(found: Plan, request: Request, progress: Progress, held: Held) ->
 
 
 class _Outdated(Exception):
-    """The yard that is moved has published something since it was looked at."""
+    """The old yard was published to after the plan was made."""
 
 
 def _require_latest(found: Plan) -> None:
@@ -186,10 +185,10 @@ def _require_latest(found: Plan) -> None:
 
 
 def _build_all(found: Plan, request: Request, progress: Progress, held: Held) -> None:
-    """Build every revision; those that cannot be are named all at once.
+    """Build every revision; failures are collected and reported together.
 
     Raises:
-        StackyardError: one cannot be built.
+        StackyardError: a revision cannot be built.
     """
     failed: dict[str, StackyardError] = {}
     key = signing.require_key(Workspace(request.site, found.ways.target))
@@ -242,7 +241,7 @@ def _build(kept: Kept, ways: Ways, request: Request, progress: Progress, held: H
 
 
 def _publish(found: Plan, request: Request, progress: Progress, held: Held) -> None:
-    """Verify every revision through the modules that users will have, and publish all of them in one step."""
+    """Verify every revision through its future modules, and publish all of them in one step."""
     ways, target, site = found.ways, found.ways.target, request.site
 
     def may() -> None:
@@ -266,7 +265,7 @@ def _publish(found: Plan, request: Request, progress: Progress, held: Held) -> N
 
 
 def _entries(entries: list[Entry], ways: Ways) -> tuple[Entry, ...]:
-    """The entries at the new place, with the hash of what was built there."""
+    """The entries at the new place, with the hashes of the new builds."""
     there = [replace(each, file=ways.there(each.file)) for each in moved.at(ways.target, entries)]
     found = {each.module: revisions.readable(RevisionPaths.of(each.folder)) for each in there}
     made = [replace(e, input_hash=r.input_hash) if e.input_hash and (r := found[e.module]) else e for e in there]
@@ -274,7 +273,7 @@ def _entries(entries: list[Entry], ways: Ways) -> tuple[Entry, ...]:
 
 
 def _verified(kept: Kept, modules: Path, ways: Ways, request: Request, progress: Progress) -> tuple[Entry, bool]:
-    """The entry in the state that its verification gives, and whether that is as good as before."""
+    """The entry with the state from its verification, and whether that is as good as before."""
     paths = ways.target.revision(kept.entry.stack, Path(kept.entry.folder).name)
     record, wanted = revisions.readable(paths), in_force(kept.located)
     assert record is not None
@@ -290,7 +289,7 @@ def _verified(kept: Kept, modules: Path, ways: Ways, request: Request, progress:
 
 
 def _state(before: State, report: str) -> State:
-    """The state of a revision by its verification; a withdrawn one that passes stays so."""
+    """The state of a revision after its verification; a withdrawn revision stays withdrawn if it passes."""
     if report == "failed":
         return "failed"
     if before == "withdrawn":

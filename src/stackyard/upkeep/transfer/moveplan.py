@@ -1,4 +1,4 @@
-"""What a move has to do: which revisions are built again, in which order, and whether the new place is free."""
+"""Plans a move: which revisions to build, in which order, and whether the new place is free."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _MAY_BE_THERE = {"lost+found", "cache", "leases", "uses", "children", "registere
 
 @dataclass(frozen=True)
 class Request(Workspace):
-    """What to move where.
+    """The request to move a yard.
 
     Attributes:
-        yard: as it lies now.
-        root: its new place; its own root to build it again where it lies.
+        yard: the yard at its present place.
+        root: the new place; the present root to rebuild it in place.
         without: full names of revisions that are left out.
     """
 
@@ -50,18 +50,18 @@ class Request(Workspace):
 
     @property
     def is_here(self) -> bool:
-        """Whether it stays where it lies."""
+        """Whether the yard is rebuilt in place."""
         return self.root == self.yard.root
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a move would do.
+    """The plan of a move.
 
     Attributes:
-        kept: the revisions that are built again, bases before their extensions.
-        rest: the entries of revisions that have no files, or are left out: their names stay taken.
-        notices: what is not carried over, a sentence each.
+        kept: the revisions to build again, bases before their extensions.
+        rest: the entries of revisions without files or left out: their names stay reserved.
+        notices: sentences about what is not carried over.
     """
 
     ways: Ways
@@ -72,11 +72,11 @@ class Plan:
 
 
 def plan(request: Request) -> Plan:
-    """What there is to move. Writes nothing.
+    """The plan for a request. Writes nothing.
 
     Raises:
-        InputError: nothing is published, or the new place cannot be used, or a name to leave out is none; or
-            signatures are demanded, and no key is named.
+        InputError: nothing is published, the new place cannot be used, a name to leave out is unknown, or signatures
+            are demanded but no key is given.
         StackyardError: a record cannot be read, or the key cannot be used.
     """
     surroundings.require(Workspace(site_after(request, request.yard.root), Yard(request.root)))
@@ -107,7 +107,7 @@ def _built_in(source: Yard, manifest: Manifest) -> Path:
 
 
 def require_place(request: Request, begun: Note | None) -> None:
-    """Raise InputError where the new place is not free for this yard."""
+    """Raise InputError if the new place is not free for this yard."""
     old, new = request.yard.root, request.root
     if begun is not None:
         if begun.source != str(old):
@@ -132,7 +132,7 @@ def require_place(request: Request, begun: Note | None) -> None:
 
 
 def _require_not_done(request: Request) -> None:
-    """Raise InputError where this yard was moved to this place before, and nothing of that is left to do."""
+    """Raise InputError if this yard was already moved to this place and nothing is left to do."""
     old, new = request.yard.root, request.root
     done = _moved_by(Yard(new))
     problem = moved.look(request.yard) if disk.is_there(old) else None
@@ -147,7 +147,7 @@ def _require_not_done(request: Request) -> None:
 
 
 def _moved_by(yard: Yard) -> Manifest | None:
-    """The generation by which a yard came to its place; None: it was built there, or that cannot be read."""
+    """The generation that a move published in this yard; None: it was not moved, or that cannot be read."""
     return next((each for each in generations.readable(yard) if each.reason.startswith(FROM)), None)
 
 
@@ -203,12 +203,12 @@ def _not_moved(kept: dict[str, Kept], ways: Ways) -> Iterator[str]:
 
 
 def new_yard(request: Request) -> Yard:
-    """The yard at its new place, with the parent that it has."""
+    """The yard at its new place, with its parent."""
     return own_part(replace(request.yard, root=request.root, account=""))
 
 
 def site_after(request: Request, built_in: Path) -> Site:
-    """The site as it is after the move, where the yard is its own; the link `modules: root` stays for now."""
+    """The site's settings after the move of its own yard; the link `modules: root` is changed later."""
     site, named = request.site, site_root(request.site)
     policy = site.modules.model_copy(update={"root": ""})
     is_its = named is not None and named.absolute() in (request.yard.root, built_in, request.root)

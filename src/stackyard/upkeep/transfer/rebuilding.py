@@ -1,7 +1,7 @@
-"""What it takes to build a revision again at another place: its lock, and its file from the copies that it keeps.
+"""Prepares the build of a revision at another place: its lock, and its file from the copies in the revision.
 
-The copies in ``recipe/`` have names only. Where they lay is in the manifest of the generation that published them, so
-they are laid out again as they were, and the file is read there: what it names beside itself is found.
+The copies in ``recipe/`` have lost their directories, but the manifest of the generation that published them has the
+paths. So they are laid out again at these relative paths, where the file finds the files it names.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from stackyard.yard.write import within
 
 @dataclass(frozen=True)
 class Ways:
-    """From where to where a yard is moved: as it lies now, the path that its files name, and its new place."""
+    """The paths of a move: the yard's present place, the path its files name, and its new place."""
 
     source: Yard
     built_in: Path
     target: Yard
 
     def there(self, path: str) -> str:
-        """A path of the yard, at its new place; any other one as it is."""
+        """The new path of a path in the yard; any other path is unchanged."""
         if Path(path).is_relative_to(self.target.root) and not Path(path).is_relative_to(self.source.root):
             return path
         for root in (self.built_in, self.source.root):
@@ -52,7 +52,7 @@ class Ways:
         return path
 
     def over(self, value: Any) -> Any:
-        """JSON values with every path of the yard at its new place, alone or in a list of paths."""
+        """JSON values with every path of the yard replaced by its new path, alone or in a list of paths."""
         if isinstance(value, dict):
             return {key: self.over(each) for key, each in value.items()}
         if isinstance(value, list | tuple):
@@ -62,24 +62,24 @@ class Ways:
 
 @dataclass(frozen=True)
 class Kept:
-    """A revision of the yard as it lies: its entry, its record, and whether its input hash could be had again."""
+    """A revision of the present yard: its entry, its record, and whether its input hash can be reproduced."""
 
     entry: Entry
     record: BuildRecord
 
     @property
     def paths(self) -> RevisionPaths:
-        """Its directory now."""
+        """The present directory of the revision."""
         return RevisionPaths.of(self.entry.folder)
 
     @property
     def located(self) -> BuildRecord:
-        """Its record, with the directory in which it is now."""
+        """Its record, with its present directory."""
         return replace(self.record, path=self.entry.folder)
 
 
 def task(kept: Kept, ways: Ways, site: Site, work: Path) -> Task:
-    """What builds a revision at its new place.
+    """The task that builds a revision at its new place.
 
     Args:
         work: an empty directory, which the build needs.
@@ -102,7 +102,7 @@ def task(kept: Kept, ways: Ways, site: Site, work: Path) -> Task:
 
 
 def _on(layer: LockedVariant, before: BaseRevision, now: BaseRevision) -> LockedVariant:
-    """The lock of an extension as a solve on its base at the new place would give it: it need not be solved again."""
+    """The lock of an extension, adapted to its base at the new place without a solve."""
     lines = {f"base {b.id} {b.hash[:16]} in {b.yard}": b for b in (before, now)}
     old, new = lines if len(lines) == 2 else [*lines] * 2
     policy = tuple(new if line == old else line for line in layer.policy)
@@ -111,7 +111,7 @@ def _on(layer: LockedVariant, before: BaseRevision, now: BaseRevision) -> Locked
 
 
 def is_same_build(made: Task, kept: Kept, site: Site) -> bool:
-    """Whether a revision is built of the inputs that it was built of, the path of the yard apart."""
+    """Whether a revision was built from the same inputs, apart from the path of the yard."""
     variant = made.variant.model_copy(update={"base": kept.record.base})
     locked = lockfile.read(kept.paths.lock).variants[0]
     plain = without_labels(variant)
@@ -119,7 +119,7 @@ def is_same_build(made: Task, kept: Kept, site: Site) -> bool:
 
 
 def _built(paths: RevisionPaths, digest: str) -> BuildRecord | None:
-    """What an earlier try built; what it built from other inputs is removed: it was never published."""
+    """The record of an earlier try; an unpublished build from other inputs is removed."""
     if not disk.is_there(paths.record):
         return None
     found = read_record(paths.record)
@@ -130,7 +130,7 @@ def _built(paths: RevisionPaths, digest: str) -> BuildRecord | None:
 
 
 def _base(base: BaseRevision, ways: Ways) -> BaseRevision:
-    """The base of an extension: where it is now, if it is in this yard; else as it is."""
+    """The base of an extension: at its present place if it is in this yard, else unchanged."""
     if ways.there(base.yard) == base.yard:
         return base
     found = ways.target.revision(*base.id.split("/", 1)).record
@@ -159,7 +159,7 @@ def _variant(stack: Stack, record: BuildRecord) -> Variant:
 
 
 def _as_built(variant: Variant, kept: Kept, locked: LockedVariant, site: Site) -> Variant:
-    """The variant in the form that it was built in: that may come from the command line, or from the site's limit."""
+    """The variant in its built form, which may come from the command line or from the site's limit."""
     form = kept.record.payload.packing
     plain = without_labels(variant)
     if variant.image == form or is_build_of(kept.record, plain, locked, site, input_hash(plain, locked, site)):
@@ -171,7 +171,7 @@ def _as_built(variant: Variant, kept: Kept, locked: LockedVariant, site: Site) -
 
 
 def _read(kept: Kept, ways: Ways, site: Site, work: Path) -> Stack:
-    """The stack, from its file where that is as it was; else from the copies, laid out as the files lay."""
+    """The stack, read from its file if that is unchanged, else from the copies at their former relative paths."""
     own, files = _files(kept, ways.source)
     if own is None:
         raise MissingError(f"no generation says where its file {kept.entry.file or 'was'}")
@@ -184,7 +184,7 @@ def _read(kept: Kept, ways: Ways, site: Site, work: Path) -> Stack:
 
 
 def _files(kept: Kept, yard: Yard) -> tuple[UsedFile | None, list[UsedFile]]:
-    """A revision's file, and what was read with it, when that held what its copy holds; else when it was read last."""
+    """A revision's file and the files read with it, with the content that was copied; else as last read."""
     copies = {sha256_file(path) for path in disk.entries(kept.paths.recipe) if path.is_file()}
     best: UsedFile | None = None
     files: list[UsedFile] = []
@@ -203,8 +203,8 @@ def _files(kept: Kept, yard: Yard) -> tuple[UsedFile | None, list[UsedFile]]:
 def _file_of(entry: Entry, files: Iterable[UsedFile], copies: Collection[str]) -> UsedFile | None:
     """The file of an entry among those that a deploy read.
 
-    An entry has its path in its git work tree, which may be the end of the path of another file in that tree: first
-    counts what the file held, then the shorter path.
+    An entry has a path relative to its git work tree, which can match several files: files with the same content come
+    first, then shorter paths.
     """
     named = [f for f in files if entry.file and (f.path == entry.file or f.path.endswith(f"/{entry.file}"))]
     return min(named, key=lambda file: (file.sha256 not in copies, len(file.path)), default=None)
@@ -221,14 +221,14 @@ def _copies(file: UsedFile, recipe: Path) -> Iterator[Path]:
 
 
 def _copy_of(file: UsedFile, recipe: Path) -> Path | None:
-    """The copy of a file: that with its content; else the only one of its name, without the logins that it had."""
+    """The copy of a file: the one with its content, else the only one of its name, whose logins were removed."""
     found = list(_copies(file, recipe))
     same = (path for path in found if sha256_file(path) == file.sha256)
     return next(same, found[0] if len(found) == 1 else None)
 
 
 def _place(file: UsedFile, work: Path) -> Path:
-    """Where a file is laid out; a path that leads back, as one that was typed may, stays below that directory."""
+    """The path at which a file is laid out; ``..`` in a typed path cannot lead out of that directory."""
     return work / os.path.normpath(f"/{file.path}").lstrip("/")
 
 
@@ -241,7 +241,7 @@ def _lay(file: UsedFile, recipe: Path, work: Path) -> None:
 
 
 def _show_neighbours(files: list[UsedFile], work: Path) -> None:
-    """Links to what else was beside the files: local projects and wheels, which no recipe has."""
+    """Link the other files beside the laid-out files: local projects and wheels, which a recipe does not copy."""
     for directory in {Path(file.path).parent for file in files}:
         try:
             beside = disk.entries(directory)

@@ -1,1 +1,1 @@
-"""Whether all files of a yard are what they were written as; and repairing them. No program of a stack is run."""
+"""Checks whether the files of a yard are unchanged, and repairs them. No program of a stack is run."""

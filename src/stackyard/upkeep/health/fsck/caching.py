@@ -1,4 +1,4 @@
-"""The caches: unpacked entries against the notes on them, archives against their hashes."""
+"""The check of the caches: unpacked entries against their notes, archives against their hashes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REMEDY = "`stackyard fsck --repair` discards the entry: it is made again from t
 
 
 def faults_of(yard: Yard, reader: Reader, rights: Rights, *, deep: bool, doubtful: frozenset[Path]) -> Iterator[Fault]:
-    """What is wrong with the entries of all parts of the cache. Archives are read with `deep`, or if doubtful."""
+    """Faults of the entries in all parts of the cache. Archives are read with `deep`, or if doubtful."""
     for part in parts(yard):
         for kind in KINDS:
             for entry in kind.complete(part):
@@ -34,7 +34,7 @@ def faults_of(yard: Yard, reader: Reader, rights: Rights, *, deep: bool, doubtfu
 
 
 def _link(yard: Yard, entry: Path) -> Iterator[Fault]:
-    """A link to what a parent unpacked."""
+    """The faults of a link to an entry that a parent's cache has."""
     target = entry.resolve()
     if not entry.exists():
         yield Fault(entry, "missing", f"is a link to {target}, which does not exist")
@@ -62,7 +62,7 @@ def _sealed(kind: Kind, tree: Tree) -> Callable[[str], bool]:
 
 
 def _audited(kind: Kind, entry: Path, reader: Reader) -> Iterator[Fault]:
-    """An entry against the hash in its name, or its own listing."""
+    """The faults of an entry, compared with the hash in its name or with its own listing."""
     if kind.audit is None:
         return
     if entry.is_file():

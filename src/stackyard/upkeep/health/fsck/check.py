@@ -1,4 +1,4 @@
-"""The check: the revisions that are asked for, or everything in a yard."""
+"""The file check of selected revisions, or of a whole yard."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def check(
     workspace: Workspace, entries: Sequence[Entry], progress: Progress, *, deep: bool, whole: bool,
     again: Report | None = None,
 ) -> Report:  # fmt: skip
-    """Compare files with what they were written as. Nothing is written.
+    """Compare files with their recorded hashes. Writes nothing.
 
     Args:
         entries: the revisions to check besides those of a whole yard.
         whole: all revisions of the yard, its own files and its caches.
-        again: a check whose faults were repaired: what it found to be whole is not read once more.
+        again: an earlier check whose faults were repaired: files that it found intact are not read again.
     """
     yard = workspace.yard
     started, report, reader = time.perf_counter(), Report(yard, deep), Reader()
@@ -74,12 +74,12 @@ def check(
 
 
 def _entries_of(report: Report | None) -> frozenset[Path]:
-    """The entries of caches in which a check found something."""
+    """The cache entries in which a check found faults."""
     return frozenset(fault.entry.path for fault in report.faults if fault.entry) if report else frozenset()
 
 
 def _rights(workspace: Workspace) -> Rights:
-    """Who may own and write what: root, and the accounts of this yard and of those that it takes packages from."""
+    """The accounts that may own and write files: root, and those of this yard and of its sources of packages."""
     yard = workspace.yard
     umask, left = policy(workspace).umask, yard.root.stat().st_uid != 0
     if not umask & 0o020:
@@ -90,7 +90,7 @@ def _rights(workspace: Workspace) -> Rights:
 
 
 def _all(yard: Yard) -> dict[str, RevisionPaths]:
-    """Every revision that is built or was published, also where its record is lost."""
+    """Every revision that is built or was published, including those without a record."""
     built = (
         paths for paths in revisions.directories(yard) if disk.is_there(paths.record) or disk.is_there(paths.spare)
     )
@@ -105,7 +105,7 @@ def _all(yard: Yard) -> dict[str, RevisionPaths]:
 
 
 def _revision(module: str, paths: RevisionPaths, task: Task) -> list[Fault]:
-    """The faults of one revision; none of one that was removed meanwhile."""
+    """The faults of one revision; none if it was removed meanwhile."""
     try:
         found = list(faults_of_revision(module, paths, task))
     except OSError as error:
@@ -118,7 +118,7 @@ def _revision(module: str, paths: RevisionPaths, task: Task) -> list[Fault]:
 
 
 def _with_holders(yard: Yard, faults: Sequence[Fault]) -> Iterator[Fault]:
-    """The faults of changed files with several names, with all who have them."""
+    """The faults; those of changed hard links also name every revision and cache entry with the file."""
     known = holders(yard, {fault.inode for fault in faults if fault.inode})
     for fault in faults:
         own = fault.revision or (fault.entry.path.relative_to(yard.root).as_posix() if fault.entry else "")

@@ -1,4 +1,4 @@
-"""What a file check finds: one fault for each file, and how much was read to find it."""
+"""The results of a file check: one fault for each file, and how much was read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ What = Literal["missing", "changed", "added", "permissions", "owner", "unreadabl
 
 @dataclass(frozen=True)
 class Entry:
-    """The entry of a cache that a fault is in: a repair discards it."""
+    """The cache entry that a fault is in; a repair discards it."""
 
     part: Yard
     kind: Kind
@@ -26,16 +26,16 @@ class Entry:
 
 @dataclass(frozen=True)
 class Fault:
-    """One file that is not as it was written.
+    """One file that differs from its record.
 
     Attributes:
-        text: what differs, to be read after the path.
+        text: the difference, as a phrase that follows the path.
         revision: the module of the revision that it is in, or empty; `directory` is its directory.
         package: the package that brought it: ``numpy 1.26.4``.
         also: where else the same file (hard link) is: other revisions, entries of caches.
-        remedy: what to do where a repair does not.
-        inode: device and number of a file with other names.
-        entry: of a file in a cache, its entry.
+        remedy: what the user can do if a repair does not fix it.
+        inode: device and inode number of a file with several hard links.
+        entry: the cache entry of the file, if any.
     """
 
     path: Path
@@ -57,7 +57,7 @@ class Fault:
         return f"{plain(written(str(path)), LONG)}: {plain(self.text, LONG)}" + (f" ({about})" if about else "")
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The JSON values of the fault."""
         return {
             "path": written(str(self.path)),
             "what": self.what,
@@ -70,7 +70,7 @@ class Fault:
 
 
 def merged(faults: Iterable[Fault]) -> list[Fault]:
-    """The faults, with one for all names of a changed file; the names in revisions come first."""
+    """The faults, with one for all hard links of a changed file; paths in revisions come first."""
     found: dict[object, Fault] = {}
     for number, fault in enumerate(sorted(faults, key=lambda each: each.entry is not None)):
         key: object = (fault.what, fault.inode) if fault.inode else number
@@ -85,11 +85,11 @@ class Report:
     """A finished check.
 
     Attributes:
-        faults: all that was found; `shown` has one for all names of a file.
-        notes: what is not a fault, and what was not checked, a sentence each.
-        unrecorded: the modules of revisions whose records lack the hash of their launcher, by their directories.
-        files: those whose bytes are known; `sampled` of them were chosen to be read.
-        read, read_bytes: files that were read, and their bytes; a file with several names counts once.
+        faults: all faults; `shown` merges those of one file's hard links.
+        notes: sentences on what is not a fault and on what was not checked.
+        unrecorded: the modules of revisions whose records lack a launcher hash, by directory.
+        files: the number of files with a known hash; `sampled` of them were selected for reading.
+        read, read_bytes: the files read and their bytes; a file with several hard links counts once.
     """
 
     yard: Yard
@@ -106,7 +106,7 @@ class Report:
 
     @property
     def shown(self) -> Sequence[Fault]:
-        """The faults, one for all names of a file."""
+        """The faults, one for all hard links of a file."""
         return merged(self.faults)
 
     @property
@@ -121,11 +121,11 @@ class Report:
 
     @property
     def missed(self) -> float:
-        """The chance that a file which changed and kept its size and its time was not found."""
+        """The probability that a changed file with the same size and time was not found."""
         return 0.0 if self.deep or not self.files else 1 - self.sampled / self.files
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The JSON values of the report."""
         return {
             "yard": str(self.yard.root),
             "deep": self.deep,

@@ -1,4 +1,4 @@
-"""The image of a revision, its stubs and its launcher; and, in a mounted image, its files.
+"""The check of an image revision: its image, stubs and launcher; and the files inside a mounted image.
 
 python -m stackyard.upkeep.health.fsck.image REVISION     prints the faults of a mounted image, as JSON
 """
@@ -37,7 +37,7 @@ TIMEOUT_S = 4 * 3600.0
 
 
 def unanswered(record: BuildRecord) -> Fault | None:
-    """What is mounted on the prefix, if it does not answer: each file there would be waited for until a kill."""
+    """A fault if a file system mounted on the prefix does not respond: every access would hang."""
     try:
         automount.require_answer(Path(record.prefix))
     except MissingError as error:
@@ -47,7 +47,7 @@ def unanswered(record: BuildRecord) -> Fault | None:
 
 
 def image_faults(record: BuildRecord, reader: Reader, *, deep: bool) -> Iterator[Fault]:
-    """Whether the image is the one that was packed: its size and its superblock, or every byte."""
+    """Faults of the image compared with the packed one: its size and superblock, or every byte."""
     path, packed = RevisionPaths.of(record.path).image, record.payload.facts()
     if not disk.is_there(path):
         yield Fault(path, "missing", "is missing")
@@ -70,7 +70,7 @@ def image_faults(record: BuildRecord, reader: Reader, *, deep: bool) -> Iterator
 
 
 def _inner(record: BuildRecord, path: Path) -> Iterator[Fault]:
-    """The files in a damaged image that are not what was packed, where it can be mounted here."""
+    """The changed files inside a damaged image, if it can be mounted here."""
     if not record.payload.is_packed:
         return
     if compare.problem(record):  # it would mount the image, and could show anything
@@ -91,7 +91,7 @@ def _inner(record: BuildRecord, path: Path) -> Iterator[Fault]:
 
 
 def inside(root: Path) -> list[dict[str, str]]:
-    """The faults of the files of a revision whose image is mounted."""
+    """The faults of the files of a revision whose image is mounted, as JSON values."""
     record = read_record(RevisionPaths.of(root).record)
     if not record.payload.is_visible:
         raise StackyardError(f"{RevisionPaths.of(root).image.name} is not mounted on {record.prefix}")
@@ -109,10 +109,10 @@ def inside(root: Path) -> list[dict[str, str]]:
 
 
 def stub_faults(record: BuildRecord, noted: Contents, tree: Tree) -> Iterator[Fault]:
-    """Whether the stubs under an image are one link for each command, and copies of files that the image has.
+    """Faults of the stubs beside an image: one link for each command, and copies of some files in the image.
 
     Args:
-        tree: the present files of the revision, stubs in place of those of the image.
+        tree: the present files of the revision, with stubs for the files in the image.
     """
     root, wanted = Path(record.path), links(record, noted)
     for name in sorted(wanted.keys() - tree.keys()):
@@ -128,7 +128,7 @@ def stub_faults(record: BuildRecord, noted: Contents, tree: Tree) -> Iterator[Fa
 
 
 def links(record: BuildRecord, noted: Contents) -> dict[str, str]:
-    """The links that the commands of an image need, with what they hold; some have a copy of the program instead."""
+    """The links that the commands of an image need, with their targets; some commands have a copy instead."""
     found = {}
     for directory in Prefix(Path(record.prefix)).program_directories:
         inside_of = directory.relative_to(record.path)
@@ -141,7 +141,7 @@ def links(record: BuildRecord, noted: Contents) -> dict[str, str]:
 
 
 def _runs(record: BuildRecord, name: str, noted: Contents) -> bool:
-    """Whether a file of the image is a program, or a link that leads to one, there or on the host."""
+    """Whether a file of the image is a program, or a link to one in the image or on the host."""
     for _ in range(_MOST_LINKS):
         item = noted.files.get(name)
         if item is None:
@@ -155,7 +155,7 @@ def _runs(record: BuildRecord, name: str, noted: Contents) -> bool:
 
 
 def _wrong_stub(path: Path, mode: int, target: str, item: Item | None) -> str:
-    """What is wrong with a stub; empty: nothing."""
+    """The fault of a stub; empty: none."""
     if stat.S_ISLNK(mode):
         now = str(path.readlink())
         return "" if now == target else f"is a link to {now}"
@@ -166,7 +166,7 @@ def _wrong_stub(path: Path, mode: int, target: str, item: Item | None) -> str:
 
 
 def launcher_fault(record: BuildRecord) -> Fault | None:
-    """What is wrong with the program behind the stubs, if anything."""
+    """The fault of the launcher behind the stubs, if any."""
     found = compare.problem(record)
     return Fault(found.path, found.what, found.text) if found else None
 

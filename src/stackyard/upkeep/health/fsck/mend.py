@@ -1,4 +1,4 @@
-"""Repairing what a check found and `upkeep.health.repair` does not: caches, modulefiles, modes, stubs."""
+"""Repairs faults outside of a revision's prefix: caches, modulefiles, modes, stubs (prefixes: `upkeep.health.repair`)."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def require_owner(yard: Yard) -> None:
 
 
 def rest(report: Report, workspace: Workspace, made_by: Origin) -> Iterator[str]:
-    """Repair what is not the content of a revision's prefix; a sentence for each thing that was done.
+    """Repair all faults outside of prefixes; yields a sentence for each repair.
 
-    The caches come first, since files are restored from them. The caller may write to the yard.
+    The caches come first, since files are restored from them. The caller has write access to the yard.
     """
     own = [fault for fault in report.faults if fault.path.is_relative_to(workspace.yard.root) and _is_in_place(fault)]
     yield from _discarded(own)
@@ -67,7 +67,7 @@ def rest(report: Report, workspace: Workspace, made_by: Origin) -> Iterator[str]
 
 
 def _launcher(record: BuildRecord, workspace: Workspace) -> Iterator[str]:
-    """Make a launcher again that is missing or another program, or is not recorded; end what was killed meanwhile."""
+    """Make a missing, changed or unrecorded launcher again, and finish a repair of it that was killed."""
     launchers.finish(RevisionPaths.of(record.path))
     if launcher_fault(record) or not is_recorded(record):
         try:
@@ -78,7 +78,7 @@ def _launcher(record: BuildRecord, workspace: Workspace) -> Iterator[str]:
 
 
 def _is_in_place(fault: Fault) -> bool:
-    """Whether no link leads from the revision of a fault elsewhere, which `upkeep.health.repair` says."""
+    """Whether no link leads out of the revision of a fault; `upkeep.health.repair` reports such a link."""
     try:
         if fault.directory:
             require_in_place(RevisionPaths.of(fault.directory))
@@ -88,7 +88,7 @@ def _is_in_place(fault: Fault) -> bool:
 
 
 def listed(yard: Yard) -> tuple[Entry, ...]:
-    """What users see; nothing where that cannot be read, which is a fault of its own."""
+    """The published entries; none if they cannot be read, which is a separate fault."""
     try:
         return generations.entries(yard)
     except StackyardError:
@@ -96,7 +96,7 @@ def listed(yard: Yard) -> tuple[Entry, ...]:
 
 
 def _discarded(faults: Iterable[Fault]) -> Iterator[str]:
-    """Discard entries of the caches whose bytes are not what they were: builds make them again from the lock."""
+    """Discard changed cache entries; builds make them again from the lock."""
     damaged = (fault for fault in faults if fault.entry and fault.what not in ("permissions", "owner"))
     for fault in {fault.entry.path: fault for fault in damaged if fault.entry}.values():
         assert fault.entry is not None
@@ -112,7 +112,7 @@ def _discarded(faults: Iterable[Fault]) -> Iterator[str]:
 
 
 def _rights(faults: Iterable[Fault], root: Path) -> Iterator[str]:
-    """Take the right to write from whom may not have it."""
+    """Remove write permission from accounts that must not have it."""
     for fault in faults:
         if fault.what != "permissions":
             continue
@@ -127,7 +127,7 @@ def _rights(faults: Iterable[Fault], root: Path) -> Iterator[str]:
 
 
 def _closed(fault: Fault) -> int:
-    """The bits that a file or a directory loses: in what is sealed all that write, else those of others."""
+    """The permission bits to clear: all write bits in sealed trees, else those of other accounts."""
     if fault.entry:
         return 0o022 if fault.entry.kind.is_rewritten(str(fault.path)) or fault.path.is_dir() else 0o222
     if not fault.revision:
@@ -137,7 +137,7 @@ def _closed(fault: Fault) -> int:
 
 
 def _modules(report: Report, workspace: Workspace, made_by: Origin) -> Iterator[str]:
-    """Write the present modulefiles again; those of former generations go to the trash, as `gc` puts them there."""
+    """Write the present modulefiles again; damaged ones of former generations go to the trash, as with `gc`."""
     yard = workspace.yard
     try:
         shown = generations.current_number(yard)
@@ -158,7 +158,7 @@ def _modules(report: Report, workspace: Workspace, made_by: Origin) -> Iterator[
 
 
 def mend_stubs(record: BuildRecord, faults: Iterable[Fault]) -> list[str]:
-    """Make the stubs again where they are missing or other ones; their names."""
+    """Make missing or changed stubs again; returns their names."""
     paths, done = RevisionPaths.of(record.path), list[str]()
     if record.payload.has_stubs:
         wanted = links(record, noted_contents(record))
@@ -170,7 +170,7 @@ def mend_stubs(record: BuildRecord, faults: Iterable[Fault]) -> list[str]:
 
 
 def _mend_stub(top: Path, path: Path, record: BuildRecord, target: str) -> bool:
-    """Whether one stub was made again, or removed as one that is none. What only the image has is not copied."""
+    """Restore a stub, or remove a wrong file; whether that was done. Files only in the image are not copied."""
     if path.name == STUB:
         atomic.write_text(path, text_of(Path(record.prefix)), mode=0o444, top=top)
     elif target:
@@ -183,7 +183,7 @@ def _mend_stub(top: Path, path: Path, record: BuildRecord, target: str) -> bool:
 
 
 def note_lost_images(report: Report) -> list[str]:
-    """Mark revisions whose images cannot be made again, so that a deploy of their files builds the next ones."""
+    """Mark revisions whose images cannot be restored, so that a deploy of their files builds new ones."""
     files = {entry.module: file_of(entry, report.yard) for entry in listed(report.yard)}
     done = []
     for fault in report.faults:

@@ -1,4 +1,4 @@
-"""Which package a file of a prefix is from: by conda's records and the lists of wheels, or by their names."""
+"""Finds the package that a file of a prefix belongs to, by conda's records and wheels' RECORD files, or by its path."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _INSIDE = "prefix/"
 
 
 class Owners:
-    """The packages of a prefix and their files, read when the first one is asked for."""
+    """The packages of a prefix and their files, read on first use."""
 
     def __init__(self, prefix: Path) -> None:
         self._prefix = prefix
 
     def of(self, name: str) -> str:
-        """The package of a file, by its path in the directory of the revision; empty: the build itself made it."""
+        """The package of a file, by its path in the revision's directory; empty: the build itself created it."""
         if not name.startswith(_INSIDE):
             return ""
         inside = name.removeprefix(_INSIDE)
@@ -57,7 +57,7 @@ def _label(parts: list[str]) -> str:
 
 
 def _by_directory(inside: str) -> str:
-    """The package of a file that no list names, and that is in its package's own directory of metadata."""
+    """The package of an unlisted file in a package's own metadata directory."""
     found = next((part for part in inside.split("/") if part.endswith(".dist-info")), "")
     if inside.startswith("conda-meta/") and inside.count("-") >= 3:
         return _label(inside.removeprefix("conda-meta/").removesuffix(".json").rsplit("-", 2)[:2])

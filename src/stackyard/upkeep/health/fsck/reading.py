@@ -1,4 +1,4 @@
-"""Reading files once: one with several names (hard links) is read for the first of them."""
+"""Reads each file once: hard links of one file are hashed together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stackyard.yard.revision.contents import digest_if_readable
 class Reader:
     """Hashes files from several threads, and counts them.
 
-    What it keeps of a file with several names goes once each of them was asked for.
+    The hash of a file with several hard links is dropped once each link has been requested.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Reader:
         return digest
 
     def count(self, path: Path) -> None:
-        """Count a file that something else reads."""
+        """Count a file that other code reads."""
         self.files += 1
         self.bytes += path.lstat().st_size
 

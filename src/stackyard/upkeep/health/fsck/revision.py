@@ -1,4 +1,4 @@
-"""One revision: its record, its files, its image, its base, what is beside its prefix, and who may write to it."""
+"""The check of one revision: record, files, image, base, files beside the prefix, and write permissions."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _LINK = "put the directory itself in its place"
 
 @dataclass(frozen=True)
 class Task(Workspace):
-    """How revisions are checked: the files that are read, and what is known of the yard.
+    """The settings of a revision check: which files to read, and facts about the yard.
 
     Attributes:
-        most_bytes: of one revision, without `deep`; `seed` chooses which.
-        doubtful: files that were not whole and may be by now: they are read in any case.
+        most_bytes: the most bytes to read of one revision without `deep`; `seed` selects the sample.
+        doubtful: files that were damaged and may be repaired by now: always read.
     """
 
     reader: Reader
@@ -64,12 +64,12 @@ class Task(Workspace):
         return read
 
     def is_deep(self, record: BuildRecord) -> bool:
-        """Whether every byte of a revision is read; always of one that a repair left damaged."""
+        """Whether every byte of a revision is read; always for one that a repair left damaged."""
         return self.deep or disk.is_there(RevisionPaths.of(record.path).damaged)
 
 
 def faults_of(module: str, paths: RevisionPaths, task: Task) -> Iterator[Fault]:
-    """Everything that is wrong with one revision, with its module."""
+    """All faults of one revision, with its module."""
     found = list(_faults(paths, task))
     if not found and disk.is_there(paths.damaged):
         found = [Fault(paths.damaged, "changed", "says that files were not restored: they are by now")]
@@ -104,7 +104,7 @@ def _faults(paths: RevisionPaths, task: Task) -> Iterator[Fault]:
 
 
 def _launcher(record: BuildRecord, paths: RevisionPaths, task: Task) -> Iterator[Fault]:
-    """Whether the launcher is the one in the record; where that has none, it is told, as what was not compared."""
+    """The faults of the launcher compared with the record; a record without its hash is noted."""
     if not is_recorded(record):
         task.report.unrecorded[str(paths.root)] = record.module
         task.report.notes.append(
@@ -116,7 +116,7 @@ def _launcher(record: BuildRecord, paths: RevisionPaths, task: Task) -> Iterator
 
 
 def _record(paths: RevisionPaths) -> BuildRecord | None:
-    """The record, or its copy, also where the record is missing."""
+    """The record, or its copy if the record is missing or damaged."""
     for path in (paths.record, paths.spare):
         try:
             return read_record(path)
@@ -126,7 +126,7 @@ def _record(paths: RevisionPaths) -> BuildRecord | None:
 
 
 def _readable(path: Path, read: Callable[[Path], object], remedy: str = "") -> Iterator[Fault]:
-    """The fault of a file of a known format that cannot be read."""
+    """The fault of an unreadable file of a known format."""
     if not disk.is_there(path):
         yield Fault(path, "missing", "is missing", remedy=remedy)
         return
@@ -145,7 +145,7 @@ def _beside(record: BuildRecord, paths: RevisionPaths) -> Iterator[Fault]:
 
 
 def _signatures(record: BuildRecord, paths: RevisionPaths) -> Iterator[Fault]:
-    """Signatures that are of something else than what the revision is now; who may sign is for `verify`."""
+    """Signatures that do not match the present revision; `verify` checks the signers."""
     try:
         found = list(signatures.broken(paths))
     except StackyardError as error:
@@ -157,7 +157,7 @@ def _signatures(record: BuildRecord, paths: RevisionPaths) -> Iterator[Fault]:
 
 
 def _base(record: BuildRecord) -> Iterator[Fault]:
-    """Whether the base of an extension is there, and is the one that it was built on."""
+    """The faults of an extension's base: missing, or not the one that it was built on."""
     if record.base is None:
         return
     remedy = f"put it on another base: `stackyard rebase {record.stack} --on REV`"
@@ -181,7 +181,7 @@ def _adopted(record: BuildRecord) -> Iterator[Fault]:
 
 
 def _drift(record: BuildRecord, task: Task) -> None:
-    """What its user installed in an extension is not a fault."""
+    """Note the packages that a user installed in an extension, which are not a fault."""
     try:
         found = [each.shown for each in drifted(record)]
     except OSError:
@@ -192,7 +192,7 @@ def _drift(record: BuildRecord, task: Task) -> None:
 
 
 def _tree(record: BuildRecord, paths: RevisionPaths, task: Task) -> Iterator[Fault]:
-    """The files of a revision; of an image, those beside it."""
+    """The faults of a revision's files; for an image, of the files beside it."""
     if not record.origin.owns_files:
         return
     linked = [paths.root / part for part in PARTS if (paths.root / part).is_symlink()]

@@ -1,4 +1,4 @@
-"""Where else a file is: all names of a hard link, in the revisions and the caches of a yard."""
+"""Finds the other hard links of a file in the revisions and caches of a yard."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Inode = tuple[int, int]
 
 
 def holders(yard: Yard, inodes: Collection[Inode]) -> dict[Inode, list[str]]:
-    """Who has files of these inodes: modules of revisions, and entries of caches relative to the yard."""
+    """The names of the modules, and the paths of the cache entries, that contain files with these inodes."""
     found: dict[Inode, list[str]] = {}
     if inodes:
         for label, directory in _places(yard):
@@ -35,7 +35,7 @@ def _places(yard: Yard) -> Iterator[tuple[str, Path]]:
 
 
 def _inodes(directory: Path) -> set[Inode]:
-    """The files below a directory: their numbers are in the directories, so no file is looked at."""
+    """The inode numbers of the files below a directory, read from directory entries without a stat for each file."""
     found: set[Inode] = set()
     waiting = [os.fspath(directory)] if disk.is_directory(directory) else []
     while waiting:

@@ -1,4 +1,4 @@
-"""One tree against the note on it: what differs in each file, and who may write to it."""
+"""Compares one tree with its note: the difference of each file, and the write permissions."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _DIGITS = 16
 def differences(
     root: Path, tree: Tree, noted: Contents, read: Collection[str], digest: Digest, find: Find = lambda _: None
 ) -> Iterator[tuple[str, Fault]]:
-    """What is not as it was noted, by its path in the tree. Bytecode that Python added is not a fault.
+    """Differences from the note, by path in the tree. Bytecode that Python added is not a fault.
 
     Args:
-        read: the files to read besides those whose time changed.
-        digest: how a file is read, from several threads.
-        find: where the original of a changed file may be.
+        read: the files to read in addition to those with a changed time.
+        digest: hashes a file; called from several threads.
+        find: finds the original of a changed file.
     """
     for damage in contents.compare(noted, root, tree, read, digest):
         if not _is_bytecode(damage):
@@ -37,7 +37,7 @@ def differences(
 
 
 def _is_bytecode(damage: Damage) -> bool:
-    """What Python writes where it may: no record has it, and no list."""
+    """Whether the damage is bytecode that Python added: neither a record nor a listing has it."""
     directory = "__pycache__" in damage.path.split("/")
     return damage.what == "unexpected" and directory
 
@@ -61,17 +61,17 @@ def _fault(root: Path, damage: Damage, item: Item | None, find: Find) -> Fault:
 
 
 def inode_of(status: os.stat_result) -> tuple[int, int] | None:
-    """What identifies a file that has other names; None: it has none."""
+    """Device and inode of a file with several hard links; None: it has only one."""
     return (status.st_dev, status.st_ino) if status.st_nlink > 1 and stat.S_ISREG(status.st_mode) else None
 
 
 def known(tree: Tree, noted: Contents) -> Tree:
-    """What is there and was noted."""
+    """The part of a tree that the note has."""
     return {name: s for name, s in tree.items() if name in noted.files or name[:-1] in noted.directories}
 
 
 def _change(path: Path, mode: int, item: Item, find: Find) -> tuple[What, str]:
-    """How a file differs from what was noted."""
+    """The difference of a file from its note."""
     if stat.S_ISLNK(mode):
         wanted = f"instead of {item.target}" if item.target else "and was a file"
         return "changed", f"is a link to {path.readlink()} {wanted}"
@@ -93,12 +93,13 @@ def _change(path: Path, mode: int, item: Item, find: Find) -> tuple[What, str]:
 
 @dataclass(frozen=True)
 class Rights:
-    """Who may own and write what is in a yard.
+    """The accounts that may own and write files of a yard.
 
     Attributes:
-        umask: the bits for others that nothing may have.
-        owners: numbers of accounts; empty where a group writes: any member of it.
-        left: what is root's was left by an older root's run: the yard is another account's, as which root works now.
+        umask: the permission bits that must be clear everywhere.
+        owners: ids of accounts; empty for a yard with a writing group: any member of it.
+        left: files of root come from a run of an older version; this yard belongs to another account, as which root
+            works now.
     """
 
     umask: int
@@ -106,10 +107,10 @@ class Rights:
     left: bool = False
 
     def faults(self, root: Path, tree: Tree, sealed: Callable[[str], bool]) -> Iterator[tuple[str, Fault]]:
-        """What others may write to, or own, by its path in the tree.
+        """Files with a wrong owner or too many write permissions, by path in the tree.
 
         Args:
-            sealed: what no account may write to, not even the owner, by its path; directories end with a slash.
+            sealed: paths that are read-only even for the owner; directories end with a slash.
         """
         for name, status in tree.items():
             mode, inode = stat.S_IMODE(status.st_mode), inode_of(status)
@@ -122,7 +123,7 @@ class Rights:
                 yield name, Fault(root / name, "permissions", text, inode=inode)
 
     def closed(self, is_sealed: bool) -> int:
-        """The bits that something may not have."""
+        """The permission bits that must be clear."""
         return 0o222 if is_sealed else self.umask & 0o022
 
 
@@ -140,7 +141,7 @@ def _who(bits: int) -> str:
 
 
 def once(faults: Iterable[tuple[str, Fault]]) -> Iterator[tuple[str, Fault]]:
-    """Each file and kind of fault once."""
+    """The faults without duplicates of file and kind."""
     seen: set[tuple[str, str]] = set()
     for name, fault in faults:
         key = name.rstrip("/"), fault.what

@@ -1,4 +1,4 @@
-"""What belongs to no revision: generations, kept locks, bases, the trash, and who may write to directories."""
+"""The check of files outside of revisions: generations, kept locks, bases, the trash, and permissions of directories."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DROPS = ("uses", "children", "usage")
 
 
 def faults_of(yard: Yard, reader: Reader, rights: Rights, *, deep: bool) -> Iterator[Fault]:
-    """What is wrong with the files of the yard itself."""
+    """Faults of the yard's own files."""
     yield from _current(yard)
     yield from _demand(yard)
     for number in generations.numbers(yard):
@@ -59,7 +59,7 @@ def _current(yard: Yard) -> Iterator[Fault]:
 
 
 def _demand(yard: Yard) -> Iterator[Fault]:
-    """The note of which signatures are demanded, and the lists of signers that it names."""
+    """The faults of the note that demands signatures, and of its lists of signers."""
     try:
         found = signatures.demand_of(yard)
         if found is not None and found.allowed_signers:
@@ -70,7 +70,7 @@ def _demand(yard: Yard) -> Iterator[Fault]:
 
 
 def _generation(yard: Yard, number: int, reader: Reader) -> Iterator[Fault]:
-    """The manifest of a generation, and its modulefiles as far as they are still there."""
+    """The faults of a generation's manifest, and of its modulefiles that still exist."""
     paths = yard.generation(number)
     try:
         manifest = read_manifest(paths.manifest)
@@ -93,7 +93,7 @@ def _unreadable(path: Path, problems: Iterable[str], remedy: str) -> Iterator[Fa
 
 
 def _bases(yard: Yard, reader: Reader, deep: bool) -> Iterator[Fault]:
-    """The bases of this yard: every byte, or the superblocks."""
+    """The faults of the bases in this yard: every byte, or the superblocks."""
     for base, paths in store.everything(yard):
         if not paths.root.is_relative_to(yard.root):
             continue
@@ -109,7 +109,7 @@ def _bases(yard: Yard, reader: Reader, deep: bool) -> Iterator[Fault]:
 
 
 def _links(yard: Yard) -> Iterator[Fault]:
-    """Directories of revisions and generations that are links: nothing that follows them stays in the yard."""
+    """Faults for directories of revisions and generations that are links: they can lead out of the yard."""
     for top in (yard.stacks, yard.generations):
         for path in (top, *disk.entries(top), *(one for each in disk.entries(top) for one in _below(top, each, yard))):
             if path.is_symlink():
@@ -122,7 +122,7 @@ def _below(top: Path, directory: Path, yard: Yard) -> list[Path]:
 
 
 def _own_tree(yard: Yard) -> contents.Tree:
-    """The directories of the yard, and the files of its generations and kept locks."""
+    """The directories of the yard, with the files of its generations and kept locks."""
     tree = {f"{name}/": yard.inner(name).lstat() for name in disk.names(yard.root) if name not in _DROPS}
     tree = {name: status for name, status in tree.items() if stat.S_ISDIR(status.st_mode)}
     tree[""] = yard.root.lstat()
@@ -133,7 +133,7 @@ def _own_tree(yard: Yard) -> contents.Tree:
 
 
 def notes_of(workspace: Workspace) -> Iterator[str]:
-    """What is not a fault, and what `gc` does with it."""
+    """Sentences on findings that are not faults, and on how `gc` treats them."""
     yard = workspace.yard
     left = [*garbage.interrupted_builds(yard), *garbage.leftovers(yard)]
     if left:
