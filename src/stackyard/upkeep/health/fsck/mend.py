@@ -1,4 +1,4 @@
-"""Repairs faults outside of a revision's prefix: caches, modulefiles, modes, stubs (prefixes: `upkeep.health.repair`)."""
+"""Repairs faults outside of prefixes: caches, modulefiles, modes, stubs (for prefixes: `upkeep.health.repair`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check of files outside of revisions: generations, kept locks, bases, the trash, and permissions of directories."""
+"""The check of files outside of revisions: generations, kept locks, bases, the trash, directory permissions."""
 
 from __future__ import annotations
 
