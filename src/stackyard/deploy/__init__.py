@@ -1,4 +1,4 @@
-"""From a file to a published generation: what to build, in what order, and the one atomic flip."""
+"""From a stack's file to a published generation: what to build, in what order, and the atomic switch of one link."""
 
 from stackyard import callable_room
 

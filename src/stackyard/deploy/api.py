@@ -1,4 +1,4 @@
-"""The door of `deploy`: from files to a published generation, and what changes publications without a build."""
+"""The door of `deploy`: deploys of files, and changes to published revisions without a build."""
 
 from typing import TYPE_CHECKING
 

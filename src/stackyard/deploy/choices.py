@@ -1,6 +1,6 @@
-"""What a stack's file chooses for paths that several packages install, compared with its locks before a build.
+"""Checks a stack's choices for paths that several packages install, against its locks, before a build.
 
-A package that only some variants have is chosen for these alone, so it is looked for in all of them.
+A package may be in some variants only, so a choice is valid if any variant has the package.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stackyard.make.collisions.rule import Choice
 
 
 def require_known(stack: Stack, lock: Lock, site: Site) -> None:
-    """Raise InputError for a choice of a package that no variant has. What the site chooses is for other stacks too."""
+    """Raise InputError for a choice of a package that no variant has. The site's choices are not checked."""
     found = (
         Choice(path, package, variant.collision_places.get(path))
         for variant in stack.variants

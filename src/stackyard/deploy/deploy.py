@@ -1,7 +1,7 @@
-"""From files to a published generation: lock, build what is missing, verify through the new modules, flip one link.
+"""From files to a published generation: lock, build what is missing, verify through the new modules, switch one link.
 
-Whatever happens on the way, the current generation stays as it is until the last step, and the next deploy finishes the
-work: finished builds are found by the hash of their inputs, unfinished ones are removed.
+The current generation stays unchanged until the last step, and the next deploy finishes the work: finished builds are
+found by the hash of their inputs, unfinished ones are removed.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Request(Workspace):
-    """What to deploy, where and how.
+    """What to deploy, where and with which options.
 
-    `accept` names the licences that are accepted with it, `update` what is solved anew although it is locked,
-    `rebuild` builds also what is there, and compiles what a cache has. `command` is the command line without secrets,
-    for the manifest. `read` are the hashes of the files that it was read from (`inputs.as_read`); those of others are
-    taken when they are needed.
+    `accept` names the licences that the command accepts, `update` the locked packages to solve again; `rebuild` builds
+    existing revisions again and compiles wheels that a cache has. `command` is the command line without secrets, for
+    the manifest. `read` has the hashes of the files that were read for it (`inputs.as_read`); other files are hashed
+    when needed.
     """
 
     stacks: tuple[Stack, ...]
@@ -88,7 +88,7 @@ class Request(Workspace):
     read: Mapping[str, str] = field(default_factory=dict)
 
     def origin(self) -> Origin:
-        """Who publishes this, from where, and what its files held when they were read; locks as they are now."""
+        """Who publishes this and from where, with the hashes of the files as read, and of the locks as they are now."""
         now = origin(self.command, files_of(self.stacks, self.site))
         return replace(now, files=tuple(UsedFile(f.path, self.read.get(f.path, f.sha256)) for f in now.files))
 
@@ -98,9 +98,9 @@ class Outcome:
     """The result for one variant.
 
     `status`: published, unverified (published unverified, as allowed), unchanged, updated (only its labels changed),
-    reinstated (another revision took its place in between), inherited, failed (a check did not pass), held (unverified
-    and not allowed) or broken (the build itself failed; `error` says why). `stack` is the one whose variant it is.
-    `is_visible`: it was published before, and stays so.
+    reinstated (a later revision had superseded it), inherited, failed (a check did not pass), held (unverified and not
+    allowed) or broken (the build itself failed; `error` says why). `stack` is the stack of the variant. `is_visible`:
+    it was published before and still is.
     """
 
     module: str
@@ -115,9 +115,9 @@ class Outcome:
 
 @dataclass
 class Result:
-    """All that a deploy did.
+    """The result of a deploy.
 
-    `generation` is 0 where nothing new was published; `manifest` is that of the generation with the revisions.
+    `generation` is 0 if nothing new was published; `manifest` is the manifest of the generation with the revisions.
     """
 
     outcomes: list[Outcome] = field(default_factory=list)
@@ -132,7 +132,7 @@ class Result:
 
     @property
     def is_final(self) -> bool:
-        """Whether the same request would do nothing now, whatever happens in other yards."""
+        """Whether repeating the same request now would do nothing, independent of other yards."""
         return all(o.status in USABLE and o.status != "inherited" for o in self.outcomes)
 
 
@@ -140,8 +140,8 @@ def lock_all(request: Request, progress: Progress) -> list[Locked]:
     """The fresh locks of all stacks, for the site's platforms and this machine's.
 
     Raises:
-        InputError: as `fresh_lock`; a package to be renewed is in no lock; one has a licence that the site denies; or
-            the stack's file chooses the file of a package that is in no lock.
+        InputError: as for `fresh_lock`; no lock has a package to be updated, or a package that the stack's file
+            chooses; or the site denies the licence of a package.
     """
     if request.update.names:
         require_known(request.update, former_locks(request.stacks, request.yard))
@@ -191,10 +191,10 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
     """Lock, build, verify and publish.
 
     Args:
-        held: the right to build these stacks (`writing.building`), checked before anything becomes visible.
+        held: the held leases to build these stacks (`writing.building`), checked before anything becomes visible.
 
     Raises:
-        StackyardError: nothing could be done (bad input, no lock); failures of single variants are in the result.
+        StackyardError: the deploy could not start (bad input, no lock); failures of single variants are in the result.
     """
     require(request)
     users_policy(request.site)  # refused before anything is solved
@@ -213,7 +213,7 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
 def carry_out(
     tasks: Sequence[Task], request: Request, made_by: Origin, progress: Progress, result: Result, held: Held
 ) -> None:
-    """Build, verify and publish what these tasks say; the outcome of each is added to the result."""
+    """Build, verify and publish these tasks; each outcome is added to the result."""
     policy = users_policy(request.site)
     _tell_lost(request.yard, progress)
     candidates: list[Task] = []
@@ -242,14 +242,14 @@ def carry_out(
 
 
 def _tell_pinned(yard: Yard, stacks: Collection[str], progress: Progress) -> None:
-    """Say which of these stacks load what `stackyard default` set, whatever was deployed."""
+    """Report which of these stacks have a default set by `stackyard default`, which a deploy does not change."""
     for e in generations.entries(yard):
         if e.default and e.pinned and e.stack in stacks:
             progress.notice(f"{e.stack} loads {e.module}, which `stackyard default` set; --undo ends that")
 
 
 def _clean(yard: Yard, held: Held) -> None:
-    """Remove what dead builds left in the caches, unless another build may be running."""
+    """Remove leftovers of killed builds from the caches, unless another build may be running."""
     left = unfinished(yard)  # listed first: what a build begins after this stays
     if left and held.is_alone:
         for path in left:
@@ -257,7 +257,7 @@ def _clean(yard: Yard, held: Held) -> None:
 
 
 def ensure_built(task: Task, request: Request, progress: Progress, held: Held) -> Task:
-    """The task with its record. The marker is written here, last: until then the next deploy removes what was built."""
+    """The task with its record, written last: without it, the next deploy removes the unfinished build."""
     if task.record is not None:
         take_back(task, progress)
         disk.remove_tree(task.paths.building, task.paths.yard)
@@ -292,7 +292,7 @@ def ensure_built(task: Task, request: Request, progress: Progress, held: Held) -
 
 
 def register(yard: Yard, base: BaseRevision | None) -> None:
-    """Tell the yard of a base that this one extends it, before the build; where it may not be written to, it is not."""
+    """Before the build, note in the base's yard that this yard extends it; skipped if that yard is not writable."""
     if base is None:
         return
     parent = Yard(Path(base.yard))
@@ -301,7 +301,7 @@ def register(yard: Yard, base: BaseRevision | None) -> None:
 
 
 def _tell_lost(yard: Yard, progress: Progress) -> None:
-    """Say what is missing or damaged of published revisions: the deploy goes on without it."""
+    """Report missing or damaged parts of published revisions; the deploy continues without them."""
     for entry in (each for each in generations.entries(yard) if each.is_visible):
         paths = RevisionPaths.of(entry.folder)
         try:
@@ -325,10 +325,10 @@ def _publish(
     result: Result,
     held: Held,
 ) -> None:
-    """Publish the candidates that pass their checks, and what the files say now of the published revisions in `kept`.
+    """Publish the candidates that pass their checks, and the present labels of the revisions in `kept`.
 
-    The next generation is written with all candidates. They are verified through it, those that fail are left out, and
-    the link flips. Where nothing new is left the generation is discarded.
+    The next generation is written with all candidates. They are verified through it, failed ones are left out, and the
+    link is switched. If nothing new is left, the generation is discarded.
     """
 
     def after(before: Iterable[Entry], new: Iterable[Task], unverified: Collection[str] = ()) -> tuple[Entry, ...]:
@@ -368,12 +368,12 @@ def _publish(
 
 
 def _failed(entries: Iterable[Entry], modules: Collection[str]) -> tuple[Entry, ...]:
-    """The entries, those of these published modules as failed: users see what they had, staff see the result."""
+    """The entries, marked as failed for these published modules: users keep them, staff see the result."""
     return tuple(replace(e, state="failed") if e.module in modules else e for e in entries)
 
 
 def _reason(new: Collection[str], status: Mapping[str, str], failed: Collection[str]) -> str:
-    """Why a generation is published, in a few words: the most important of its changes."""
+    """A short reason for the new generation: the most important of its changes."""
     if new:
         return f"deploy {', '.join(new)}"
     if failed:
@@ -398,10 +398,10 @@ def verified(
     record: BuildRecord, modules: Path, request: Request, progress: Progress,
     wanted: Expectations | None = None, *, deep: bool = False,
 ) -> Outcome:  # fmt: skip
-    """Verify a revision through its modules, and keep the report beside it; by its status it is published or not.
+    """Verify a revision through its modules and keep the report beside it; the outcome's status decides on publication.
 
     Args:
-        wanted, deep: as of `verify.verify`.
+        wanted, deep: as in `verify.verify`.
     """
     progress.phase(record.module, "verify")
     agreed = licences.variables(request, record)
@@ -415,6 +415,6 @@ def verified(
 
 
 def write_report(paths: RevisionPaths, report: Report) -> None:
-    """Keep a verification beside the revision, as JSON and as JUnit XML."""
+    """Keep a verification report beside the revision, as JSON and as JUnit XML."""
     atomic.write_json(paths.report, report.to_json(), checked=True, top=paths.yard)
     atomic.write_text(paths.junit, report.junit(), top=paths.yard)

@@ -1,7 +1,7 @@
-"""The entries of the next generation: what is published now, what joins it, and what the files describe.
+"""The entries of the next generation: those published now, new ones, and their labels from the stacks' files.
 
-Deploying is declarative: the revision that a file describes now is the newest of its variant, also where a later one
-was published in between. That one is superseded: it stays published, behind those that are described.
+Deploying is declarative: the revision that a file describes now counts as the newest of its variant, even if another
+was published later. The other one is superseded: it stays published, with lower precedence.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ NOT_SHOWN: dict[str, Any] = {"aliases": (), "default": False, "input_hash": "", 
 
 
 def present(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """The entries of a generation by module name, with the state in which their files are now."""
+    """The entries of a generation by module name, with their state updated from the files on disk."""
     removed = cache(lambda yard: trash.removed(Yard(yard)))  # the trash is read once, and only where a file is missing
     return {e.module: _as_found(e, removed) for e in entries}
 
 
 def _as_found(entry: Entry, removed: Callable[[Path], Mapping[str, RevisionPaths]]) -> Entry:
-    """The entry, removed or missing if its record is in the trash or does not exist; one that is back is withdrawn.
+    """The entry, removed or missing if its record is in the trash or does not exist; a restored one is withdrawn.
 
     Raises:
-        OSError: that cannot be known: an error of the file system is not a missing file.
+        OSError: the file system failed, so it is unknown whether the file exists.
     """
     paths = RevisionPaths.of(entry.folder)
     if revisions.condition(paths) == "missing":
@@ -51,12 +51,12 @@ def _as_found(entry: Entry, removed: Callable[[Path], Mapping[str, RevisionPaths
 def entries_after(
     before: Iterable[Entry], site: Site, tasks: Iterable[Task], unverified: Collection[str] = ()
 ) -> tuple[Entry, ...]:
-    """All entries of the generation that follows the current one, with their short names.
+    """All entries of the next generation, with their short names.
 
     Args:
         before: the entries of the current one.
-        tasks: the revisions that join it, the published ones whose labels their file may have changed, and those that a
-            parent yard publishes, which this yard's own revisions of the same variant give way to.
+        tasks: new revisions, published ones whose labels may have changed, and those that a parent yard publishes,
+            which replace this yard's own revisions of the same variant.
         unverified: modules among them for which a required check was skipped.
 
     Raises:
@@ -77,11 +77,11 @@ def entries_after(
 
 
 def kept_status(entries: Iterable[Entry], after: Iterable[Entry]) -> dict[str, str]:
-    """What happens to published revisions that are not built again, by module; short names do not count.
+    """The change of each published revision that is not built again, by module; short names do not count.
 
     Args:
-        entries: those of the current generation.
-        after: those of the next one.
+        entries: the entries of the current generation.
+        after: the entries of the next generation.
 
     Returns:
         updated (its labels, its rank), reinstated (it was superseded), superseded, withdrawn (a parent yard publishes
@@ -105,8 +105,7 @@ def _status(old: Entry, new: Entry) -> str:
 
 
 def identity(file: str) -> str:
-    """What tells a file from others of its name: its path in its git work tree, which is the same for all staff who
-    have one; the absolute path where it is in none."""
+    """What distinguishes a file from others of the same name: its path in its git work tree, else its absolute path."""
     path = Path(file).absolute()
     top = next((directory for directory in path.parents if disk.is_there(directory / ".git")), None)
     return str(path.relative_to(top)) if top else str(path)
@@ -127,14 +126,14 @@ def _new(task: Task, site: Site, unverified: Collection[str]) -> Entry:
 
 
 def _as_set(entry: Entry, before: Entry | None) -> Entry:
-    """A revision that users see keeps what staff have set, also where it is verified again."""
+    """Keep the settings that staff made for a published revision, also when it is verified again."""
     if before is None:
         return entry
     return replace(entry, pinned=before.pinned, retired=before.retired, successor=before.successor)
 
 
 def _described(task: Task, site: Site) -> dict[str, Any]:
-    """What a file gives a revision beside its build: labels, its rank among the variants, its place as the newest."""
+    """What a file sets for a revision apart from its build: labels, rank among the variants, place as the newest."""
     if task.stack.default == task.variant.name:
         rank = len(task.stack.variants)
     elif site.modules.default == "first":
@@ -152,7 +151,7 @@ def _described(task: Task, site: Site) -> dict[str, Any]:
 
 
 def _older(entries: Mapping[str, Entry], newest: Entry) -> dict[str, Entry]:
-    """The other revisions of the same variant: a deprecation concerns the version, so all its revisions have it."""
+    """The other revisions of the same variant and version, which share its deprecation."""
     same = (newest.stack, newest.version, newest.variant)
     return {
         e.module: replace(e, deprecated=newest.deprecated)
@@ -162,7 +161,7 @@ def _older(entries: Mapping[str, Entry], newest: Entry) -> dict[str, Entry]:
 
 
 def _superseded(entries: Mapping[str, Entry], tasks: Iterable[Task]) -> dict[str, Entry]:
-    """The entries that the files of these tasks no longer describe, as they are in the next generation."""
+    """The entries that the files of these tasks no longer describe, in their new state."""
     of_stack: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
         of_stack[task.stack.name].append(task)
@@ -170,14 +169,14 @@ def _superseded(entries: Mapping[str, Entry], tasks: Iterable[Task]) -> dict[str
 
 
 def _not_asked_for(stack: Stack) -> Iterator[tuple[str, str]]:
-    """Version and name of the variants that a deploy leaves as they are."""
+    """Version and name of the variants that a deploy does not touch."""
     for n, variant in enumerate(stack.variants):
         if stack.chosen and n not in stack.chosen:
             yield variant.version, variant.name
 
 
 def _superseded_in(name: str, tasks: Collection[Task], entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Those of one stack: another revision took the place of theirs, or their variant was removed from the file."""
+    """The superseded entries of one stack: another revision replaced them, or the file no longer has their variant."""
     lines = {(t.stack.file, t.variant.version, t.stack.dated) for t in tasks}
     files, versions = {identity(file) for file, _, _ in lines}, {version for _, version, _ in lines}
     dated = any(each for _, _, each in lines)

@@ -1,4 +1,4 @@
-"""The form of a revision: its files as they are, or packed into an image before it is marked as built."""
+"""The form of a revision: a directory tree, or an image packed before the build is marked as finished."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def in_its_form(task: Task, record: BuildRecord, request: Request, progress: Progress) -> BuildRecord:
-    """The record of a finished build, whose files are then in the form that the stack or the site asks for.
+    """The record of a finished build, after converting its files to the form that the stack or the site requests.
 
     Raises:
-        MissingError, StackyardError: as `images.form.squash` and `images.wrap.make.wrap`.
+        MissingError, StackyardError: as for `images.form.squash` and `images.wrap.make.wrap`.
     """
     if task.variant.wrap is not None:
         from stackyard.deploy.wraps import directory_of
@@ -38,7 +38,7 @@ def in_its_form(task: Task, record: BuildRecord, request: Request, progress: Pro
 
 
 def _is_image(task: Task, record: BuildRecord, site: Site, progress: Progress) -> bool:
-    """Whether the files are kept in an image: the stack says so, or they are more than the site's limit."""
+    """Whether to keep the files in an image: the stack requests it, or there are more than the site's limit."""
     inodes, most = record.disk.inodes_new + record.disk.inodes_shared, site.fs.max_inodes
     is_over = bool(most and inodes > most)
     if why := refusal("squashfs", record.origin.kind, on_base=bool(record.base_id)):

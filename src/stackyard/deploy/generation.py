@@ -1,4 +1,4 @@
-"""The next generation while it is written: its modules, its manifest, its number. Deploy and rollback share it."""
+"""The next generation while it is being written: modules, manifest, number. Used by deploy and rollback."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from stackyard.yard.write import atomic, trash
 
 @dataclass(frozen=True)
 class Step:
-    """A generation to publish: its entries, the reason, and the number of the generation whose content it repeats.
+    """A generation to publish: its entries, the reason, and the number of an older generation if it repeats one.
 
-    `missing` are the revisions that users should see and whose files no longer exist.
+    `missing` has the revisions that should be visible but whose files no longer exist.
     """
 
     entries: tuple[Entry, ...]
@@ -57,7 +57,7 @@ class Draft:
         return self.paths.modules
 
     def write(self, entries: Iterable[Entry]) -> None:
-        """Write the modules of these entries, and of no others: modules written before are removed."""
+        """Write exactly the modules of these entries; modules written before are removed."""
         self.entries = tuple(entries)
         with suppress(OSError):
             disk.delete_tree(self.modules, self.workspace.yard.root)
@@ -69,9 +69,9 @@ class Draft:
         """Make it the current generation, in one step.
 
         Args:
-            step: what to publish, made from the current generation. It is called again, and the modules are written
-                again, where another process published meanwhile: nothing that others publish is lost.
-            may: raises where this process may not publish any more (`writing.Held.check`).
+            step: what to publish, made from the current generation. If another process published meanwhile, it is
+                called again and the modules are written again, so that no publication is lost.
+            may: raises if this process may no longer publish (`writing.Held.check`).
         """
         while True:
             base = generations.base(self.workspace.yard)
@@ -87,17 +87,17 @@ class Draft:
                 return manifest
 
     def discard(self) -> None:
-        """Remove it; one that was published has another name since."""
+        """Remove the draft; a published one has been renamed and is not affected."""
         with suppress(OSError):
             disk.delete_tree(self.paths.root, self.workspace.yard.root)
 
 
 def is_as_the_site_wants(workspace: Workspace, manifest: Manifest, done: Texts | None = None) -> bool:
-    """Whether writing the modules of a generation again would give the same files.
+    """Whether writing the modules of a generation again would produce the same files.
 
-    They differ after a change of the site's policy for all modules, such as its aliases and formats, and where the
-    operations of a revision are to be frozen again. A generation that has no hashes, as those of former versions, or
-    that has revisions without a record that can be read, counts as equal.
+    They differ after a change of the site's policy for all modules, such as aliases and formats, and if the operations
+    of a revision are to be frozen again. A generation without hashes (of former versions), or with unreadable records,
+    counts as equal.
 
     Args:
         done: gets the modulefiles, so that a draft does not render them again.
@@ -117,7 +117,7 @@ def _with_records(
 ) -> tuple[list[Entry], dict[str, BuildRecord]]:
     """The entries that get modules, and their records by module; a missing revision has neither.
 
-    The record of a removed one is in the trash, or still in its place.
+    The record of a removed revision is in the trash, or still in its place.
 
     Args:
         known: records that need not be read again.
@@ -132,12 +132,12 @@ def _with_records(
 
 @contextmanager
 def draft(workspace: Workspace, made_by: Origin | None = None) -> Iterator[Draft]:
-    """The next generation, to be written and published; it is removed at the end where it was not.
+    """The next generation, to be written and published within the ``with`` block; an unpublished one is removed.
 
     The caller writes with the site's permissions (`writing.writing`).
 
     Args:
-        made_by: what its manifest tells about who published it and from what; None: this account and host.
+        made_by: the origin in its manifest: who published it and from what; None: this account and host.
 
     Raises:
         StackyardError: the file system failed, with what to do about it; the current generation is untouched.

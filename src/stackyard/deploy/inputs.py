@@ -1,4 +1,4 @@
-"""The files that a deploy depends on, and whether it depends on anything else."""
+"""The input files of a deploy, and whether its result depends on anything else."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def files_of(stacks: Iterable[Stack], site: Site) -> list[str]:
 
 
 def as_read(stacks: Iterable[Stack], site: Site) -> dict[str, str]:
-    """The hashes of the files that a deploy only reads, at the time of the call: at once after the stacks were loaded.
+    """The hashes of the files that a deploy only reads; to be called right after the stacks were loaded.
 
-    A file may change while a deploy waits or builds: what is published was made of what it held before. Locks are left
-    out, which a deploy writes.
+    A file may change while a deploy waits or builds; the published revisions come from the earlier content. Locks are
+    left out, since a deploy writes them.
     """
     stacks = list(stacks)
     locks = {str(path_for(Path(stack.file))) for stack in stacks}
@@ -46,9 +46,9 @@ def still_as_read(read: Mapping[str, str], now: Mapping[str, str]) -> bool:
 
 
 def memo_inputs(request: Request) -> list[str] | None:
-    """All files that a deploy reads, for the memo; None where its result depends on anything else.
+    """All files that a deploy reads, for the memo; None if its result depends on anything else.
 
-    That is a local project (a directory), a host tool, a host module, a wrapped image, a variable named in a file.
+    Such are a local project (a directory), a host tool, a host module, a wrapped image, a variable named in a file.
     """
     if any(_depends_on_more(variant) for stack in request.stacks for variant in stack.variants):
         return None
@@ -61,7 +61,7 @@ def memo_inputs(request: Request) -> list[str] | None:
 
 
 def _configs() -> list[str]:
-    """pip's own files; those below a home that the account does not have are the same each time: missing."""
+    """pip's configuration files; without a home directory, those below it count as missing each time."""
     own = home.find() or home.NOWHERE
     return [name.replace("~", str(own), 1) for name in PIP_CONFIGS]
 

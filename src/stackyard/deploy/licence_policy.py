@@ -1,4 +1,4 @@
-"""The licences of the packages in locks, held against what the site allows."""
+"""Compares the licences of locked packages with the site's policy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def of_variant(locked: LockedVariant, variant: Variant | None, workspace: Worksp
     """The licence of every package of a locked variant.
 
     Args:
-        variant: how its pip packages were found; None where its file is not known.
+        variant: the variant, with its sources of pip packages; None if its file is unknown.
     """
     from stackyard.inputs.models import PipOptions
 
@@ -43,7 +43,7 @@ def of_variant(locked: LockedVariant, variant: Variant | None, workspace: Worksp
 
 
 def of_revision(record: BuildRecord, workspace: Workspace) -> list[Stated]:
-    """The licence of every package of a revision; what its lock does not tell, its files do, where they are visible."""
+    """The licence of every package of a revision, from its lock, else from its files if they are visible."""
     (locked,) = read(RevisionPaths.of(record.path).lock).variants
     packages = of_variant(locked, None, workspace)
     if all(each.licence for each in packages):
@@ -59,7 +59,7 @@ def require_allowed(locked: Locked, request: Request, progress: Progress) -> Non
     """Refuse a lock with a package whose licence the site denies.
 
     Raises:
-        InputError: with every such package of a variant.
+        InputError: lists every such package of a variant.
     """
     site, said = request.site, request.site.licences
     policy = Policy(said.deny, said.allow, said.unknown == "deny")

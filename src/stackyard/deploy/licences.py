@@ -1,7 +1,8 @@
-"""Licences are accepted explicitly, by an account for itself; who, when and the hash of the text are recorded.
+"""Licences are accepted explicitly, by each account for itself; account, time and the hash of the text are recorded.
 
-What staff accept in the site's yard holds for what staff build there, and for no other account: who builds the same in
-a yard of their own accepts it too. Whether loading a module accepts for users is for the site to say (`expose.base`).
+An acceptance by staff in the site's yard covers builds by staff there, and no other account: users who build the same
+in their own yards must accept it too. The site decides whether loading a module accepts a licence for its user
+(`expose.base`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """That an account accepted a text. `uid` is missing in what the first format recorded."""
+    """A record that an account accepted a text. `uid` is missing in the first format."""
 
     name: str
     sha256: str
@@ -76,17 +77,17 @@ it, which knows no yard (`expose.asking`)."""
 
 
 def accepted(workspace: Workspace, licence: Licence) -> Acceptance | None:
-    """The acceptance of the present text of a licence that holds for a build of this account in this yard, or None."""
+    """The acceptance of a licence's present text that covers builds of this account in this yard, or None."""
     return _holding(workspace, licence.name, text_hash(licence))
 
 
 def variables(
     workspace: Workspace, record: BuildRecord, environ: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """The variables by which this account accepts the licences of a revision, for verifying it.
+    """The environment variables by which this account accepts the licences of a revision, for verifying it.
 
     Args:
-        environ: those that are set here accept it too.
+        environ: variables that are set here count as acceptances too.
     """
     named = [entry for entry in record.licences if entry.get("variable")]
     held = {e["variable"]: "yes" for e in named if _holding(workspace, e["name"], e["sha256"])}
@@ -105,7 +106,7 @@ class Needed:
 def needed(workspace: Workspace, record: BuildRecord, environ: Mapping[str, str]) -> list[Needed]:
     """The licences of a revision that this account has to accept before it uses it.
 
-    Those that the site accepts for all users are not among them, nor those whose variable is set: its user did so.
+    Licences that the site accepts for all users are left out, and those whose variable the user has set.
     """
     found = [Needed(e["name"], e["sha256"], e["variable"]) for e in record.licences if e.get("variable")]
     for_all = workspace.site.licences.on_behalf_of_users if in_sites_yard(record.path, workspace.site) else ()
@@ -119,7 +120,7 @@ def needed(workspace: Workspace, record: BuildRecord, environ: Mapping[str, str]
 
 
 def unaccepted(workspace: Workspace, record: BuildRecord, environ: Mapping[str, str]) -> MissingError | None:
-    """Which licences this account has not accepted without which the commands of a revision do not run."""
+    """An error about the licences that this account must accept before the commands of a revision run; None: none."""
     missing = [each.name for each in needed(workspace, record, environ)]
     if not missing:
         return None
@@ -131,7 +132,7 @@ def unaccepted(workspace: Workspace, record: BuildRecord, environ: Mapping[str, 
 
 
 def text_of(record: BuildRecord, sha256: str) -> str:
-    """The text of a licence, as the revision keeps it; empty where its file names none."""
+    """The text of a licence as kept in the revision; empty if its file has none."""
     try:
         kept = (at.read_regular(path) for path in disk.entries(RevisionPaths.of(record.path).recipe) if path.is_file())
         found = next((text for text in kept if hashlib.sha256(text).hexdigest() == sha256), b"")
@@ -141,7 +142,7 @@ def text_of(record: BuildRecord, sha256: str) -> str:
 
 
 def accept(yard: Yard, licence: Needed) -> Acceptance:
-    """Record that this account accepts a licence of a revision: as a user, wherever it has one of that text."""
+    """Record that this account accepts a licence of a revision: for a user, in every yard that has the same text."""
     entry = Acceptance(licence.name, licence.sha256, licence.variable, me(), now(), os.getuid())
     _add(yard, entry)
     _mark(entry)
@@ -149,7 +150,7 @@ def accept(yard: Yard, licence: Needed) -> Acceptance:
 
 
 def mine(yard: Yard) -> list[tuple[Path, Acceptance]]:
-    """What this account accepted, in a yard and in its parents, and at the first command of a stack; with where."""
+    """The acceptances of this account and their places: in a yard, its parents, and at a stack's first command."""
     readable = (each for each in yard.lineage() if os.access(each.licences, os.R_OK))
     found = [(each.root, entry) for each in readable for entry in _ledger(each) if entry.is_mine]
     known = {(entry.name, entry.sha256) for _, entry in found}
@@ -160,7 +161,7 @@ def mine(yard: Yard) -> list[tuple[Path, Acceptance]]:
 def require(
     workspace: Workspace, licences: Collection[Licence], accepting: Collection[str]
 ) -> tuple[Mapping[str, Any], ...]:
-    """The acceptances of all licences; those named in `accepting` are accepted now by this account.
+    """The acceptances of all licences; this account now accepts those named in `accepting`.
 
     Raises:
         MissingError: a licence was not accepted; nothing was built.
@@ -184,7 +185,7 @@ def require(
 def require_of_record(
     workspace: Workspace, record: BuildRecord, accepting: Collection[str]
 ) -> tuple[Mapping[str, Any], ...]:
-    """The same for a revision that was built elsewhere: that others accepted its licences there holds for them alone.
+    """As `require`, for a revision built elsewhere: acceptances of other accounts do not count here.
 
     Raises:
         MissingError: a licence was not accepted.
@@ -229,7 +230,7 @@ def text_hash(licence: Licence) -> str:
 
 
 def _holding(workspace: Workspace, name: str, sha256: str) -> Acceptance | None:
-    """One's own acceptance, in this yard or in a parent; in the site's yard also that of other staff."""
+    """The account's acceptance, in this yard or in a parent; in the site's yard also one by other staff."""
     for each in workspace.yard.lineage():
         for entry in _ledger(each) if os.access(each.licences, os.R_OK) else ():
             ours = entry.is_mine or (each is workspace.yard and is_sites(workspace))
@@ -243,7 +244,7 @@ def _marks() -> Path:
 
 
 def _marked(name: str, sha256: str) -> Acceptance | None:
-    """What this account accepted at the first command of a stack."""
+    """The acceptance that this account made at the first command of a stack."""
     path = _marks() / mark_name(name, sha256)
     if not disk.is_there(path) or path.stat().st_uid != os.geteuid():
         return None
@@ -252,7 +253,7 @@ def _marked(name: str, sha256: str) -> Acceptance | None:
 
 
 def _mark(entry: Acceptance) -> None:
-    """Keep an acceptance where commands of a stack look for it. A home that cannot be written to is asked there."""
+    """Keep an acceptance where the commands of a stack look for it; with a read-only home, they ask each time."""
     with suppress(OSError):
         path = _marks() / mark_name(entry.name, entry.sha256)
         atomic.write_json(path, {"format": MARK.version, **asdict(entry)})
@@ -270,10 +271,10 @@ def _add(yard: Yard, entry: Acceptance) -> None:
 
 
 def me() -> str:
-    """The name of this account, from the machine and not from a variable that anyone can set."""
+    """The name of this account, from the system and not from a variable, which anyone can set."""
     return account_name(os.getuid())
 
 
 def _ledger(yard: Yard) -> tuple[Acceptance, ...]:
-    """What was accepted in a yard; nothing only where the file does not exist, since it is written again from this."""
+    """The acceptances in a yard; empty only if the file does not exist, since the file is rewritten from them."""
     return formats.load(yard.licences, LEDGER) if disk.is_there(yard.licences) else ()

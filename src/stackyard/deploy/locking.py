@@ -1,4 +1,4 @@
-"""The lock of a file: found beside it, solved where it is missing or stale, an error with `--locked`."""
+"""The lock of a file: read from beside it, or solved if it is missing or stale; with `--locked`, that is an error."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Locked:
-    """A fresh lock with its stack, the file it belongs in, and why it was solved again (empty: it was fresh).
+    """A fresh lock with its stack, the file to write it to, and why it was solved again (empty: it was fresh).
 
-    `stack` is the requested one; where no version was given, it has that of the lock: the day of its solve. `former` is
-    the lock that this one replaces; `is_renewal`: it was fresh.
+    `stack` is the requested one; without a given version, it has the lock's: the day of the solve. `former` is the lock
+    that this one replaces; `is_renewal`: the former lock was fresh.
     """
 
     stack: Stack
@@ -41,14 +41,13 @@ class Locked:
 
 
 def fresh_lock(stack: Stack, request: Request, platforms: Sequence[str], progress: Progress) -> Locked:
-    """The lock of a stack, solved where it is missing, stale or to be renewed; nothing is written beside the file yet.
+    """The lock of a stack, solved if missing, stale or to be updated; it is not written beside the file yet.
 
-    The file beside the stack's is the truth: where it is deleted the stack is solved again. The yard keeps it for a
-    read-only directory.
+    The lock beside the stack's file is authoritative: if it is deleted, the stack is solved again. For a file in a
+    read-only directory, the yard keeps the lock.
 
     Raises:
-        InputError: the request takes only locks that are there, and this one is missing or stale; the message
-            says what changed.
+        InputError: only existing locks are allowed, and this one is missing or stale; the message says what changed.
     """
     path, site, yard, update = text.path_for(Path(stack.file)), request.site, request.yard, request.update
     previous, verdict = _found(stack, site, platforms, _places(path, yard))
@@ -80,7 +79,7 @@ def _of_today(lock: Lock, stack: Stack) -> Lock:
 
 
 def _found(stack: Stack, site: Site, platforms: Sequence[str], paths: Sequence[Path]) -> tuple[Lock | None, Verdict]:
-    """The first fresh lock of these, else the first, else none; with what makes it stale, and what does not."""
+    """The first fresh lock among the paths, else the first lock, else None; and the verdict on what makes it stale."""
     locks = list(_read(paths))
     found = [(lock, solve.staleness(lock, _as_locked(stack, lock), site, platforms)) for lock in locks]
     fresh = [each for each in found if not each[1].reasons]
@@ -93,9 +92,10 @@ def former_locks(stacks: Iterable[Stack], yard: Yard) -> list[Lock]:
 
 
 def _read(paths: Sequence[Path]) -> Iterator[Lock]:
-    """The locks that are there: one beside its file, which is the first place, and those that yards keep of it.
+    """The existing locks: the one beside the file first, then those that yards keep for it.
 
-    Former versions kept local projects and files relative to the lock, as beside the file, which is elsewhere.
+    In yards, locks of former versions have paths of local projects and files relative to the stack's file, not to the
+    lock.
     """
     for path in paths:
         if disk.is_there(path):
@@ -103,12 +103,12 @@ def _read(paths: Sequence[Path]) -> Iterator[Lock]:
 
 
 def _places(path: Path, yard: Yard) -> tuple[Path, ...]:
-    """Where a lock may be: beside its file, and for a file in a read-only directory also in the yard."""
+    """The possible paths of a lock: beside its file, and for a file in a read-only directory also in the yard."""
     return (path,) if _writable(path) else (path, yard.lock_of(path), yard.own().lock_of(path))
 
 
 def _sharing(path: Path, yard: Yard) -> tuple[Yard, ...]:
-    """The yards whose solutions are taken: the site's, and for a file in a read-only directory also this one."""
+    """The yards whose solutions are reused: the site's, and for a file in a read-only directory also this one."""
     return yard.above() if _writable(path) else (yard.own(), *yard.above())
 
 
@@ -117,13 +117,13 @@ def _writable(path: Path) -> bool:
 
 
 def _command(stack: Stack) -> str:
-    """The command that writes the lock; a version that is not in a stack.yaml was given on the command line."""
+    """The command that writes the lock, with the version if it was given on the command line."""
     given = stack.kind != "stack" and not stack.dated
     return f"stackyard lock {stack.file}" + (f" --version {stack.variants[0].version}" if given else "")
 
 
 def _as_locked(stack: Stack, lock: Lock) -> Stack:
-    """A stack without a given version, with the version that its lock has."""
+    """A stack with the version of its lock, if none was given."""
     versions = {v.version for v in lock.variants}
     if not stack.dated or len(versions) != 1:
         return stack
@@ -133,13 +133,12 @@ def _as_locked(stack: Stack, lock: Lock) -> Stack:
 
 
 def write_lock(locked: Locked, yard: Yard, progress: Progress) -> Path | None:
-    """Write a new lock beside its file, or into the yard where that directory is read-only; return where.
+    """Write a new lock beside its file, or into the yard if that directory is read-only; returns the path.
 
-    Beside the file it does not belong to the yard: accounts that can read or write the file can do so to its lock. None
-    where the lock was fresh.
+    Beside the file, the lock gets the file's permissions, not the yard's. None if the lock was fresh.
 
     Raises:
-        StackyardError: a fresh lock in a read-only directory was to be renewed: it would still be the file's lock.
+        StackyardError: a fresh lock in a read-only directory was to be updated: it would still take precedence.
     """
     if not locked.changed:
         return None

@@ -1,8 +1,8 @@
-"""Memos of deploys that changed nothing, so that the next one of the same files need not read them.
+"""Memos of deploys that changed nothing, so that repeating them need not read all files.
 
-A memo names every file that was read with its hash, and how the stacks concerned were published. It is used only if
-all of that is unchanged, every revision that it names is on disk, and nothing but files (no host tools, no variables)
-could have influenced the result. It is a cache: removing it costs time, never correctness.
+A memo has the hash of every file that was read, and the published state of the stacks. It is used only if all of that
+is unchanged, every revision in it is on disk, and the result depended on files only (not on host tools or variables).
+It is a cache: it can always be removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def memo_path(yard: Yard, request: Mapping[str, Any]) -> Path:
     """The path of the memo of a request.
 
     Its name hashes files, options, the program's version, pip's variables and the architecture of this machine, since
-    several kinds of machines may share a yard.
+    machines of several architectures may share a yard.
     """
     pip = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "CONDA_", "UV_"))}
     text = json.dumps([__version__, platform.machine(), dict(request), pip], sort_keys=True, default=str)
@@ -50,7 +50,7 @@ def recall(path: Path, manifest: Manifest | None) -> list[str] | None:
 
 
 def remember(path: Path, files: Mapping[str, str], modules: Iterable[str], manifest: Manifest | None) -> None:
-    """Write the memo of a successful deploy, after which `manifest` is current. `files`: the hashes of what it read."""
+    """Write the memo of a deploy that left `manifest` as the current one. `files`: the hashes of its input files."""
     names = list(modules)
     value = {"files": dict(files), "modules": names, "published": _published(names, manifest)}
     atomic.write_json(path, value, checked=True)
@@ -62,9 +62,9 @@ def digests(files: Iterable[str]) -> dict[str, str]:
 
 
 def _published(modules: Iterable[str], manifest: Manifest | None) -> str:
-    """A hash of all revisions of the stacks that these modules belong to, and of whether they are on disk.
+    """A hash over all revisions of the stacks of these modules, and whether they are on disk.
 
-    So whatever another deploy, a rollback or a verification changed about them is a reason to look again.
+    So any change by another deploy, a rollback or a verification invalidates the memo.
     """
     stacks = {module.partition("/")[0] for module in modules}
     found = [[vars(e), _is_there(e)] for e in manifest.entries if e.stack in stacks] if manifest else []
@@ -72,7 +72,7 @@ def _published(modules: Iterable[str], manifest: Manifest | None) -> str:
 
 
 def _is_there(entry: Entry) -> bool:
-    """Whether a revision is in the directory that its entry names, with all that a deploy writes, and can stay."""
+    """Whether the directory of an entry has all files that a deploy writes, and the revision can stay."""
     paths = RevisionPaths.of(entry.folder)
     whole = not revisions.condition(paths) and revisions.can_stay(paths)
     return whole and disk.is_there(paths.module) and disk.is_there(paths.condarc)

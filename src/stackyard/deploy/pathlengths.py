@@ -1,8 +1,8 @@
-"""Whether the path of a prefix fits into conda packages: refused before anything is solved, as a build takes an hour.
+"""Checks before a solve, since a build takes an hour, that a prefix's path is short enough for conda packages.
 
 conda-build writes a placeholder of 255 characters into files, and installers overwrite it with the path of the prefix;
-within a program or a library a longer path has no room. Packages of before 2016 have one of 80, which is known only
-once they are there.
+a longer path does not fit into a program or a library. Packages from before 2016 have placeholders of 80 characters,
+which is known only after a download.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ LONGEST = 255
 
 
 def require_short(request: Request, platform: str) -> None:
-    """Refuse variants with conda packages whose prefix would have too long a path, whatever number it gets.
+    """Reject variants with conda packages whose prefix path would be too long, whatever its revision number.
 
     Raises:
-        InputError: with the first of them.
+        InputError: names the first such variant.
     """
     site = request.site
     for stack in request.stacks:
@@ -40,7 +40,7 @@ def require_short(request: Request, platform: str) -> None:
 
 
 def require_short_prefix(module: str, prefix: Path) -> None:
-    """Refuse one prefix. Raises InputError."""
+    """Reject a prefix with too long a path. Raises InputError."""
     length = len(os.fsencode(prefix))
     if length > LONGEST:
         raise InputError(

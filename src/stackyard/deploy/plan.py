@@ -1,4 +1,4 @@
-"""What a deploy has to do for each variant: nothing, publish an existing build, or build. Reads, never writes."""
+"""Plans the work of a deploy for each variant: nothing, publish an existing build, or build. Writes nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Task:
 
     `action`: ``unchanged`` (already published), ``inherited`` (a parent yard publishes the same inputs), ``publish``
     (already built; not visible now, or to be verified again: it failed, or its checks changed) or ``build``. `rank` is
-    the position of the variant in the matrix. `thrown`: it was removed, and its files are in the trash.
+    the position of the variant in the matrix. `thrown`: the removed revision whose files are in the trash.
     """
 
     action: Action
@@ -53,15 +53,15 @@ class Task:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is published as its file describes it: nothing is built or verified."""
+        """Whether the revision is published as its file describes it, so that nothing is built or verified."""
         return self.action in ("unchanged", "inherited")
 
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans one stack from its lock and the revisions that the yard has.
+    """Plans the tasks of one stack from its lock and the yard's revisions.
 
-    `rebuild`: each variant is built, as its next revision, also where a revision of the same inputs is there.
+    `rebuild`: each variant is built as a new revision, even if one with the same inputs exists.
     """
 
     stack: Stack
@@ -113,7 +113,7 @@ class Planner:
         return [record for record in own if builder.is_build_of(record, plain, locked, self.site, digest)]
 
     def _existing(self, checks: Expectations, same: dict[Yard, list[BuildRecord]]) -> tuple[Action, BuildRecord] | None:
-        """A built revision with the same inputs: published here, published by a parent, or only built here."""
+        """A built revision with the same inputs: published here, published by a parent, or built here only."""
         for each in self.yard.lineage():
             visible = self._visible[each]
             shown = [r for r in same[each] if r.module in visible]
@@ -127,7 +127,7 @@ class Planner:
         return None
 
     def _is_of(self, record: BuildRecord, variant: Variant) -> bool:
-        """Whether a record is of this variant; where the version is only a date it is not compared."""
+        """Whether a record is of this variant; a version that is only a date is not compared."""
         return record.variant == variant.name and (self.stack.dated or record.version == variant.version)
 
     def _reuse(
@@ -137,7 +137,7 @@ class Planner:
         return Task(action, self.stack, variant, locked, digest, record.revision, record.module, paths, rank, record)
 
     def _thrown(self, variant: Variant, locked: LockedVariant, rank: int, digest: str) -> Task | None:
-        """The last removed revision of these inputs, if its files are still in the trash and its place is free."""
+        """A task that restores the last removed revision of these inputs, if that is possible."""
         for item in reversed(trash.items(self.yard)):
             record = self._record_of(item)
             if record and self._same([record], variant, locked, digest) and not disk.is_there(item.origin):
@@ -145,12 +145,12 @@ class Planner:
         return None
 
     def _known(self, yard: Yard) -> list[BuildRecord]:
-        """The revisions of the stack that are where their records say: others were moved aside, and are not used."""
+        """The revisions of the stack that are at their recorded path; others were moved away, and are not used."""
         found = revisions.built(yard, self.stack.name, lambda *_: None)
         return [each for each in found if disk.is_there(RevisionPaths.of(each.path).record)]
 
     def _record_of(self, item: trash.Item) -> BuildRecord | None:
-        """The record of a removed revision of this stack; None of anything else, and of one whose yard moved since."""
+        """The record of a removed revision of this stack; None for other items, and if the yard was moved since."""
         paths = RevisionPaths(item.content)
         if item.what.sort != "revision" or item.what.module.partition("/")[0] != self.stack.name:
             return None
@@ -158,10 +158,10 @@ class Planner:
         return None if found is None or moved.is_elsewhere(self.yard, found.path) else found
 
     def _build(self, variant: Variant, locked: LockedVariant, rank: int, digest: str, known: list[BuildRecord]) -> Task:
-        """A build under a name that was never given to anything else, or under that of the same inputs, if it is free.
+        """A build under a new name, or under the free name of the same inputs.
 
-        A directory in which another process may still be building is left to it, and one that has a record is never
-        built in again, also where that record cannot be read.
+        A directory in which another process may still be building is not used, nor one with a record, even if it cannot
+        be read.
         """
         ever: list[Entry | BuildRecord] = [*self._published, *known]
         used = [u for u in ever if (u.version, u.variant) == (variant.version, variant.name)]
@@ -182,14 +182,14 @@ class Planner:
 
     @cached_property
     def _visible(self) -> dict[Yard, dict[str, Entry]]:
-        """What users can load, by module, of this yard and of its parents."""
+        """The entries that users can load, by module, in this yard and in its parents."""
         return {each: {e.module: e for e in generations.entries(each) if e.is_visible} for each in self.yard.lineage()}
 
     @cached_property
     def _published(self) -> Sequence[Entry]:
-        """Every revision of the stack that was ever published here or in a parent, once for each input hash it had.
+        """Every revision of the stack ever published here or in a parent, once for each input hash.
 
-        A generation whose manifest is damaged is left out: since format 2 the current one lists all revisions.
+        Generations with a damaged manifest are left out: since format 2, the current one lists all revisions.
         """
         past = (m for each in self.yard.lineage() for m in generations.complete(each))
         found = (entry for manifest in past for entry in manifest.entries if entry.stack == self.stack.name)
@@ -197,7 +197,7 @@ class Planner:
 
 
 def take_back(task: Task, progress: Progress) -> None:
-    """Move what was removed from the trash to its place: the same inputs need no second build.
+    """Move a removed revision from the trash to its place, so that the same inputs need no second build.
 
     Raises:
         StackyardError: it is being deleted.
@@ -211,7 +211,7 @@ def take_back(task: Task, progress: Progress) -> None:
 
 
 def _action(entry: Entry, record: BuildRecord, checks: Expectations) -> Action:
-    """What to do for a published revision: one that failed, or that other checks apply to now, is verified again."""
+    """What to do with a published revision: it is verified again if it failed or its checks have changed."""
     if entry.state == "failed":
         return "publish"
     return "unchanged" if in_force(record).cover(checks) else "publish"

@@ -1,4 +1,4 @@
-"""What a deploy would change about published revisions without a build. Reads, never writes."""
+"""Predicts the changes of a deploy to published revisions that need no build. Writes nothing."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a deploy would change about published revisions without a build.
+    """The predicted changes of a deploy to published revisions that need no build.
 
-    `status` is what `kept_status` says of them, `changes` what users would see, `policy` whether all modules would be
-    written again because they differ from what this program and the site now give. `texts` are the modulefiles that
-    were rendered for that: the next generation has most of them too.
+    `status` is from `kept_status`; `changes` lists what users would see; `policy`: whether all modules would be written
+    again because they differ from those that this program and the site produce now. `texts` has the modulefiles
+    rendered for that comparison, most of which the next generation reuses.
     """
 
     status: Mapping[str, str]
@@ -34,12 +34,12 @@ class Outlook:
 
 
 def outlook(request: Request, tasks: Sequence[Task]) -> Outlook:
-    """Look at what is published."""
+    """The outlook for a request."""
     return looked_at(request, [task for task in tasks if task.is_kept], generations.current(request.yard))
 
 
 def looked_at(request: Request, kept: Sequence[Task], manifest: Manifest | None) -> Outlook:
-    """The same for the tasks of published revisions, and one generation."""
+    """The outlook for given tasks of published revisions and one generation."""
     now = manifest.entries if manifest else ()
     after, texts = entries_after(now, request.site, kept), Texts()
     same = manifest is None or generation.is_as_the_site_wants(request, manifest, texts)

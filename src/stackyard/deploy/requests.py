@@ -1,4 +1,4 @@
-"""A deploy or a lock from the files that are named to what was done: the steps that commands and Python share."""
+"""Deploys and locks, from the names of files to the result: the steps that commands and the Python API share."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def deploy_request(
     mirror: str | None = None,
     **options: Any,
 ) -> Request:
-    """What is asked for by the names of files.
+    """The request for named files.
 
     Args:
-        name, version, variants: as `lock.stackfiles.load_stacks` has them.
-        image: how the files of the revisions are kept, whatever the stacks say: ``prefix`` or ``squashfs``.
-        mirror: a directory or a URL that takes the place of the site's mirror.
+        name, version, variants: as in `lock.stackfiles.load_stacks`.
+        image: the form of the revisions, which overrides the stacks: ``prefix`` or ``squashfs``.
+        mirror: a directory or a URL that replaces the site's mirror.
         options: further fields of `Request`.
 
     Raises:
-        InputError: a file is invalid, or these options do not go with it.
+        InputError: a file is invalid, or does not allow these options.
     """
     site = workspace.site
     if len(files) > 1 and (name or version):
@@ -60,20 +60,20 @@ def deploy_request(
 
 
 def _in_form(stack: Stack, form: Literal["prefix", "squashfs"]) -> Stack:
-    """The stack with its files kept in this form."""
+    """The stack, with this form for its revisions."""
     if any(variant.on for variant in stack.variants) and (why := refusal(form, "built", on_base=True)):
         raise InputError(f"{stack.file}: {why}", hint="leave out --image; its base may be an image")
     return stack.in_form(form)
 
 
 def deploy_stacks(request: Request, progress: Progress, *, remembered: Path | None = None) -> Result:
-    """`deploy.deploy` with the right to build these stacks, which it may have to wait for.
+    """`deploy.deploy` while holding the leases to build these stacks, which it may have to wait for.
 
     Args:
-        remembered: where it is noted that the same request would do nothing now (`memo`); None: nowhere.
+        remembered: the path of the memo that the request changed nothing (`memo`); None: not written.
 
     Raises:
-        StackyardError: as `deploy`; or the yard cannot be written to, or another process builds for too long.
+        StackyardError: as for `deploy`; the yard cannot be written to, or another process builds for too long.
     """
     with building(request, [stack.name for stack in request.stacks], progress.notice) as held:
         result = deploy(request, progress, held)
@@ -83,7 +83,7 @@ def deploy_stacks(request: Request, progress: Progress, *, remembered: Path | No
 
 
 def _remember(path: Path, request: Request, result: Result) -> None:
-    """Note that this deploy would do nothing now, unless a file has changed since it was read."""
+    """Write the memo that this deploy would do nothing now, unless an input file has changed since."""
     files = memo_inputs(request) if result.is_final else None
     now = memo.digests(files or ())
     if files is not None and still_as_read(request.read, now):
@@ -92,7 +92,7 @@ def _remember(path: Path, request: Request, result: Result) -> None:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a deploy would do: the locks as they would be, the task of each variant, and what users would see."""
+    """The preview of a deploy: the new locks, the task of each variant, and the changes that users would see."""
 
     locks: tuple[Locked, ...]
     tasks: tuple[Task, ...]
@@ -100,10 +100,10 @@ class Preview:
 
 
 def preview_deploy(request: Request, progress: Progress) -> Preview:
-    """What a deploy would do. What is solved is kept in a directory of its own, which is removed.
+    """The preview of a deploy. Solutions are kept in a temporary directory.
 
     Raises:
-        StackyardError: as `deploy`, before anything is built.
+        StackyardError: as for `deploy`, before anything is built.
     """
     require(request)
     with scratch("dry-run") as directory, solving(request, lambda: directory, dry_run=True) as apart:
@@ -113,13 +113,13 @@ def preview_deploy(request: Request, progress: Progress) -> Preview:
 
 
 def lock_files(request: Request, progress: Progress, *, dry_run: bool = False) -> list[tuple[Locked, Path | None]]:
-    """The fresh locks of all stacks, each with where it was written; None where it was fresh, and in a dry run.
+    """The fresh locks of all stacks, each with the path it was written to; None if it was fresh, and in a dry run.
 
     An account that cannot write to the yard keeps the result of the solve in a yard of its own. With `only_locked`,
     nothing is solved.
 
     Raises:
-        InputError, StackyardError: as `lock_all`.
+        InputError, StackyardError: as for `lock_all`.
     """
     if request.only_locked:
         return _locked(request, request.yard, progress, dry_run)

@@ -1,4 +1,4 @@
-"""Who signs what a yard publishes (`stackyard.yard.revision.signatures`).
+"""The signing of published revisions (`stackyard.yard.revision.signatures`): the key, and which signers are accepted.
 
 A revision is signed when its record and its operations are written, before it is published. So a process that was
 killed in between leaves a revision that is not published, and the next deploy signs it.
@@ -35,21 +35,21 @@ NAME_ONE = f"name it: `signatures: key:` of site.yaml (for the site's yard), ${V
 
 
 def key_of(workspace: Workspace, named: str = "") -> Path | None:
-    """The key that signs in a yard: the named one, that of the variable, or the site's own in its yard; None: none."""
+    """The key that signs in a yard: the named one, that of the variable, or the site's in its own yard; else None."""
     own = workspace.site.signatures.key if is_sites(workspace) or not workspace.site.yard else ""
     found = named or os.environ.get(VARIABLE, "") or own
     return with_home(found).absolute() if found else None
 
 
 def require_key(workspace: Workspace, noted: Yard | None = None) -> Path | None:
-    """The key for what is going to be published, tried and judged before hours of building.
+    """The key for a publication, tested before hours of building.
 
     Args:
-        noted: the yard whose note says what is demanded; None: itself. One that is going to be moved has it already.
+        noted: the yard whose note states the demands; None: this yard. For a move, the old yard has the note.
 
     Raises:
         InputError: this yard publishes only signed revisions, and no key is named.
-        StackyardError: the key cannot be used, or is not that of an allowed signer.
+        StackyardError: the key cannot be used, or does not belong to an allowed signer.
     """
     key = key_of(workspace)
     if key is not None:
@@ -62,7 +62,7 @@ def require_key(workspace: Workspace, noted: Yard | None = None) -> Path | None:
 
 
 def _demanding(workspace: Workspace, noted: Yard) -> str:
-    """Who demands that what a yard publishes is signed: a yard that noted it, or the site's file; empty: none."""
+    """The source of the demand for signatures: a yard with a note of it, or the site's file; empty: none."""
     found = [str(root) for root, _ in signatures.demands_in(noted, "load")]
     by_site = is_sites(workspace) and "load" in workspace.site.signatures.require
     return next(iter(found), workspace.site.file if by_site else "")
@@ -72,7 +72,7 @@ def sign_built(record: BuildRecord, workspace: Workspace, key: Path | None) -> N
     """Sign a revision that is built and not published yet; without a key nothing is signed.
 
     Raises:
-        StackyardError: as `sign`.
+        StackyardError: as for `sign`.
     """
     if key is None:
         return
@@ -83,10 +83,10 @@ def sign_built(record: BuildRecord, workspace: Workspace, key: Path | None) -> N
 
 
 def sign(record: BuildRecord, yard: Yard, key: Path) -> str:
-    """Sign a revision as it is; who signed it.
+    """Sign a revision in its present state; returns the signer.
 
     Raises:
-        StackyardError: it cannot be signed; or the key is not that of an allowed signer.
+        StackyardError: it cannot be signed; or the key does not belong to an allowed signer.
     """
     paths = RevisionPaths.of(record.path)
     text = signatures.statement(paths)
@@ -97,17 +97,17 @@ def sign(record: BuildRecord, yard: Yard, key: Path) -> str:
 
 
 def signature_of(text: str, yard: Yard, key: Path) -> str:
-    """The signature of a statement, which is accepted in a yard. Raises as `sign`."""
+    """The signature of a statement, checked to be acceptable in a yard. Raises as `sign` does."""
     made = sshkeygen.sign(text, key, NAMESPACE)
     _require_accepted(text, made, yard, key)
     return made
 
 
 def _require_accepted(text: str, made: str, yard: Yard, key: Path) -> str:
-    """Who made a signature, by the lists that hold in a yard; empty where there are none.
+    """The signer of a signature, by the yard's lists of allowed signers; empty without lists.
 
     Raises:
-        StackyardError: the key is not that of an allowed signer.
+        StackyardError: the key does not belong to an allowed signer.
     """
     who = ""
     for _, demand in signatures.demands(yard.root, [above.root for above in yard.above()]):
@@ -120,14 +120,14 @@ def _require_accepted(text: str, made: str, yard: Yard, key: Path) -> str:
 
 
 def republish(workspace: Workspace, made_by: Origin) -> None:
-    """Write the modules again where a signature, or a change of who may sign, changed what can be loaded."""
+    """Write the modules again if a new signature, or a change of allowed signers, changed which can be loaded."""
     present = generations.current(workspace.yard)
     if present is not None and not generation.is_as_the_site_wants(workspace, present):
         rollback.publish(workspace, lambda base: rollback.again(base, "signatures"), made_by)
 
 
 def tell_refused(yard: Yard, progress: Progress) -> None:
-    """Say which published revisions cannot be loaded any more for want of a signature."""
+    """Report published revisions that can no longer be loaded because a signature is missing."""
     for module, why in refused(yard, generations.entries(yard)).items():
         progress.notice(f"{why}; sign it: stackyard sign {module}")
 
@@ -138,6 +138,6 @@ def refused(yard: Yard, entries: Iterable[Entry]) -> dict[str, str]:
 
 
 def records_of(entries: Iterable[Entry]) -> dict[str, BuildRecord]:
-    """The records of those that can be read."""
+    """The records of the entries, without unreadable ones."""
     read = (revisions.readable(RevisionPaths.of(entry.folder)) for entry in entries if entry.state != "missing")
     return {record.module: record for record in read if record is not None}

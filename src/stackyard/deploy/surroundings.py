@@ -1,4 +1,4 @@
-"""What a yard and this machine must be like before anything is built: checked first, since a build takes an hour."""
+"""Checks of the yard and this machine before anything is built, since a build takes an hour."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def require(workspace: Workspace) -> None:
 
 
 def _require_link(link: Path | None, yard: Yard) -> None:
-    """Raise InputError where the path of users to the modules is to be created and this account cannot."""
+    """Raise InputError if the public path to the modules has to be created and this account cannot do it."""
     above = next((each for each in link.parents if disk.is_there(each)), None) if link else None
     if above is not None and not os.access(above, os.W_OK | os.X_OK):
         raise InputError(f"cannot create the symlink {link}: permission denied: {above}",

@@ -1,4 +1,4 @@
-"""Wrapped images in a deploy: which image each variant means now, so that the same one is not published twice."""
+"""Wrapped images in a deploy: the present digest of each, so that the same image is not published twice."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def pinned(request: Request) -> tuple[Stack, ...]:
-    """The stacks of a deploy: a wrapped image has its digest, and what the site gives images where it asks for that.
+    """The stacks of a deploy, with the digests of wrapped images and the site's settings for images if requested.
 
     Raises:
         InputError: no such image.
-        StackyardError: one cannot be read.
+        StackyardError: an image cannot be read.
     """
     return tuple(
         stack.model_copy(update={"variants": tuple(_pinned(each, stack, request) for each in stack.variants)})
@@ -42,12 +42,12 @@ def _pinned(variant: Variant, stack: Stack, request: Request) -> Variant:
 
 
 def directory_of(stack: Stack) -> Path:
-    """The directory that relative paths of a stack's file begin in."""
+    """The directory to which the paths in a stack's file are relative."""
     return Path(stack.file).parent
 
 
 def _with_site(wrap: Wrap, site: Site) -> Wrap:
-    """What the site gives images (``launch: container:`` and its bindings), in the place of the wish for it.
+    """The site's settings for images (``launch: container:`` and its bindings), in place of the request for them.
 
     Of the options of a runtime's command only ``--nv`` has a meaning here.
     """

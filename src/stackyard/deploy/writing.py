@@ -1,7 +1,7 @@
-"""Write access to a yard: with the yard's umask and group on everything that is written, and who builds what.
+"""Write access to a yard, with the yard's umask and group for all written files, and the leases of builds.
 
 Building takes a lease for each stack (`building`), so that deploys of different stacks do not wait for each other.
-Publishing takes none: it lasts a moment, and two at once cannot lose an update (`generation.Draft.publish`). So a
+Publishing takes none: it is short, and concurrent publications cannot lose an update (`generation.Draft.publish`). So a
 rollback never waits for another build.
 """
 
@@ -28,10 +28,10 @@ from stackyard.yard.write.permissions import applied, narrow
 
 @contextmanager
 def writing(workspace: Workspace) -> Iterator[None]:
-    """Write with the yard's policy: in the site's yard, who writes makes no difference.
+    """Write with the yard's policy: in the site's yard, files are the same whichever staff account writes.
 
-    The top directories get the policy's group and pass it on to generations, locks and caches, as prefixes have it.
-    Those that are created later inherit it from the yard itself.
+    The top directories get the policy's group and pass it on to generations, locks and caches; prefixes are set the
+    same way. Directories created later inherit it from the yard itself.
 
     Raises:
         StackyardError: the yard cannot be created or written to, or its group cannot be set.
@@ -50,9 +50,9 @@ def writing(workspace: Workspace) -> Iterator[None]:
 
 
 def _note_demand(workspace: Workspace) -> None:
-    """Note in a yard which signatures its site demands. What the file of another site says of them is not for it.
+    """Note in a yard which signatures its site demands; demands of another site's file do not apply.
 
-    A file that names no yard, as a person's own, replaces no note that another file made.
+    A file that names no yard, such as a personal one, does not replace a note that another file made.
     """
     site = workspace.site
     policy = site.signatures
@@ -70,7 +70,7 @@ class Held:
     leases: tuple[lease.Lease, ...]
 
     def check(self) -> None:
-        """Raise StackyardError if one of them was taken over by another process."""
+        """Raise StackyardError if another process took over one of the leases."""
         for each in self.leases:
             each.check()
 
@@ -89,13 +89,13 @@ class Held:
 def building(
     workspace: Workspace, stacks: Iterable[str], on_wait: Callable[[str], None] | None = None
 ) -> Iterator[Held]:
-    """`writing`, and the right to build these stacks.
+    """`writing`, with the leases to build these stacks.
 
     Args:
         on_wait: called with a sentence about the process that is waited for.
 
     Raises:
-        StackyardError: as `writing`; or another process builds one of the stacks for too long.
+        StackyardError: as for `writing`; or another process builds one of the stacks for too long.
     """
     with writing(workspace), ExitStack() as held:
         caches.make(workspace.yard)
@@ -106,9 +106,9 @@ def building(
 
 @contextmanager
 def solving(workspace: Workspace, own: Callable[[], Path], *, dry_run: bool = False) -> Iterator[Yard]:
-    """The yard in which a solve keeps indexes and what it found, under `writing`: this one.
+    """Within a ``with`` block, the yard in which a solve keeps indexes and solutions: this one, under `writing`.
 
-    For who cannot write to it, and for a dry run: the one at `own()`, which takes its place.
+    Without write access, and in a dry run, it is the yard at `own()` instead.
     """
     place = Yard(own(), workspace.yard, scratch=True) if dry_run or not _can_write(workspace.yard) else workspace.yard
     with writing(Workspace(workspace.site, place)):

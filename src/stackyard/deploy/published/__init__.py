@@ -1,1 +1,1 @@
-"""What is published, and changes to it without a build: names, rollback, retirement, sharing."""
+"""Published revisions and their changes without a build: names, rollback, retirement, sharing."""

@@ -1,4 +1,4 @@
-"""Everything that is known about a revision, as plain values."""
+"""The full description of a revision, as plain values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stackyard.yard.revision.record import BuildRecord, PackageRecord
 
 
 def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, Any]:
-    """Everything known about a revision as one object."""
+    """The full description of a revision, as one JSON object."""
     paths = RevisionPaths.of(entry.folder)
     holder = next((each for each in yard.lineage() if each.stacks in paths.root.parents), yard)
     return {
@@ -45,7 +45,7 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
 
 
 def _mounted(record: BuildRecord) -> str:
-    """How its image is mounted here; empty where it has none."""
+    """How its image is mounted here; empty if it has none."""
     if not record.payload.is_packed:
         return ""
     from stackyard.images.squashfs import mounts

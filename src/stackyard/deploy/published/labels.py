@@ -1,4 +1,4 @@
-"""What may change about a published revision: deprecated, hidden, a notice, more help.
+"""Labels: the properties of a published revision that can change: deprecated, hidden, a notice, more help.
 
 Labels are not part of a build. They are kept in the entries of a generation, so changing one publishes a new generation
 and builds nothing.
@@ -15,7 +15,7 @@ LABELS = ("deprecated", "hidden", "notice", "help")
 
 
 def labels(variant: Variant) -> dict[str, Any]:
-    """The labels of a variant, under their names in an `Entry`."""
+    """The labels of a variant, by the name of their field in `Entry`."""
     return {name: getattr(variant.modules, name) for name in LABELS}
 
 

@@ -16,7 +16,7 @@ def claim(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Set the aliases and the default mark of every entry; withdrawn, missing and hidden entries get none.
 
     Among the newest revisions of one version's variants the highest `rank` gets the version's name, and the default is
-    the highest version, unless one is pinned. A superseded revision comes after all that are not.
+    the highest version, unless one is pinned. Superseded revisions rank below all others.
 
     Raises:
         InputError: two revisions would claim one name.
@@ -31,7 +31,7 @@ def claim(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 
 def check_unique(entries: Iterable[Entry]) -> None:
-    """Raise InputError where one name would load two revisions."""
+    """Raise InputError if one name would load two revisions."""
     owners: dict[str, str] = {}
     for entry in entries:
         for name in {entry.module, *(f"{entry.stack}/{alias}" for alias in entry.aliases)}:

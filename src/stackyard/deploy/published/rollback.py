@@ -20,7 +20,7 @@ from stackyard.yard.revision.manifest import Entry, Manifest, State
 
 
 def target(yard: Yard, number: int | None) -> Manifest:
-    """The generation to roll back to: `number`, or the one whose content was current before the present content.
+    """The generation to roll back to: `number`, or the last one with other content than the present one.
 
     Raises:
         InputError: no such generation, or no earlier one.
@@ -40,7 +40,7 @@ def target(yard: Yard, number: int | None) -> Manifest:
 
 
 def step_to(yard: Yard, to: Entry | Manifest, *, whole: bool = True) -> Callable[[Base], Step]:
-    """The step to a revision or to a generation, as a function of what is current when it is taken.
+    """The step to a revision or to a generation, as a function of the generation that is current when it is applied.
 
     Args:
         whole: refuse a step that would leave out a revision because its files no longer exist.
@@ -58,8 +58,8 @@ def step_to(yard: Yard, to: Entry | Manifest, *, whole: bool = True) -> Callable
 def back_to(yard: Yard, base: Base, to: Manifest) -> Step:
     """The step that shows users the content of generation `to` again.
 
-    Revisions published since then are withdrawn: hidden, without alias or default, loadable by their full names. What
-    was verified since stays verified.
+    Revisions published since then are withdrawn: hidden, without alias or default, loadable by their full names. Later
+    verification results are kept.
     """
     visible = {e.module for e in to.entries if e.is_visible}
     shown, now = last_shown(generations.readable(yard), visible), present(base.entries)
@@ -71,7 +71,7 @@ def back_to(yard: Yard, base: Base, to: Manifest) -> Step:
 def back_to_revision(yard: Yard, base: Base, entry: Entry) -> Step:
     """The step that gives `entry` the short names of its stack again.
 
-    Revisions of its stack that were first published later are withdrawn; what still comes before it is superseded.
+    Revisions of its stack that were first published later are withdrawn; others with higher precedence are superseded.
 
     Raises:
         InputError: `entry` was never published in this yard.
@@ -92,19 +92,19 @@ def back_to_revision(yard: Yard, base: Base, entry: Entry) -> Step:
 
 
 def again(base: Base, reason: str) -> Step:
-    """The step that publishes what is published, with modulefiles that are written anew."""
+    """The step that writes the modulefiles of the present publication again."""
     return _step(present(base.entries), reason, base.content)
 
 
 def _step(entries: Mapping[str, Entry], reason: str, content: int = 0) -> Step:
-    """The entries with their short names; those whose files do not exist are missing."""
+    """The step for these entries, with their short names; entries without files become missing."""
     found = list(present(entries.values()).values())
     missing = tuple(e for e in found if e.state == "missing" and entries[e.module].is_visible)
     return Step(names.claim(found), reason, content, missing)
 
 
 def _first_shown(past: Iterable[Manifest]) -> dict[str, int]:
-    """The number of the generation in which each module was published first. `past`: the newest first."""
+    """The number of the generation that first published each module. `past`: the newest first."""
     return {e.module: manifest.number for manifest in past for e in manifest.entries if e.is_visible}
 
 
@@ -112,7 +112,7 @@ def last_shown(past: Iterable[Manifest], modules: Collection[str]) -> dict[str, 
     """The entry of these modules in the last generation that published each, with its latest verification.
 
     Args:
-        past: the newest first; no more of them are read than are needed, which is one as a rule.
+        past: the generations, newest first; only as many as needed are read, usually one.
     """
     found: dict[str, Entry] = {}
     for manifest in past:
@@ -125,7 +125,7 @@ def last_shown(past: Iterable[Manifest], modules: Collection[str]) -> dict[str, 
 
 
 def require_all(step: Step) -> None:
-    """Refuse a step that would leave out a revision.
+    """Reject a step that would leave out a revision.
 
     Raises:
         StackyardError: the files of a revision no longer exist.
@@ -162,20 +162,20 @@ def _changed(entries: Iterable[Entry], states: Mapping[str, State]) -> list[str]
 
 
 def _verdict(changed: Sequence[str], states: Mapping[str, State]) -> str:
-    """``verified a, b; failed c``."""
+    """The summary of verifications: ``verified a, b; failed c``."""
     words = {"verified": [m for m in changed if states[m] == "published"]}
     words["failed"] = [m for m in changed if states[m] != "published"]
     return "; ".join(f"{word} {', '.join(modules)}" for word, modules in words.items() if modules)
 
 
 def publish(workspace: Workspace, step: Callable[[Base], Step], made_by: Origin | None = None) -> Manifest:
-    """Publish a generation of revisions that were verified before. The caller writes as `writing.writing` does."""
+    """Publish a generation of verified revisions. The caller holds write access as by `writing.writing`."""
     with generation.draft(workspace, made_by) as draft:
         return draft.publish(step)
 
 
 def only_from(number: int, step: Callable[[Base], Step]) -> Callable[[Base], Step]:
-    """A step that is taken from generation `number` or not at all: what others publish meanwhile was not looked at.
+    """A step that applies only to generation `number`: publications since then were not examined.
 
     Raises:
         StackyardError: another generation is current.

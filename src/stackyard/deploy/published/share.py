@@ -1,8 +1,8 @@
-"""Let the members of a group load a revision of a yard that is closed to others.
+"""Lets the members of a group load a revision of a yard that is closed to others.
 
-The revision gets the group, as does what it runs on in the yard: its bases, an interpreter that uv installed. The
-directories above can be entered by it, not listed. Its modulefile is written into a directory of its own for the group,
-with every generation anew: that of the yard names everything else that its owner has.
+The revision gets the group, and so do the parts of the yard that it depends on: bases, an interpreter installed by uv.
+The group can enter the directories above, but not list them. The modulefile is written to the group's own directory
+with each generation, since the yard's module directory shows all revisions of its owner.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Group:
 
 
 def require_shareable(yard: Yard, entry: Entry, group: Group) -> None:
-    """Raise StackyardError where the group could not reach the yard, or sharing would take it from another group."""
+    """Raise StackyardError if the group could not reach the yard, or another group would lose access by sharing."""
     if not revisions.is_in(yard, entry.folder):
         raise InputError(f"{entry.module} is not in your yard {yard.root}", hint="ask its owner")
     for directory in reversed(yard.root.resolve().parents):
@@ -84,9 +84,9 @@ def require_shareable(yard: Yard, entry: Entry, group: Group) -> None:
 
 
 def shut_out(yard: Yard, group: Group) -> str:
-    """The group whose members could look into a yard and no longer can once it is shared with another; empty: none.
+    """The group whose members would lose read access to a yard when it is shared with another; empty: none.
 
-    A group that has the name of its only member, as many systems make one for each account, is none.
+    A user private group, named after its only member, does not count.
     """
     status = yard.root.stat()
     name = group_name(status.st_gid)
@@ -94,10 +94,10 @@ def shut_out(yard: Yard, group: Group) -> str:
 
 
 def share(workspace: Workspace, entry: Entry, group: Group) -> Path:
-    """Share a revision, and what it runs on; return the directory for ``module use``.
+    """Share a revision and its dependencies in the yard; returns the directory for ``module use``.
 
     Raises:
-        StackyardError: as `require_shareable`; or a group cannot be set.
+        StackyardError: as for `require_shareable`; or a group cannot be set.
     """
     yard = workspace.yard
     require_shareable(yard, entry, group)
@@ -117,7 +117,7 @@ def share(workspace: Workspace, entry: Entry, group: Group) -> Path:
 
 
 def unshare(workspace: Workspace, entry: Entry, group: Group, *, dry_run: bool = False) -> None:
-    """Take a revision back: its modulefile, and what its group may do with what no other shared revision needs.
+    """Stop sharing a revision: remove its modulefile, and the group's access to parts it no longer needs.
 
     Raises:
         InputError: it is not shared with the group.
@@ -143,19 +143,19 @@ def unshare(workspace: Workspace, entry: Entry, group: Group, *, dry_run: bool =
 
 
 def refresh(workspace: Workspace) -> None:
-    """Write the modulefiles for all groups again, as those of the generation that has just become the current one."""
+    """Write the modulefiles for all groups again, from the generation that has just become current."""
     for group in groups(workspace.yard):
         if disk.is_there(workspace.yard.shared(group)):  # else nothing is shared with it yet
             _write_modules(workspace, group, modules_of(workspace.yard, group))
 
 
 def groups(yard: Yard) -> list[str]:
-    """The groups with which something of a yard is shared."""
+    """The groups with access to parts of a yard."""
     return sorted(unquote(name) for name in disk.names(yard.shared("x").parent.parent) if not name.startswith("."))
 
 
 def modules_of(yard: Yard, group: str) -> set[str]:
-    """The modules that are shared with a group."""
+    """The modules that a group has access to."""
     directory = yard.shared(group)
     found = (path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
     return {name.removesuffix(".lua") for name in found if not name.rpartition("/")[2].startswith(".")}
@@ -166,7 +166,7 @@ def _is_there(entry: Entry) -> bool:
 
 
 def _parts(yard: Yard, entry: Entry) -> list[Path]:
-    """What of a yard a revision consists of and runs on: its directory, those of its bases, its interpreter."""
+    """The parts of the yard that a revision needs: its directory, those of its bases, its interpreter."""
 
     def below(base: BaseRevision) -> BuildRecord | None:
         directory = Path(base.prefix).parent
@@ -180,7 +180,7 @@ def _parts(yard: Yard, entry: Entry) -> list[Path]:
 
 
 def _interpreter(yard: Yard, record: BuildRecord) -> list[Path]:
-    """The directories of an interpreter that uv installed into the yard, by the name that is used and by its own."""
+    """The directories of an interpreter that uv installed into the yard: the link in use and its target."""
     if record.interpreter.get("source") != "uv":
         return []
     named = Path(record.interpreter["path"])
@@ -192,18 +192,18 @@ def _interpreter(yard: Yard, record: BuildRecord) -> list[Path]:
 
 
 def _above(yard: Yard, parts: Iterable[Path]) -> list[Path]:
-    """The directories of the yard on the way to what a revision needs, the yard itself first."""
+    """The directories of the yard above the parts that a revision needs, the yard itself first."""
     inner = (directory for part in parts for directory in part.parents if directory.is_relative_to(yard.root))
     return sorted(set(inner))
 
 
 def _top(yard: Yard, path: Path) -> Path:
-    """The directory below which no link is followed to a part: an interpreter is in the cache, which may be one."""
+    """The directory below which no link is followed to a part; an interpreter is in the cache, which may be a link."""
     return caches.trusted(yard) if path.is_relative_to(yard.cache) else yard.root
 
 
 def _let_in(top: Path, directory: Path, group: Group) -> None:
-    """Let a group enter a directory; what is in it stays as closed as it is, and as open as it is to all others."""
+    """Let a group enter a directory, without any other change of permissions."""
     with at.directory(top, directory) as handle:
         status = os.fstat(handle)
         mode = stat.S_IMODE(status.st_mode)
@@ -214,7 +214,7 @@ def _let_in(top: Path, directory: Path, group: Group) -> None:
 
 
 def _write_modules(workspace: Workspace, group: str, modules: Collection[str]) -> None:
-    """The modulefiles of what is shared with a group, and no others: those of removed revisions refuse to load."""
+    """Write exactly the modulefiles that a group has access to; those of removed revisions refuse to load."""
     yard = workspace.yard
     directory = yard.shared(group)
     entries = [e for e in generations.entries(yard) if e.module in modules and e.state != "missing"]

@@ -1,9 +1,8 @@
-"""Sharing what is published later: a stack whose revisions a group gets as soon as they are published.
+"""Shares future revisions of a stack with a group, as soon as they are published.
 
-    <yard>/shared/<group>/later/<stack>.json    since when; revisions that were built before are shared by themselves
+    <yard>/shared/<group>/later/<stack>.json the start date; earlier revisions are shared one by one
 
-A deploy or a pull shares them once they are published (`share_new`). Where it cannot, or was killed before, the next
-one does.
+A deploy or a pull shares them after publication (`share_new`). If that fails or is killed, the next one does it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ NEW = ("published", "unverified")
 
 
 def begin(yard: Yard, group: Group, stack: str) -> None:
-    """Share with a group what is built of a stack from now on. The directory of the group exists (`share`)."""
+    """Share future revisions of a stack with a group, whose directory exists (`share`)."""
     mark = yard.shared_later(group.name, stack)
     if not disk.is_there(mark):
         with at.parent(yard.root, mark.parent) as (directory, name), suppress(FileExistsError):
@@ -38,7 +37,7 @@ def begin(yard: Yard, group: Group, stack: str) -> None:
 
 
 def end(yard: Yard, group: Group, stack: str) -> bool:
-    """Share nothing more of a stack; whether that was so."""
+    """Stop sharing future revisions of a stack; whether they were shared."""
     mark = yard.shared_later(group.name, stack)
     was_so = disk.is_there(mark)
     within.unlink(yard.root, mark)
@@ -48,7 +47,7 @@ def end(yard: Yard, group: Group, stack: str) -> bool:
 
 
 def stacks(yard: Yard, group: str) -> Mapping[str, str]:
-    """The stacks of which a group gets what is built later, each with since when; without those that cannot be read."""
+    """The stacks whose future revisions a group gets, each with the start date; unreadable ones are left out."""
     found = {}
     for file in disk.entries(yard.shared_later(group, "x").parent):
         try:
@@ -60,10 +59,10 @@ def stacks(yard: Yard, group: str) -> Mapping[str, str]:
 
 
 def share_new(workspace: Workspace, new: Collection[str] = ()) -> Iterator[str]:
-    """Share what was published of these stacks since; a sentence for each revision that is shared, or cannot be.
+    """Share the revisions of these stacks published since; a sentence for each success or failure.
 
     Args:
-        new: modules that were published now, whatever the clock of the host said that built them.
+        new: the modules published now, regardless of the clock of the host that built them.
     """
     yard = workspace.yard
     for name in groups(yard):

@@ -1,4 +1,4 @@
-"""How a published revision stands: the default of its stack, withdrawn, retired. Each is a new generation.
+"""The publication state of a revision: default of its stack, withdrawn, retired. Each change is a new generation.
 
 Nothing here touches the files of a revision. A step that changes nothing publishes nothing.
 """
@@ -23,10 +23,10 @@ Make = Callable[[Base], Step]
 
 
 def default(yard: Yard, module: str, *, undo: bool = False) -> Make:
-    """Make a revision what the bare name of its stack loads, until another one is; one that is withdrawn comes back.
+    """Make a revision the default of its stack until another one is set; a withdrawn one is shown again.
 
     Args:
-        undo: the stack follows its highest version again.
+        undo: make the highest version the default again.
     """
 
     def step(base: Base) -> Step:
@@ -43,7 +43,7 @@ def default(yard: Yard, module: str, *, undo: bool = False) -> Make:
 
 
 def withdraw(yard: Yard, module: str, *, undo: bool = False) -> Make:
-    """Hide a revision, without alias and default; it loads by its full name. `undo` shows it as before."""
+    """Hide a revision, without alias and default; it loads by its full name. `undo` shows it again."""
 
     def step(base: Base) -> Step:
         entries, entry = _own(yard, base, module)
@@ -58,7 +58,7 @@ def withdraw(yard: Yard, module: str, *, undo: bool = False) -> Make:
 
 
 def retire(yard: Yard, module: str, on: date | None, use: str = "") -> Make:
-    """Warn users who load a revision from a date on; `on` of None cancels that.
+    """From a date on, warn users who load a revision; `on` of None cancels that.
 
     Args:
         use: the module that the warning names.
@@ -81,7 +81,7 @@ def retire(yard: Yard, module: str, on: date | None, use: str = "") -> Make:
 
 
 def changes_something(base: Base, step: Step) -> bool:
-    """Whether a step gives users, or the next collection, anything else than they have."""
+    """Whether a step changes anything for users or for the next collection."""
     return {e.module: e for e in base.entries} != {e.module: e for e in step.entries}
 
 
@@ -89,7 +89,7 @@ def _own(yard: Yard, base: Base, module: str) -> tuple[dict[str, Entry], Entry]:
     """All entries, and that of the module.
 
     Raises:
-        InputError: this yard does not publish it, or its files were removed.
+        InputError: this yard does not publish the module, or its files were removed.
     """
     entries = present(base.entries)
     if module not in entries:
@@ -104,7 +104,7 @@ def _own(yard: Yard, base: Base, module: str) -> tuple[dict[str, Entry], Entry]:
 
 
 def _shown(yard: Yard, entry: Entry) -> Entry:
-    """A revision as users saw it last."""
+    """A revision's entry as last visible to users."""
     if entry.is_visible:
         return entry
     found = last_shown(generations.readable(yard), {entry.module})

@@ -1,4 +1,4 @@
-"""The order of a stack's versions: that of Python's packages where all of them are such versions, else that of conda's.
+"""The order of a stack's versions: Python's (PEP 440) if all are valid there, else conda's.
 
 2.9 is before 2.13, 1.0rc1 before 1.0, 1.0 before 1.0.post1, 1.1.1k before 1.1.1w.
 """
@@ -21,7 +21,7 @@ def version_keys(versions: Collection[str]) -> dict[str, Any]:
 
 
 def _conda_keys(versions: Collection[str]) -> dict[str, Any]:
-    """By conda's order; number by number and word by word where one of them is not a version for conda either."""
+    """Keys by conda's order; if one is not a valid conda version, compared number by number and word by word."""
     from rattler import Version as CondaVersion  # late: few stacks need it
     from rattler.exceptions import InvalidVersionError
 
