@@ -1,4 +1,4 @@
-"""A variant and the site's policy become a lock: every package with version, build, URL and sha256 per platform."""
+"""Locks a variant under the site's policy: every package with version, build, URL and sha256 per platform."""
 
 from stackyard import callable_room
 

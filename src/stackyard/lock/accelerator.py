@@ -1,4 +1,4 @@
-"""Which build of PyTorch a variant gets: the one for its accelerator.
+"""Selects the build of PyTorch for a variant, by its accelerator.
 
 PyPI has one build of torch for each platform, on x86_64 that for the newest CUDA with gigabytes of libraries. PyTorch's
 own indexes have one for each accelerator, as local versions such as ``2.9.0+cpu``; uv's ``--torch-backend`` chooses one
@@ -46,13 +46,13 @@ _BACKEND = re.compile(TORCH_BACKEND)
 
 @dataclass(frozen=True)
 class Accelerator:
-    """What the stack computes on.
+    """The device type that a stack computes on.
 
     Attributes:
         name: for messages: ``cpu``, ``cu128``, ``CUDA 12.4``, ``rocm6.2``, ``ROCm``.
-        why: where it comes from, for messages.
+        why: the source of this choice, for messages.
         backends: the indexes with builds for it, the preferred one first; empty where no build exists.
-        exact: one backend was named: no other build will do.
+        exact: one backend was named, and no other build is acceptable.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Accelerator:
         return tuple(f"{home}/{backend}" for backend in self.backends)
 
     def accepts(self, version: str, requires: Iterable[str]) -> bool:
-        """Whether a build of torch, of the indexes in force, is for this accelerator.
+        """Whether a build of torch from the configured indexes is for this accelerator.
 
         Args:
             version: its version, with the local part that names its accelerator, if it has one.
@@ -92,10 +92,10 @@ class Accelerator:
 def for_variant(
     variant: Variant, requirements: Sequence[PipRequirement], site: Site, platform: str, virtual: Virtual
 ) -> Accelerator | None:
-    """The accelerator whose build of torch a variant gets; None where any build will do.
+    """The accelerator that selects a variant's build of torch; None if any build is acceptable.
 
-    So it is where the site says so, where no builds exist for the platform, and where the file itself names the places
-    that packages come from.
+    Any build is acceptable if the site says so, if no builds exist for the platform, and if the file itself names the
+    sources of its packages.
 
     Args:
         requirements: the variant's pip requirements for the platform.
@@ -115,8 +115,8 @@ def _has_own_places(variant: Variant, requirements: Iterable[PipRequirement]) ->
 def accelerator(axes: Mapping[str, str], site: Site, platform: str, virtual: Virtual) -> Accelerator | None:
     """The accelerator of a variant: by its axes, else the site's `torch_backend`, else its node kinds or this machine.
 
-    An axis such as ``rocm: none`` means the CPU only where no other axis names a GPU. None where the axis has a word of
-    the stack's own.
+    An axis such as ``rocm: none`` means the CPU only where no other axis names a GPU. None if the axis has a value that
+    only the stack defines.
     """
     words = {axis: word for axis in AXES if (word := axes.get(axis, "").lower().strip())}
     named = {axis: word for axis, word in words.items() if word not in NO_GPU}
@@ -153,14 +153,14 @@ def _named(axis: str, word: str) -> Accelerator | None:
 
 
 def _cuda(number: str, why: str) -> Accelerator:
-    """``12.8`` or ``128`` is one backend; ``12`` any of CUDA 12."""
+    """The accelerator for a CUDA number: ``12.8`` or ``128`` is one backend; ``12`` any of CUDA 12."""
     if "." in number or int(number) >= _LEAST_UNDOTTED:
         return _exact(f"cu{''.join(number.split('.')[:2])}", why)
     return _family(number, why, f"CUDA {number}")
 
 
 def _family(version: str, why: str, name: str) -> Accelerator:
-    """All builds that a driver for a CUDA version runs: those of its major version, then older ones.
+    """An accelerator with all builds that a driver for a CUDA version runs: the same major version, then older ones.
 
     Within a major version a build may be newer than the driver (NVIDIA, "CUDA Compatibility", minor versions).
     """
@@ -169,13 +169,13 @@ def _family(version: str, why: str, name: str) -> Accelerator:
 
 
 def _exact(backend: str, why: str) -> Accelerator:
-    """One backend; a stack without torch may name one of which no builds exist."""
+    """The accelerator of one backend; if no builds exist for it, that is an error only for a stack with torch."""
     exists = backend in ("cpu", "xpu", *CUDA, *ROCM)
     return Accelerator(backend, why, (backend,) if exists else (), exact=True)
 
 
 def _of_nodes(site: Site, platform: str, virtual: Virtual, *, asks_gpu: bool) -> Accelerator | None:
-    """By the node kinds, as conda's virtual packages were made; without node kinds by this machine."""
+    """The accelerator by the site's node kinds, as for conda's virtual packages; without node kinds by this machine."""
     kinds = [kind for kind in site.nodes.values() if kind.platform == platform]
     cuda = virtual.version("__cuda")
     if cuda:

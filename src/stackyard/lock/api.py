@@ -1,4 +1,4 @@
-"""The door of `lock`: locks read, compared, explained and exported."""
+"""The door of `lock`: reading, comparing, explaining and exporting locks."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The hash of every locked archive: given by its index, or computed here."""
+"""The hash of every locked archive: provided by its index, or computed here."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Package = TypeVar("Package", CondaPackage, PipPackage)
 
 
 def hashed(package: Package, error: type[StackyardError], whose: str, hint: str, trust: Trust = PLAIN) -> Package:
-    """A package with sha256 and size: always computed for a local file, for a remote one where its index has none.
+    """A package with sha256 and size: always computed for a local file, else only if its index has none.
 
     Args:
-        error: what is raised where a file is not that of its index, with this hint.
+        error: the exception for a file that differs from its index, with this hint.
         whose: the index, for the message: ``its``, ``its channel's``.
     """
     path = local_path(package.url)

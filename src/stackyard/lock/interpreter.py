@@ -1,4 +1,4 @@
-"""Where a variant's Python comes from: a conda channel, uv's managed Pythons, or this machine."""
+"""The source of a variant's Python: a conda channel, uv's managed Pythons, or this machine."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _ASK = (
 
 
 def source_of(asked: Interpreter, *, conda: bool) -> Source:
-    """Where Python comes from. ``auto``: from conda where the stack has a conda part, else from this machine."""
+    """The source of Python. ``auto``: conda if the stack has a conda part, else this machine."""
     if asked.source != "auto":
         return asked.source
     return "conda" if conda else "host"
 
 
 def conda_spec(version: str) -> str:
-    """The MatchSpec that asks conda for a Python: ``3.11`` is any 3.11, a range is taken as it is."""
+    """The MatchSpec for a Python version: ``3.11`` is any 3.11, a range is used unchanged."""
     if not version:
         return "python"
     return f"python {version}" if any(c in version for c in "<>=!~*") else f"python {version}.*"
 
 
 def from_conda(packages: tuple[CondaPackage, ...]) -> LockedInterpreter:
-    """The interpreter among conda packages, or source ``none`` where there is none."""
+    """The interpreter among conda packages, or source ``none`` if there is none."""
     python = next((p for p in packages if p.name == "python"), None)
     return LockedInterpreter("conda", python.version) if python else LockedInterpreter("none")
 
@@ -79,17 +79,17 @@ def from_host(asked: Interpreter, platform: str, where: Where | None = None) -> 
 
 
 def unchanged(locked: LockedInterpreter) -> bool:
-    """Whether a host interpreter is still the file that was locked; true for all other sources."""
+    """Whether a host interpreter is still the locked file; true for all other sources."""
     return locked.source != "host" or _is_there(locked)
 
 
 def accepts(asked: Interpreter, version: str, where: Where | None = None) -> bool:
-    """Whether a Python of this version is one that is requested. Raises InputError: no version is requested so."""
+    """Whether a version satisfies the requested Python. Raises InputError for an invalid request."""
     return not asked.version or version in _specifier(asked.version, where)
 
 
 def still_fits(locked: LockedInterpreter, source: Source, asked: Interpreter, where: Where | None = None) -> bool:
-    """Whether the locked interpreter of this machine is unchanged and is one that is requested now."""
+    """Whether the locked interpreter of this machine is unchanged and satisfies the present request."""
     return locked.source == source and not asked.path and _is_there(locked) and accepts(asked, locked.version, where)
 
 
@@ -99,7 +99,7 @@ def _is_there(locked: LockedInterpreter) -> bool:
 
 
 def from_uv(asked: Interpreter, platform: str, directory: Path, where: Where | None = None) -> LockedInterpreter:
-    """One of uv's managed Pythons: found in the yard's directory or in uv's own, else downloaded into the yard's.
+    """One of uv's managed Pythons: in the yard's directory or in uv's own, else downloaded into the yard's.
 
     Raises:
         InputError: the lock is for another platform.
@@ -124,7 +124,7 @@ def from_uv(asked: Interpreter, platform: str, directory: Path, where: Where | N
 
 
 def install_again(locked: LockedInterpreter, directory: Path) -> None:
-    """Download one of uv's Pythons into the yard's directory again, from where a collection removed it.
+    """Download one of uv's Pythons again into the yard's directory, after a collection removed it.
 
     Raises:
         MissingError: it cannot be downloaded.

@@ -1,8 +1,8 @@
-"""Under which licence each locked package is, as an SPDX expression where that can be told, and which a site denies.
+"""The licence of each locked package, as an SPDX expression if possible, and whether a site denies it.
 
-A lock has the licences of conda packages. Those of pip packages are in their metadata: what an index gives out beside a
-wheel (PEP 658), else that part of the wheel, or of a source archive that is a file here. What was read is kept in the
-yard's cache. Of several ways to say it the strictest counts: ``License-Expression`` (PEP 639), then the classifiers,
+A lock has the licences of conda packages. Those of pip packages are in their metadata: the file that an index serves
+beside a wheel (PEP 658), else the metadata inside the wheel or inside a local source archive. The results are kept in
+the yard's cache. Of several statements the most precise counts: ``License-Expression`` (PEP 639), then the classifiers,
 then the free text, where it is one of the usual names.
 """
 
@@ -73,7 +73,7 @@ _USUAL = {
 
 @dataclass(frozen=True)
 class Stated:
-    """The licence of one package: `licence` is SPDX where it can be told, else its words; empty where not known."""
+    """The licence of one package: `licence` is SPDX if possible, else the original text; empty if unknown."""
 
     name: str
     version: str
@@ -82,7 +82,7 @@ class Stated:
 
 
 def spdx(text: str) -> str:
-    """The SPDX expression that a text means; empty where it means none that is known."""
+    """The SPDX expression for a text; empty if it has no known one."""
     words = " ".join(text.split())
     if not words or len(words) > _LONGEST:
         return ""
@@ -99,7 +99,7 @@ def _canonical(words: str) -> str:
 
 
 def of_metadata(text: str) -> str:
-    """The licence in a package's metadata: SPDX where it can be told, else its words."""
+    """The licence in a package's metadata: SPDX if possible, else the original text."""
     message = HeaderParser().parsestr(text)
     found = spdx(message.get("License-Expression") or "") or _classified(message)
     if found:
@@ -109,7 +109,7 @@ def of_metadata(text: str) -> str:
 
 
 def _classified(message: Message) -> str:
-    """What the classifiers say: ``License :: OSI Approved :: MIT License``."""
+    """The licence from the classifiers: ``License :: OSI Approved :: MIT License``."""
     classifiers: Iterable[str] = message.get_all("Classifier") or ()
     last = (line.rpartition("::")[2].strip() for line in classifiers if line.startswith("License ::"))
     found = dict.fromkeys(filter(None, map(spdx, last)))
@@ -120,7 +120,7 @@ def is_denied(expression: str, patterns: Sequence[str]) -> bool:
     """Whether a licence is denied: every alternative of an OR has to be, and any part of an AND.
 
     Args:
-        patterns: as in file names, whatever the case: ``AGPL-*``. Other text than SPDX expressions is compared whole.
+        patterns: shell patterns, case-insensitive: ``AGPL-*``. Text other than SPDX expressions is compared as a whole.
     """
     if not spdx(expression):
         return bool(expression) and _matches(expression, patterns)
@@ -129,7 +129,7 @@ def is_denied(expression: str, patterns: Sequence[str]) -> bool:
 
 
 def _any_of(words: list[str], patterns: Sequence[str]) -> bool:
-    """An OR of the words at the front, which are taken away."""
+    """Evaluate an OR at the front of the words, and remove it from them."""
     return all(_parts(words, "OR", lambda: _all_of(words, patterns)))
 
 
@@ -162,9 +162,9 @@ def _matches(text: str, patterns: Sequence[str]) -> bool:
 
 
 def stated(locked: LockedVariant, settings: PipSettings, yard: Yard) -> list[Stated]:
-    """The licence of every package of a locked variant, in the order of the lock. What cannot be read is not known.
+    """The licence of every package of a locked variant, in the lock's order; unknown if metadata cannot be read.
 
-    A server that does not answer is not asked for the next package.
+    After a failed request, a server gets no further ones.
     """
     silent: set[str] = set()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -191,7 +191,7 @@ def _of_pip(package: PipPackage, settings: PipSettings, yard: Yard, silent: set[
 
 
 def _metadata(package: PipPackage, settings: PipSettings, silent: set[str]) -> str:
-    """The text of a package's metadata; empty where it cannot be read without fetching the package."""
+    """The text of a package's metadata; empty if it cannot be read without downloading the package."""
     path = local_path(package.url) if package.url else None
     try:
         if package.kind == "wheel" and path is None:
@@ -202,7 +202,7 @@ def _metadata(package: PipPackage, settings: PipSettings, silent: set[str]) -> s
 
 
 def _beside_wheel(url: str, settings: PipSettings, silent: set[str]) -> str:
-    """The metadata of a wheel on a server: from the file beside it, else out of the wheel, by parts."""
+    """The metadata of a wheel on a server: from the file beside it, else from the wheel by range requests."""
     trust, server = uv.trust(url, settings), host_of(url)
     if server in silent:
         return ""
@@ -227,7 +227,7 @@ def _in_archive(path: Path) -> str:
 
 
 def _first(names: Sequence[str]) -> str:
-    """The metadata file next to the top. Raises KeyError: there is none."""
+    """The metadata file nearest to the top. Raises KeyError if there is none."""
     found = [n for n in names if n.count("/") == 1 and n.endswith((".dist-info/METADATA", "/PKG-INFO"))]
     if not found:
         raise KeyError("metadata")
@@ -236,7 +236,7 @@ def _first(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Policy:
-    """Which licences a site denies; `allowed`: packages that may have any; `unknown`: not known is denied too."""
+    """The licences that a site denies; `allowed`: packages exempt from it; `unknown`: deny unknown licences too."""
 
     deny: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
@@ -244,14 +244,14 @@ class Policy:
 
 
 def require_allowed(label: str, packages: Sequence[Stated], policy: Policy, notice: Callable[[str], None]) -> None:
-    """Refuse a locked variant with a licence that the site denies.
+    """Reject a locked variant with a licence that the site denies.
 
     Args:
-        label: what is locked, for the message.
-        notice: told which licences are not known, where those are not denied.
+        label: the name of the variant, for the message.
+        notice: is called with the unknown licences, if these are not denied.
 
     Raises:
-        InputError: with every such package.
+        InputError: lists every such package.
     """
     looked_at = [each for each in packages if each.name not in policy.allowed]
     bad = [f"{p.name} {p.version} ({p.licence})" for p in looked_at if is_denied(p.licence, policy.deny)]

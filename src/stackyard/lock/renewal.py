@@ -1,7 +1,7 @@
-"""What a new solve prefers: everything that is locked now, except what the user wants to be renewed.
+"""The preferences of a new solve: everything that is locked now, except the packages to update.
 
-So adding a requirement moves no other package, unless it must. A requirement that was removed drops what only it
-needed: a preference installs nothing.
+So adding a requirement changes no other package, unless it must. After a requirement is removed, packages that only it
+needed are dropped: a preference installs nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stackyard.lock.lockfile.model import CondaPackage, Lock, LockedVariant, Pip
 
 @dataclass(frozen=True)
 class Update:
-    """What is solved anew although it is locked: `everything`, or the packages of these names, conda's or PyPI's."""
+    """The locked packages to update: `everything`, or the packages of these names in conda or on PyPI."""
 
     everything: bool = False
     names: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Update:
         return " ".join(["--update", *self.names])
 
     def concerns(self, locked: LockedVariant) -> bool:
-        """Whether a locked variant has something that is to be renewed."""
+        """Whether a locked variant has a package to update."""
         return self.everything or any(self.names_one(p.name) for p in locked.packages)
 
     def names_one(self, package: str) -> bool:
@@ -45,7 +45,7 @@ NOTHING = Update()
 
 
 def require_known(update: Update, locks: Iterable[Lock]) -> None:
-    """Raise InputError for a name that no lock has; a misspelt one would renew nothing without a word."""
+    """Raise InputError for a name that no lock has: a misspelt one would silently update nothing."""
     known = {canonical(p.name): p.name for lock in locks for v in lock.variants for p in v.packages}
     for name in update.names:
         if canonical(name) not in known:
@@ -54,7 +54,7 @@ def require_known(update: Update, locks: Iterable[Lock]) -> None:
 
 
 def former(previous: Lock | None, version: str, variant: str, platform: str) -> LockedVariant | None:
-    """What was locked for a variant: under its version, else under the newest other one (of a new version)."""
+    """The previous lock of a variant: under its version, else under the newest other one (for a new version)."""
     if previous is None:
         return None
     same = previous.find(version, variant, platform)
@@ -65,12 +65,12 @@ def former(previous: Lock | None, version: str, variant: str, platform: str) -> 
 
 @dataclass(frozen=True)
 class Preferred:
-    """The packages that a solve keeps where it can.
+    """The packages that a solve keeps if possible.
 
     Attributes:
-        conda: the locked conda packages, those to be renewed included.
-        pip: the locked pip packages without those.
-        renewed: the names of the conda packages to be renewed.
+        conda: the locked conda packages, including those to update.
+        pip: the locked pip packages, without those to update.
+        renewed: the names of the conda packages to update.
     """
 
     conda: tuple[CondaPackage, ...] = ()
@@ -87,12 +87,12 @@ class Preferred:
 
     @property
     def kept(self) -> tuple[CondaPackage, ...]:
-        """The conda packages that stay as they are, if they can."""
+        """The conda packages to keep if possible."""
         return tuple(p for p in self.conda if p.name not in self.renewed)
 
     @property
     def independent(self) -> tuple[CondaPackage, ...]:
-        """Those of them that nothing to be renewed needs."""
+        """The kept packages on which no package to update depends."""
         needed = set(_needed(self.conda, self.renewed))
         return tuple(p for p in self.kept if p.name not in needed)
 
@@ -102,7 +102,7 @@ ALL_FREE = Preferred()
 
 @dataclass(frozen=True)
 class Preference:
-    """A locked pip package for uv: of a git requirement also the URL, the reference that it names, and the commit."""
+    """A locked pip package for uv; for a git requirement also the URL, the reference in it, and the commit."""
 
     name: str
     version: str
@@ -112,7 +112,7 @@ class Preference:
 
     @classmethod
     def of(cls, package: PipPackage, requirements: Iterable[PipRequirement]) -> Preference:
-        """The preference for a package; a branch of the same requirement stays at its commit."""
+        """The preference for a package; an unchanged branch requirement stays at its commit."""
         asked = [r for r in requirements if r.kind == "vcs" and canonical(r.name) in ("", package.name)]
         for url, reference in (repository(secrets.address(r.url)) for r in asked):
             if package.kind == "vcs" and url == package.url.removeprefix("git+"):
@@ -130,7 +130,7 @@ def repository(url: str) -> tuple[str, str]:
 
 
 def _needed(packages: Iterable[CondaPackage], names: Iterable[str]) -> Iterator[str]:
-    """The packages of these names and all that they need, directly or not."""
+    """The packages of these names and all their direct and indirect dependencies."""
     depends = {p.name: [conda_name(d) for d in p.depends] for p in packages}
     queue, seen = list(names), set(names)
     while queue:

@@ -1,4 +1,4 @@
-"""Whether a locked package satisfies a requirement: conda's by rattler's rules, PyPI's by packaging's."""
+"""Whether a locked package satisfies a requirement: for conda by rattler's rules, for PyPI by packaging's."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def conda_satisfies(package: CondaPackage, spec: str) -> bool:
-    """Whether a conda package of the name that a MatchSpec names has the version and the build that it asks for.
+    """Whether a conda package satisfies the version and the build in a MatchSpec for its name.
 
-    The channel of a spec does not count; a spec that cannot be parsed (a URL) is satisfied. A package whose version or
-    build is none to conda (an edited lock) satisfies nothing.
+    The channel of a spec is ignored; a spec that cannot be parsed (a URL) is satisfied. A package with an invalid
+    version or build (an edited lock) satisfies nothing.
     """
     from rattler.exceptions import InvalidVersionError
 
@@ -35,7 +35,7 @@ def fits(package: CondaPackage, specs: Iterable[str]) -> bool:
 
 
 def satisfied(version: str, requirement: str) -> bool:
-    """Whether a version (empty: none) of the distribution that a requirement names satisfies it; none does a URL."""
+    """Whether a version (empty: none) satisfies the requirement; for a URL requirement none does."""
     from packaging.requirements import Requirement
 
     try:
@@ -46,7 +46,7 @@ def satisfied(version: str, requirement: str) -> bool:
 
 
 def pip_satisfies(package: PipPackage, requirement: str) -> bool:
-    """Whether a pip package has the version that a requirement asks for; one by URL or path is satisfied."""
+    """Whether a pip package has the requested version; a requirement by URL or path is satisfied."""
     from packaging.requirements import Requirement
 
     try:

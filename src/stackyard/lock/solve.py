@@ -1,4 +1,4 @@
-"""The entry point of the package: locks a stack, reusing everything that is still valid."""
+"""Locks a stack, reusing everything that is still valid."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def site_platforms(site: Site, requested: Sequence[str] = ()) -> tuple[str, ...]
 
 
 def _with_platforms(variants: Iterable[Variant], site: Site, platforms: Sequence[str]) -> Iterator[tuple[Variant, str]]:
-    """Each variant with every platform that it is for; ``platforms:`` of a file or a variant leaves the others out."""
+    """Each variant with each of its platforms; ``platforms:`` of a file or a variant excludes others."""
     for variant in variants:
         for platform in site_platforms(site, platforms):
             limits = [names for names in (variant.platforms, variant.environment.platforms) if names]
@@ -43,16 +43,15 @@ def lock_stack(
     stack: Stack, site: Site, yard: Yard, platforms: Sequence[str], previous: Lock | None, progress: Progress, *,
     update: Update = NOTHING, kept_by: Sequence[Yard] = (),
 ) -> Lock:  # fmt: skip
-    """Lock every variant that is asked for, for every platform, solving only what changed.
+    """Lock every requested variant for every platform, solving only what changed.
 
-    An entry of `previous` that is still fresh is taken as it is, and every solve prefers what `previous` has. Of the
-    variants that are not asked for `previous` is kept, fresh or not. What was solved is also kept in the yard, for the
-    yards below it.
+    Fresh entries of `previous` are reused, and every solve prefers its packages. Entries of variants that are not
+    requested are kept, fresh or not. Solutions are also kept in the yard, for the yards below it.
 
     Args:
         platforms: conda platforms; empty means the site's, else those of its node kinds, else this machine's.
-        update: what is solved anew although it is locked.
-        kept_by: yards whose kept solutions of the same spec hash are taken where `previous` has no entry.
+        update: the locked packages to update.
+        kept_by: yards whose solutions for the same spec hash are used if `previous` has no entry.
 
     Raises:
         InputError: nothing to lock for these platforms, or a spec that has no solution.
@@ -89,7 +88,7 @@ def lock_stack(
 def _with_others(
     done: Sequence[LockedVariant], stack: Stack, site: Site, platforms: Sequence[str], previous: Lock | None
 ) -> tuple[LockedVariant, ...]:
-    """What was locked, and of the variants that are not asked for what was locked before; in the matrix's order."""
+    """The new locks, and the previous ones of variants that are not requested; in the matrix's order."""
     found = {each.key: each for each in done}
     keys = [(v.version, v.name, platform) for v, platform in _with_platforms(stack.variants, site, platforms)]
     both = (found.get(key) or (previous.find(*key) if previous else None) for key in keys)
@@ -97,9 +96,9 @@ def _with_others(
 
 
 def staleness(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> Verdict:
-    """Compare what is asked for of a lock with the present file and policy, each change once for all variants.
+    """Compare the requested part of a lock with the present file and policy; each change once for all variants.
 
-    No solver, no network.
+    Uses neither a solver nor the network.
     """
     reasons: list[str] = []
     changed: dict[str, list[str]] = {}
@@ -142,7 +141,7 @@ def _named(version: str, variant: str) -> str:
 def _reusable(
     variant: Variant, site: Site, platform: str, print_of: Fingerprint, previous: Lock | None, update: Update
 ) -> LockedVariant | None:
-    """An entry of the former lock that is still fresh and has nothing to renew, or None."""
+    """An entry of the previous lock that is still fresh and has no package to update, or None."""
     if previous is None:
         return None
     named = previous.find(variant.version, variant.name, platform)
@@ -153,14 +152,14 @@ def _reusable(
 
 
 def _same(done: Sequence[LockedVariant], platform: str, print_of: Fingerprint) -> LockedVariant | None:
-    """What this run has solved already for another variant of the same requirements."""
+    """The solution of this run for another variant with the same requirements."""
     return next((v for v in done if (v.spec_hash, v.platform) == (print_of.digest, platform)), None)
 
 
 def _kept(
     platform: str, print_of: Fingerprint, yards: Sequence[Yard], subject: str, progress: Progress
 ) -> LockedVariant | None:
-    """What one of these yards keeps for a spec hash, or None; a damaged one is left out with a notice."""
+    """The solution for a spec hash that one of these yards keeps, or None; a damaged one is skipped with a notice."""
     for path in (yard.kept_lock(print_of.digest) for yard in yards):
         try:
             found = text.read(path).variants if path.is_file() else ()

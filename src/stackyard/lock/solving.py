@@ -1,4 +1,4 @@
-"""One solve: a variant on a platform, the conda part first, then the interpreter, then the pip part on top of both."""
+"""One solve, of a variant on a platform: first the conda part, then the interpreter, then the pip part."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Solving:
-    """What one solve needs.
+    """The inputs of one solve.
 
     Attributes:
         subject: the variant and platform, for messages.
-        before: what is locked for the variant now; everything in it stays where it can, but for what `update` names.
+        before: the present lock of the variant; its packages are kept if possible, except those in `update`.
     """
 
     variant: Variant
@@ -55,10 +55,10 @@ class Solving:
     update: Update
 
     def run(self, print_of: Fingerprint) -> LockedVariant:
-        """Solve.
+        """Run the solve.
 
         Raises:
-            InputError: no solution, or two interpreters.
+            InputError: there is no solution, or there are two interpreters.
             StackyardError: a channel or index cannot be reached.
         """
         self.progress.phase(self.subject, "solve")
@@ -80,7 +80,7 @@ class Solving:
         return self._with_pip(locked, unread)
 
     def _layer(self, locked: LockedVariant, base: BaseRevision) -> LockedVariant:
-        """What an extension adds to its base."""
+        """The packages that an extension adds to its base."""
         from stackyard.lock.base import extension as onbase
 
         below = tuple(package for each in onbase.locks(base) for package in each.conda)
@@ -105,10 +105,10 @@ class Solving:
     def _with_conda(
         self, locked: LockedVariant, asked: Interpreter | None, base: tuple[CondaPackage, ...] = ()
     ) -> LockedVariant:
-        """The conda packages; with `asked`, Python is one of them if pip packages or the stack need it.
+        """The variant with its conda packages; with `asked`, including Python if pip packages or the stack need it.
 
         Args:
-            base: what the base of an extension has.
+            base: the packages of an extension's base.
         """
         from stackyard.lock.conda.channels import Resolver
 
@@ -138,7 +138,7 @@ class Solving:
     def _described(
         self, locked: LockedVariant, below: tuple[CondaPackage, ...] = ()
     ) -> tuple[LockedVariant, tuple[Unread, ...]]:
-        """The variant with the distributions in its conda packages, and those of which they are not known."""
+        """The variant with the distributions in its conda packages, and the packages that could not be read."""
         from stackyard.lock.base import distributions as dists
 
         if not locked.conda:
@@ -163,7 +163,7 @@ class Solving:
         return python.from_uv(asked, self.platform, self.yard.pythons, where)
 
     def _with_pip(self, locked: LockedVariant, unread: Sequence[Unread]) -> LockedVariant:
-        """The pip packages, on top of what is there; and all notices."""
+        """The variant with its pip packages, and all notices."""
         from stackyard.lock.base.distributions import require_read
         from stackyard.lock.pip import resolve as pip
 
@@ -187,7 +187,7 @@ class Solving:
         return replace(locked, pip=solution.packages, notices=(*told, *notices, *unknown, *hidden, *solution.notices))
 
     def _given(self, locked: LockedVariant) -> tuple[tuple[Given, ...], tuple[str, ...]]:
-        """What pip must leave as it is: what conda installs, and what the base has."""
+        """The distributions that pip must not change: those of conda packages and of the base."""
         from stackyard.lock.base import extension as onbase
         from stackyard.lock.pip import provided as given
 
@@ -198,14 +198,14 @@ class Solving:
         return tuple({each.name: each for each in (*own, *inherited)}.values()), (*unknown, *hidden)
 
     def _accelerator(self, settings: PipSettings, requirements: Sequence[PipRequirement]) -> Accelerator | None:
-        """The accelerator that decides the build of torch; None without indexes."""
+        """The accelerator that selects the build of torch; None without indexes."""
         if settings.no_index:
             return None
         return for_variant(self.variant, requirements, self.site, self.platform, self._virtual)
 
 
 def _mirrored(requirement: PipRequirement, site: Site) -> PipRequirement:
-    """A requirement with an index of its own, where the site has that."""
+    """A requirement with its own index replaced by the site's mirror of it, if any."""
     if not requirement.index:
         return requirement
     return requirement.model_copy(update={"index": pipsettings.mirrored(requirement.index, site.pip)})

@@ -1,4 +1,4 @@
-"""The stacks that a command names, read together: every problem of every file at once."""
+"""Reads the stacks that a command names together, and reports all problems of all files at once."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def load_stacks(
     version: str | None = None,
     variants: Sequence[str] = (),
 ) -> tuple[Stack, ...]:
-    """The stacks of all files, with the bases that they name; a file named twice counts once.
+    """The stacks of all files, with their bases; a file named twice counts once.
 
     Args:
-        name, version: what the file is called instead of what it says.
-        variants: the names of those that are asked for, which every file has; empty: all.
+        name, version: replace those in the file.
+        variants: the names of the requested variants, which every file must have; empty: all.
 
     Raises:
-        InputError: no module can have this name or version; a file is invalid or lacks a variant, or two files define
-            the same version of the same stack; `ManyErrors` for several problems.
+        InputError: the name or version is invalid for a module; a file is invalid or lacks a variant, or two files
+            define the same version of the same stack; `ManyErrors` for several problems.
     """
     for option, text in (("--name", name), ("--version", version)):
         if text is not None:
@@ -53,7 +53,7 @@ def load_stacks(
 
 
 def _check_distinct(stacks: Sequence[Stack]) -> None:
-    """Refuse two files that define the same version of one stack: users could not tell them apart."""
+    """Reject two files with the same version of one stack: users could not tell them apart."""
     made: dict[tuple[str, str], Stack] = {}
     for stack in stacks:
         for version in dict.fromkeys(v.version for v in stack.variants):

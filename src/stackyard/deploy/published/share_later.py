@@ -1,6 +1,6 @@
 """Shares future revisions of a stack with a group, as soon as they are published.
 
-    <yard>/shared/<group>/later/<stack>.json the start date; earlier revisions are shared one by one
+    <yard>/shared/<group>/later/<stack>.json    the start date; earlier revisions are shared one by one
 
 A deploy or a pull shares them after publication (`share_new`). If that fails or is killed, the next one does it.
 """

@@ -1,1 +1,1 @@
-"""What is there already below a lock: the base of an extension, an adopted prefix, an interpreter."""
+"""The packages that exist below a lock: the base of an extension, an adopted prefix, an interpreter."""

@@ -1,4 +1,4 @@
-"""Which Python distributions conda packages install: what satisfies requirements of pip.
+"""Finds the Python distributions in conda packages, which satisfy requirements of pip.
 
 pip finds a distribution by its ``dist-info`` or ``egg-info`` directory, so the names of these in the list of an
 archive's files decide, and not the name of the conda package (python-annoy installs annoy). They become the purls of
@@ -32,13 +32,13 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Unread:
-    """A package of which it is not known what it installs, and why."""
+    """A conda package whose distributions are unknown, and why."""
 
     package: CondaPackage
     reason: str
 
     def may_install(self, name: str) -> bool:
-        """Whether the distribution of this name is probably the package's own: by its name alone."""
+        """Whether the package probably contains the distribution of this name, judging by its name alone."""
         own = self.package.name
         bare = re.sub(r"^(?:python|py)[-_]|[-_](?:python|base|core)$", "", own)
         return name in {canonical(own), canonical(bare), PYPI_NAMES.get(own, "")}
@@ -47,11 +47,11 @@ class Unread:
 def described(
     packages: Sequence[CondaPackage], yard: Yard, places: Collection[str] = ()
 ) -> tuple[tuple[CondaPackage, ...], tuple[Unread, ...]]:
-    """The packages with the distributions that they install as purls, and those that cannot be read.
+    """The packages with their distributions as purls, and the packages that cannot be read.
 
     Args:
-        yard: whose cache, and whose parents' caches, have or keep what was read.
-        places: where in a prefix its Python looks for packages (`site_packages`); none: where any Python does.
+        yard: its cache and its parents' caches hold the packages and the results.
+        places: where in a prefix its Python looks for packages (`site_packages`); none: the places of any Python.
     """
     wanted = [package for package in packages if _may_hold_some(package)]
     lists = {p.sha256: kept for p in wanted if (kept := _kept(p, yard)) is not None}
@@ -68,17 +68,17 @@ def described(
 
 
 def site_packages(version: str, packages: Iterable[CondaPackage] = ()) -> tuple[str, ...]:
-    """Where in a prefix a Python of this version looks for packages, as its own conda package says or as all do."""
+    """The paths in a prefix where a Python of this version looks for packages, by its conda package or by default."""
     own = next((p.python_site_packages_path for p in packages if p.name == "python"), "")
     minor = ".".join(version.split(".")[:2])
     return (own,) if own else (f"lib/python{minor}/site-packages", f"lib/pypy{minor}/site-packages") if minor else ()
 
 
 def require_read(unread: Iterable[Unread], installed: Sequence[PipPackage]) -> tuple[str, ...]:
-    """A notice that names the packages of which it is not known what they install.
+    """A notice that names the packages whose distributions are unknown.
 
     Raises:
-        StackyardError: pip would install what is probably the distribution of such a package.
+        StackyardError: pip would install a distribution that such a package probably contains.
     """
     for each in unread:
         for package in (p for p in installed if each.may_install(p.name)):
@@ -115,7 +115,7 @@ def _with_purls(package: CondaPackage, directories: Iterable[str], places: Colle
 
 
 def _is_importable(directory: str, package: CondaPackage, places: Collection[str]) -> bool:
-    """Whether Python finds the metadata where it gets into a prefix, and not within another package."""
+    """Whether Python finds the metadata directory in a prefix, and not inside another package."""
     place = directory.rpartition("/")[0]
     if package.noarch == "python":
         return place == "site-packages"
@@ -123,7 +123,7 @@ def _is_importable(directory: str, package: CondaPackage, places: Collection[str
 
 
 def _pair(directory: str, package: CondaPackage) -> Iterator[tuple[str, str]]:
-    """Name and version in a directory's name; without a version in it that of the conda package."""
+    """Name and version from a directory's name; a missing version is taken from the conda package."""
     stem, _, kind = directory.rpartition("/")[2].rpartition(".")
     if kind == "egg-info":
         stem = re.sub(r"-py\d(?:\.\d+)?(?:-.*)?$", "", stem)
@@ -138,7 +138,7 @@ def _pair(directory: str, package: CondaPackage) -> Iterator[tuple[str, str]]:
 
 
 def _kept(package: CondaPackage, yard: Yard) -> tuple[str, ...] | None:
-    """What a cache has of an archive: what was read of it before, or the unpacked package."""
+    """The cached contents of an archive: an earlier result, or the unpacked package."""
     places = searched(yard)
     for place in places:
         with suppress(OSError, ValueError):

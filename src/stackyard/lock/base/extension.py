@@ -1,7 +1,7 @@
-"""The base of an extension: which revision it is, and what the layer finds in it.
+"""The base of an extension: its revision, and the packages that its interpreter finds.
 
-The interpreter of the base is asked, where its image is mounted if it has one: what it can import is what a layer on it
-has, whatever installed it.
+The interpreter of the base is queried (in the mounted image, if there is one): a layer has everything that it can
+import, whichever tool installed it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 def looked_up(stack: Stack, yard: Yard) -> Stack:
-    """The stack with the base of each variant that names one, and the version and the platform of that base.
+    """The stack with the base of each variant resolved, including the version and the platform of the base.
 
     Raises:
-        InputError: no such revision, or nothing can be added to it.
+        InputError: no such revision, or it cannot be extended.
         StackyardError: its record cannot be read.
     """
     if not any(variant.on for variant in stack.variants):
@@ -64,7 +64,7 @@ def _on_base(variant: Variant, stack: Stack, yard: Yard) -> Variant:
 
 
 def of_record(record: BuildRecord) -> BaseRevision:
-    """A revision as the base of others."""
+    """The `BaseRevision` of a record."""
     root = Path(record.path).parents[2]
     return BaseRevision(str(root), record.module, record.input_hash, record.prefix, record.payload.kind)
 
@@ -79,10 +79,10 @@ def _require_extensible(record: BuildRecord, where: Where) -> None:
 
 
 def record_of(base: BaseRevision) -> BuildRecord:
-    """The record of a base, which must still be what was looked up.
+    """The record of a base, which must not have changed since the base was looked up.
 
     Raises:
-        StackyardError: it was removed, or another revision took its place.
+        StackyardError: it was removed, or another revision replaced it.
     """
     hint = "choose another base: `stackyard list` shows them"
     if not disk.is_there(base.paths.record):
@@ -94,19 +94,19 @@ def record_of(base: BaseRevision) -> BuildRecord:
 
 
 def interpreter(base: BaseRevision) -> LockedInterpreter:
-    """The Python of a layer: the file behind all links of the base's own."""
+    """The Python of a layer: the base's executable, with all links resolved."""
     found = record_of(base).interpreter
     path = found["path"] if found["source"] in ("host", "uv", "base") else str(base.payload.python)
     return LockedInterpreter("base", found["version"], path)
 
 
 def locks(base: BaseRevision) -> tuple[LockedVariant, ...]:
-    """What a base was built from; where it is an extension itself, also what its own base was built from."""
+    """The locks that a base was built from; for a base that is an extension, also those of its own base."""
     return tuple(variant for each in base.lineage(record_of) for variant in _variants(each))
 
 
 def packages(base: BaseRevision | None) -> tuple[PackageRecord, ...]:
-    """What a layer finds installed in its base; nothing for a revision that is complete in itself."""
+    """The packages of the base that a layer finds installed; none for a complete revision."""
     return record_of(base).packages if base else ()
 
 
@@ -116,20 +116,20 @@ def _variants(base: BaseRevision) -> tuple[LockedVariant, ...]:
 
 
 def added(solved: Iterable[CondaPackage], below: Iterable[CondaPackage]) -> tuple[CondaPackage, ...]:
-    """What a conda solve adds to a base."""
+    """The packages that a conda solve adds to a base."""
     present = {package.name for package in below}
     return tuple(package for package in solved if package.name not in present)
 
 
 def require_new(new: Iterable[CondaPackage], unread: Sequence[Unread], base: BaseRevision, where: Where | None) -> None:
-    """Refuse conda packages that a layer cannot have.
+    """Reject conda packages that a layer cannot contain.
 
     Args:
-        new: what is added, with the distributions in it (`dists.described`).
-        unread: those of them of which these are not known.
+        new: the added packages, with their distributions (`dists.described`).
+        unread: the added packages whose distributions are unknown.
 
     Raises:
-        InputError: another Python, or what the base has already by pip.
+        InputError: a package is another Python, or the base already has it from pip.
     """
     by_pip = {canonical(p.name): p for p in record_of(base).packages if p.kind == "pip"}
     names = {package.name: [name for name, _ in of_purls(package.purls)] for package in new}
@@ -148,7 +148,7 @@ def require_new(new: Iterable[CondaPackage], unread: Sequence[Unread], base: Bas
 
 
 def contradicted(error: InputError, base: BaseRevision, below: Iterable[CondaPackage]) -> InputError:
-    """A failed conda solve on a base, with what the base has of what the solver's reason names."""
+    """A failed conda solve on a base as an error that lists the base's versions of the conflicting packages."""
     reason = error.detail or ""
     named = [p for p in below if re.search(rf"(?<![\w.-]){re.escape(p.name)}(?![\w-])", reason)]
     has = ", ".join(f"{p.name} {p.version} {p.build}" for p in named) or "other packages"
@@ -159,7 +159,7 @@ def contradicted(error: InputError, base: BaseRevision, below: Iterable[CondaPac
 
 
 def whole(layer: LockedVariant, base: BaseRevision | None) -> LockedVariant:
-    """A layer and its base as one locked variant, which says what is in the extension and why."""
+    """A layer and its base as one locked variant, for listing and explaining the packages of an extension."""
     if base is None:
         return layer
     below = locks(base)
@@ -178,7 +178,7 @@ def distributions(base: BaseRevision) -> tuple[tuple[Given, ...], tuple[str, ...
     """The distributions that the interpreter of a base finds, and notices about those that pip cannot compare.
 
     Raises:
-        StackyardError: as `asking.ask`.
+        StackyardError: as for `asking.ask`.
     """
     found: dict[str, Given] = {}
     notices = []

@@ -1,7 +1,7 @@
-"""What is installed in a prefix that others made, as a lock: from conda's records and the metadata of Python packages.
+"""The packages of an existing prefix as a lock, from conda's records and the metadata of Python packages.
 
-The hash of a conda package is in its record. That of a pip package is kept by pip only for what was named by its URL;
-for the others the lock has the hash of the list of installed files (RECORD), and a notice that names them.
+The hash of a conda package is in its record. pip keeps the hash of an archive only for packages that were named by URL;
+for the others the lock has the hash of the list of installed files (RECORD), and a notice names them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Installed:
     """The packages of a prefix.
 
     Attributes:
-        editable: distributions whose files are in the directory of a developer, with that directory.
-        requested: what was named on command lines, as a lock has it.
+        editable: editable installations, with their source directories.
+        requested: the requirements from command lines, in the format of a lock.
     """
 
     interpreter: LockedInterpreter
@@ -52,12 +52,12 @@ class Installed:
 
     @property
     def without_hash(self) -> list[str]:
-        """The packages of which no hash of the archive is known."""
+        """The packages without a known hash of the archive."""
         return [p.name for p in self.conda if not p.sha256] + [p.name for p in self.pip if not p.sha256 + p.commit]
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What is not known of them, in a sentence."""
+        """A notice about the packages without hashes."""
         names = self.without_hash
         if not names:
             return ()
@@ -66,15 +66,14 @@ class Installed:
 
 @dataclass(frozen=True)
 class Listed:
-    """Where the files of the packages of a prefix are listed: the records of conda, each with the name of its package,
-    and the directories of metadata of what pip installed."""
+    """The listings of a prefix's files: conda's records, with the package names, and pip's metadata directories."""
 
     conda: tuple[tuple[Path, str], ...] = ()
     pip: tuple[Path, ...] = ()
 
 
 def kind_of(prefix: Path) -> Kind | None:
-    """What made a prefix; None: it is not one."""
+    """The tool that made a prefix; None: it is not a prefix."""
     if disk.is_there(prefix / "pyvenv.cfg"):
         return "venv"
     return "conda" if disk.is_directory(prefix / "conda-meta") else None
@@ -84,7 +83,7 @@ def installed(prefix: Path) -> Installed:
     """Everything that is installed in a prefix.
 
     Raises:
-        StackyardError: a record of it cannot be read, or is not complete.
+        StackyardError: a record in it cannot be read, or is incomplete.
     """
     records, conda, python, infos = _looked_at(prefix)
     found = sorted((_pip(info) for info in infos), key=lambda pair: pair[0].name)
@@ -98,7 +97,7 @@ def installed(prefix: Path) -> Installed:
 
 
 def listed(prefix: Path) -> Listed:
-    """Where the files of its packages are listed.
+    """The listings of the files of a prefix's packages.
 
     Raises:
         StackyardError: a record of conda cannot be read.
@@ -110,7 +109,7 @@ def listed(prefix: Path) -> Listed:
 def _looked_at(
     prefix: Path,
 ) -> tuple[dict[Path, dict[str, Any]], tuple[CondaPackage, ...], LockedInterpreter, list[Path]]:
-    """The records of conda, its packages, the Python, and the directories of metadata of what pip installed."""
+    """conda's records, its packages, the Python, and pip's metadata directories."""
     records = dict(_conda_records(prefix))
     conda = tuple(_conda(file, value) for file, value in records.items())
     python = _interpreter(prefix, conda)
@@ -181,7 +180,7 @@ def _conda(file: Path, value: Mapping[str, Any]) -> CondaPackage:
 
 
 def _conda_specs(records: Mapping[Path, Mapping[str, Any]]) -> dict[str, str]:
-    """What was named on command lines of conda, by the names of the packages."""
+    """The specs from conda command lines, by package name."""
     found: dict[str, str] = {}
     for value in records.values():
         several = value.get("requested_specs")
@@ -191,11 +190,11 @@ def _conda_specs(records: Mapping[Path, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def content(file: Path) -> bytes:
-    """The bytes of a file in a third party's prefix, which may hold anything.
+    """The bytes of a file in a third party's prefix, with limits on kind and size.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is not a plain file, or larger than any such file is.
+        ValueError: it is not a regular file, or larger than the limit.
     """
     with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
         status = os.fstat(stream.fileno())
@@ -237,7 +236,7 @@ def _checked(python: LockedInterpreter, prefix: Path) -> LockedInterpreter:
 
 
 def _infos(prefix: Path, python: LockedInterpreter, conda: tuple[CondaPackage, ...], owned: set[str]) -> Iterator[Path]:
-    """The directories of metadata of what pip installed: not those that a conda package brought."""
+    """The metadata directories of packages that pip installed, without those of conda packages."""
     directory = site_packages(prefix, python.version, conda)
     for info in disk.entries(directory) if disk.is_directory(directory) else ():
         file = _metadata_file(info)
@@ -254,7 +253,7 @@ def _metadata_file(info: Path) -> Path | None:
 
 
 def _pip(info: Path) -> tuple[PipPackage, str]:
-    """One package, and the directory of its sources where it is installed from there as editable."""
+    """One package, and its source directory if it is an editable installation."""
     file = _metadata_file(info)
     assert file is not None
     try:
@@ -277,7 +276,7 @@ def _requires(said: Message) -> tuple[str, ...]:
 
 
 def _origin(info: Path) -> dict[str, Any]:
-    """Where it was installed from by its URL (PEP 610); empty: from an index."""
+    """The URL from which it was installed (PEP 610); empty: from an index."""
     value = formats.content(content(info / "direct_url.json")) if disk.is_there(info / "direct_url.json") else {}
     if not isinstance(value, dict) or not isinstance(value.get("url"), str):
         return {}
@@ -285,7 +284,7 @@ def _origin(info: Path) -> dict[str, Any]:
 
 
 def _place(info: Path, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Kind, URL and hash: of the archive where pip noted it, else the installed metadata is all that is known."""
+    """Kind, URL and hash: of the archive if pip recorded it, else of the installed metadata."""
     if not origin:
         return {"kind": "wheel", "url": info.as_uri(), "sha256": ""}
     vcs, archive = origin.get("vcs_info") or {}, origin.get("archive_info") or {}
@@ -305,13 +304,13 @@ def _identity(info: Path) -> dict[str, str]:
 
 
 def _named(infos: list[Path]) -> dict[str, str]:
-    """What was named on command lines of pip, by the names of the packages."""
+    """The requirements from pip command lines, by package name."""
     named = (_pip(info)[0].name for info in infos if info.is_dir() and disk.is_there(info / "REQUESTED"))
     return {name: f"pip: {name}" for name in named}
 
 
 def _requested(conda: Iterable[CondaPackage], pip: Iterable[PipPackage], named: Mapping[str, str]) -> tuple[str, ...]:
-    """What was named, and what no other package requires: not all programs note what they were asked for."""
+    """The named requirements, and packages that no other requires: not all tools record the named ones."""
     needed = {conda_name(text) for package in conda for text in package.depends}
     needed |= {canonical(pip_name(text)) for package in pip for text in package.requires}
     tops = {p.name: p.name for p in conda if p.name not in needed}

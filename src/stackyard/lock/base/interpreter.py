@@ -1,7 +1,7 @@
-"""What the interpreter of a base says of itself and of what the base has: one question, asked once.
+"""Queries the interpreter of a base, once, about itself and the packages of the base.
 
-It is asked where the image of the base is mounted, if it has one. A start of Python is most of the time of an answer,
-so one answer serves the solve, the commands of the layer and its bytecode.
+If the base has an image, the query runs with it mounted. Starting Python takes most of the time, so one answer serves
+the solve, the commands of the layer and its bytecode.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _EXTRA = re.compile(r"Provides-Extra: |Requires-Dist: .*\bextra\s*==", re.DOTALL
 
 @dataclass(frozen=True)
 class Answer:
-    """What an interpreter answered.
+    """The answer of an interpreter.
 
     Attributes:
         bytecode: its cache tag and its magic number, e.g. ``cpython-311`` and ``a70d0d0a``.
-        commands: names of the scripts for it, of the base and of the bases of that.
+        commands: names of its scripts, in the base and the base's bases.
         distributions: name, version and the lines about extras of each, in the order in which they are found.
     """
 
@@ -70,7 +70,7 @@ _ANSWERS: dict[BaseRevision, Answer] = {}
 
 
 def ask(base: BaseRevision) -> Answer:
-    """Ask it.
+    """Query the interpreter.
 
     Raises:
         StackyardError: it does not run, does not answer in time, or has a command with a name that cannot be used.
@@ -88,7 +88,7 @@ def ask(base: BaseRevision) -> Answer:
 
 
 def answer(base: BaseRevision) -> Answer:
-    """What it has answered to this process already, since a revision never changes; else ask it. Raises as `ask`."""
+    """The cached answer of this process, since a revision never changes; else query it. Raises as `ask` does."""
     return _ANSWERS.get(base) or ask(base)
 
 

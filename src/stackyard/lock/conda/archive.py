@@ -1,8 +1,8 @@
-"""The list of files in a conda archive, read without unpacking it and, where the server can, without fetching it whole.
+"""The list of files in a conda archive, read without unpacking it and, if the server allows, without a full download.
 
 A ``.conda`` archive has the list in a member of its own at its end, which rattler fetches by range requests. A
-``.tar.bz2`` has it at its beginning: the transfer is ended once it has arrived. Archives are of others: what is read
-of one has limits of size and time.
+``.tar.bz2`` has it at its beginning: the transfer is ended once it has arrived. Archives are untrusted, so reading has
+limits of size and time.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _MOST_FETCHED = 4 << 30
 
 
 def metadata(packages: Sequence[CondaPackage]) -> dict[str, tuple[str, ...] | str]:
-    """The directories of metadata in each archive, by its hash; or why they are not known.
+    """The metadata directories in each archive, by its hash; or the reason why they are unknown.
 
-    Of a server that does not answer no more is asked.
+    After a failed request, a server gets no further ones.
     """
     return asyncio.run(_metadata(packages))
 
@@ -73,11 +73,11 @@ async def file_list(url: str, client: Client) -> list[str]:
     """The paths of an archive's files, below the prefix.
 
     Args:
-        client: of `host.tools.rattler`, for this URL's channel.
+        client: a client of `host.tools.rattler` for this URL's channel.
 
     Raises:
         StackyardError: it cannot be read; the message is the cause.
-        ValueError: what was read is not a list of files.
+        ValueError: the content is not a list of files.
         TimeoutError: not within `LIMIT_S`.
     """
     try:
@@ -99,7 +99,7 @@ async def _file_list(url: str, client: Client) -> list[str]:
 
 
 def _streamed(url: str) -> list[str]:
-    """The list of a ``.tar.bz2``, from the beginning of its transfer."""
+    """The list in a ``.tar.bz2``, read from the start of the download."""
     until = time.monotonic() + LIMIT_S
     with http.open_url(url, "GET", _SILENCE_S) as answer:
         plain = bz2.BZ2File(cast(IO[bytes], _Limited(answer.read, sys.maxsize, until)))
@@ -122,7 +122,7 @@ def _found(tar: tarfile.TarFile) -> list[str]:
 
 
 class _Limited:
-    """A stream that ends with an error beyond so many bytes, or after a time."""
+    """A stream that raises an error after a number of bytes, or after a time."""
 
     def __init__(self, read: Callable[[int], bytes], most: int, until: float) -> None:
         self._read, self._left, self._until = read, most, until
@@ -138,7 +138,7 @@ class _Limited:
         return data
 
     def readable(self) -> bool:
-        """Always; `bz2` asks."""
+        """Always true; `bz2` calls it."""
         return True
 
 

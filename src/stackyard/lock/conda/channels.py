@@ -1,4 +1,4 @@
-"""Which conda channels are searched: names become URLs by the site's policy.
+"""Resolves channel names to URLs by the site's policy.
 
 Pure, except for the environment variables in channel URLs. URLs are addresses (`core.secrets`): without logins, tokens
 and the values of variables.
@@ -39,7 +39,7 @@ class Channel:
 
     @property
     def shown(self) -> str:
-        """What a lock records: the address, or the name as written if it contains a variable and nothing secret."""
+        """The text that a lock records: the address, or the name as written if it has a variable and no secret."""
         return self.name if "$" in self.name and secrets.shown(self.name, base=True) == self.name else self.url
 
 

@@ -33,7 +33,7 @@ class Offered:
             self._records.setdefault(key, record)
 
     def of(self, packages: Iterable[CondaPackage]) -> list[RepoDataRecord]:
-        """The records of these packages; without those that are not offered."""
+        """The records of these packages; packages that are not offered are left out."""
         found = (self._records.get((p.name, p.version, p.build, p.subdir)) for p in packages)
         return [record for record in found if record is not None]
 
@@ -55,7 +55,7 @@ async def offered(gateway: Gateway, request: CondaRequest, newest: datetime.date
 async def _of_first_channels(
     gateway: Gateway, request: CondaRequest, records: Sequence[RepoDataRecord]
 ) -> list[RepoDataRecord]:
-    """With strict and with flexible priority: without the packages of which an earlier channel has any version."""
+    """For strict and flexible priority: the records without packages that an earlier channel has in any version."""
     urls = [secrets.seen(channel.url) for channel in request.channels]
     if request.priority == "disabled" or len(urls) == 1:
         return list(records)
@@ -81,6 +81,6 @@ def _place(record: RepoDataRecord, urls: Sequence[str]) -> int:
 
 
 def _is_old(record: RepoDataRecord, newest: datetime.datetime) -> bool:
-    """Whether a record is from before a time (UTC, without a zone); one without a time is excluded, as in a solve."""
+    """Whether a record is older than a time (UTC, without a zone); one without a time is excluded, as in a solve."""
     stamp = record.timestamp
     return stamp is not None and stamp.astimezone(datetime.timezone.utc).replace(tzinfo=None) <= newest

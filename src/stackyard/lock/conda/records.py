@@ -1,4 +1,4 @@
-"""Locked conda packages as rattler knows them."""
+"""Converts locked conda packages to rattler's records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOARCH: Mapping[str, Literal["python", "generic"]] = {"python": "python", "gene
 
 
 def package_record(package: CondaPackage) -> PackageRecord:
-    """A locked package as a rattler record, without its time and its place."""
+    """A locked package as a rattler record, without timestamp and URL."""
     from rattler import BuildString, PackageRecord
 
     return PackageRecord(
@@ -41,7 +41,7 @@ def package_record(package: CondaPackage) -> PackageRecord:
 
 
 def repodata_record(package: CondaPackage) -> RepoDataRecord:
-    """The same with both; rattler reads the fields that the lock does not keep from the package."""
+    """The record with timestamp and URL; fields that the lock does not keep are read from the package by rattler."""
     from rattler import RepoDataRecord
 
     record = package_record(package)
@@ -52,7 +52,7 @@ def repodata_record(package: CondaPackage) -> RepoDataRecord:
 
 
 def file_name(url: str) -> str:
-    """The last part of a URL's path, unquoted: a name that stays in the directory in which it is put.
+    """The last part of a URL's path, unquoted, checked to be a plain file name.
 
     Raises:
         InputError: it has none, e.g. ``https://host/%2f..``.

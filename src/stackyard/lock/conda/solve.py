@@ -1,4 +1,4 @@
-"""The conda half of a lock: channels probed, solved by rattler, every record made a `CondaPackage` with its hash."""
+"""The conda half of a lock: probes the channels, solves with rattler, and makes each record a `CondaPackage`."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ class CondaRequest:
         priority: strict, flexible (strict first; where that has no solution, disabled) or disabled.
         exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
         cache: the directory where repodata is kept.
-        places: the line of each spec, by spec.
-        base: what the base of an extension has, which never moves.
+        places: the source line of each spec, by spec.
+        base: the packages of an extension's base, which never change.
         site_file: the file with the pins, for messages.
-        preferred: what is locked now; it stays unless a spec, a pin or a package to be renewed moves it.
+        preferred: the packages locked now, kept unless a spec, a pin or an update changes them.
     """
 
     subject: str
@@ -86,7 +86,7 @@ class CondaRequest:
 
     @property
     def held(self) -> tuple[str, ...]:
-        """The packages of a base, which stay as they are, as MatchSpecs."""
+        """The packages of a base, which must not change, as MatchSpecs."""
         return tuple(f"{p.name} =={p.version} {p.build}" for p in self.base)
 
 
@@ -131,7 +131,7 @@ class _Solver:
         self.kept: Sequence[CondaPackage] = ()
 
     async def prefer(self) -> None:
-        """Look up the locked packages; those in `kept` are preferred by every solve from now on."""
+        """Look up the locked packages; every later solve prefers those in `kept`."""
         self._offered = await offered(self._gateway, self._request, self._newest)
 
     async def run(
@@ -154,7 +154,7 @@ class _Solver:
             )
 
     def _bare_names(self, specs: Sequence[str]) -> list[str]:
-        """The names of requirements without a channel of their own, once more without a version.
+        """The names of requirements without a channel, as additional specs without versions.
 
         rattler loads only records that match a requirement, so strict priority would not see that an earlier channel
         has the package in other versions. Asking for any version as well changes nothing else.
@@ -175,7 +175,7 @@ class _Solver:
 
 @lru_cache(maxsize=8)
 def _forget_tokens(cache: Path) -> None:
-    """Remove what former versions kept of channels with a token or a login in their URLs: the URLs are in it.
+    """Remove files in which former versions kept channel URLs with a token or a login.
 
     Once in a process: this version writes no such file.
     """
@@ -225,9 +225,9 @@ async def _least(
     priority: ChannelPriority | None,
     pins: Sequence[str] = (),
 ) -> list[RepoDataRecord]:
-    """The solution that moves least: with the versions of all that is kept, else with its Python, else with neither.
+    """The solution with the fewest changes: all kept versions, else only the kept Python, else neither.
 
-    A preference alone does not hold a package where the first choice for another one excludes it.
+    A preference alone does not keep a package if the solver's first choice for another package excludes it.
     """
     solver.kept = kept
     python = [f"python {'.'.join(p.version.split('.')[:2])}.*" for p in request.preferred.conda if p.name == "python"]
@@ -239,9 +239,10 @@ async def _least(
 
 
 async def _renewed(solver: _Solver, request: CondaRequest, priority: ChannelPriority | None) -> list[RepoDataRecord]:
-    """The newest versions of the packages to be renewed that go with the others, and what these versions need.
+    """The solution with the newest versions of the packages to update, and with the other changes that these need.
 
-    A first solve, free for what the renewed packages need, finds their versions; a second one moves no more than that.
+    A first solve, with free choice for the dependencies of updated packages, finds their versions; a second one changes
+    nothing else.
     """
     free = await _least(solver, request, request.preferred.independent, priority)
     renewed = request.preferred.renewed
@@ -250,7 +251,7 @@ async def _renewed(solver: _Solver, request: CondaRequest, priority: ChannelPrio
 
 
 def _conflicting_place(request: CondaRequest, reason: str, helpful: Sequence[str]) -> Where | None:
-    """The line of the first requirement that makes it unsolvable; else of the first one in the solver's reason."""
+    """The line of the first requirement that makes it unsolvable; else of the first in the solver's message."""
     places = dict(request.places)
     named = [s for s in places if re.search(rf"(?<![\w.-]){re.escape(conda_name(s))}(?![\w-])", reason)]
     return next((places[s] for s in (*helpful, *named) if s in places), request.where)
@@ -270,7 +271,7 @@ async def _relax(solver: _Solver, request: CondaRequest, reason: str, helpful: S
 
 
 def _from_reason(request: CondaRequest, reason: str) -> list[str]:
-    """Hints from the solver's reason alone: names that no channel has, missing virtual packages."""
+    """Hints from the solver's message alone: names that no channel has, missing virtual packages."""
     advice = []
     missing = re.findall(r"No candidates were found for (\S+)", reason)
     missing += re.findall(r"[─ ]([a-zA-Z0-9][\w.-]*)[^\n─]*, for which no candidates were found", reason)
@@ -287,7 +288,7 @@ def _from_reason(request: CondaRequest, reason: str) -> list[str]:
 
 
 async def _helpful(solver: _Solver, request: CondaRequest) -> list[str]:
-    """The requirements without which, one at a time, there is a solution."""
+    """The requirements whose removal, one at a time, makes the request solvable."""
     end = time.monotonic() + RELAX_BUDGET_S
     found = []
     for spec in request.specs if len(request.specs) > 1 else ():
@@ -299,7 +300,7 @@ async def _helpful(solver: _Solver, request: CondaRequest) -> list[str]:
 
 
 async def _conflicting_pins(solver: _Solver, request: CondaRequest) -> Sequence[str]:
-    """The site's pins without which, one at a time or all together, there is a solution; none: it is not them."""
+    """The site's pins whose removal, one at a time or all together, makes the request solvable; empty: none."""
     if not request.pins or not await solver.works(request.specs, ()):
         return ()
     alone = [p for p in request.pins if await solver.works(request.specs, [q for q in request.pins if q != p])]

@@ -1,4 +1,4 @@
-"""Virtual packages of the machine that a lock is for: from the site's node kinds, not from the login node.
+"""Virtual packages of the target machine of a lock: from the site's node kinds, not from the login node.
 
 So a login node without a GPU can lock with ``__cuda``, and x86 can lock for POWER.
 """
@@ -36,17 +36,17 @@ class Virtual:
     notices: tuple[str, ...] = ()
 
     def version(self, name: str) -> str:
-        """The version of one of them, or an empty string."""
+        """The version of a virtual package, or an empty string."""
         return next((p.split("=")[1] for p in self.packages if p.startswith(f"{name}=")), "")
 
 
 def uses_gpu(axes: Mapping[str, str]) -> bool:
-    """Whether a variant may use a GPU; not one whose axis `accelerator` is ``cpu``."""
+    """Whether a variant may use a GPU: not if its axis `accelerator` is ``cpu``."""
     return axes.get("accelerator", "").lower() not in NO_GPU
 
 
 def cuda_of(gpu: Gpu) -> str:
-    """The highest CUDA version that the GPUs of a node kind run: as given, else from the driver; empty without one."""
+    """The highest CUDA version that a node kind's GPUs support: as given, else by the driver; empty without GPUs."""
     if gpu.vendor not in ("", "nvidia") or (not gpu.count and not gpu.cuda and not gpu.driver):
         return ""
     if gpu.cuda or not gpu.driver:
@@ -58,8 +58,8 @@ def cuda_of(gpu: Gpu) -> str:
 def declared(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual | None:
     """Virtual packages of the site's node kinds of a platform; None if the site has no such kind.
 
-    Several kinds: the oldest glibc and kernel, and of the kinds that have GPUs the oldest CUDA, so that the stack runs
-    on all of them. A variant whose ``accelerator`` axis is ``cpu`` gets no ``__cuda``.
+    Of several kinds, the oldest glibc, kernel and (among those with GPUs) CUDA are taken, so that the stack runs on
+    all. A variant whose ``accelerator`` axis is ``cpu`` gets no ``__cuda``.
     """
     kinds = [kind for kind in site.nodes.values() if kind.platform == platform]
     if not kinds:
@@ -78,10 +78,11 @@ def declared(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual | No
 
 
 def for_platform(site: Site, platform: str, axes: Mapping[str, str], *, conda: bool = True) -> Virtual:
-    """The virtual packages to lock for: the site's; else this machine's own; else careful defaults, with a notice.
+    """The virtual packages to lock for: the site's, else this machine's, else conservative defaults with a notice.
 
     Args:
-        conda: conda packages are solved with them; else rattler, which starts slowly, is not asked for those here.
+        conda: whether conda packages are solved with them; else rattler, which starts slowly, does not probe this
+            machine.
     """
     found = declared(site, platform, axes)
     if found is not None:
@@ -104,7 +105,7 @@ def _packages(platform: str, glibc: str, kernel: str, cuda: str, archspec: str) 
 
 
 def _detected(*, gpu: bool) -> Virtual:
-    """This machine's own; without its GPUs where the variant has no use for them."""
+    """This machine's virtual packages, by rattler; without GPUs if the variant does not use them."""
     from rattler import VirtualPackage, VirtualPackageOverrides
 
     found = [p.into_generic() for p in VirtualPackage.detect(VirtualPackageOverrides.from_env())]
@@ -113,7 +114,7 @@ def _detected(*, gpu: bool) -> Virtual:
 
 
 def _probed(*, gpu: bool) -> Virtual:
-    """The same by our own probe; the micro-architecture is coarser, which pip does not look at."""
+    """This machine's virtual packages, by our own probe; the micro-architecture is coarser, which pip ignores."""
     found = machine()
     cuda = found.cuda if gpu else ""
     return Virtual(_packages(found.platform, found.glibc, found.kernel, cuda, found.microarchitecture))

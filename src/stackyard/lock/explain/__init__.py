@@ -1,1 +1,1 @@
-"""Explanations: why a package is there, what changed, why a solve or a source package failed."""
+"""Explanations: why a package is installed, what changed, why a solve or a source package failed."""

@@ -1,4 +1,4 @@
-"""Why packages moved between two locks: the requirement that no longer accepts what was locked."""
+"""Why packages changed between two locks: the requirement that no longer accepts the locked version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Package = CondaPackage | PipPackage
 
 
 def moves(before: LockedVariant, after: LockedVariant) -> list[str]:
-    """What changed from one locked variant to the next, one line each in order of name, with the reason if known.
+    """The changes from one locked variant to the next, one line each in order of name, with the reason if known.
 
     ``~ numpy 2.1 0 -> 1.26 0 (conda): requested numpy <2``
     """
@@ -41,7 +41,7 @@ def _need(item: Item, after: LockedVariant) -> str:
 
 
 def _reason(change: Change, old: Package, after: LockedVariant) -> str:
-    """Why a package changed; empty where what was locked would do: it is newer, or from another place."""
+    """Why a package changed; empty if the old version is still acceptable: it is newer, or from another source."""
     item = change.new
     for text in _requested(after, item.kind):
         if _is(text, item) and not _satisfies(old, text):
@@ -63,14 +63,14 @@ def _satisfies(package: Package, text: str) -> bool:
 
 
 def _requested(locked: LockedVariant, kind: str) -> Iterator[str]:
-    """The requirements of one kind, as the file gives them."""
+    """The requirements of one kind, as written in the file."""
     for line in locked.requested:
         if line.startswith("pip: ") == (kind == "pip"):
             yield line.removeprefix("pip: ")
 
 
 def _needs(locked: LockedVariant, kind: str) -> Iterator[tuple[str, str]]:
-    """Every package of one kind, with each requirement that it has."""
+    """Every package of one kind, with each of its requirements."""
     for conda in locked.conda if kind == "conda" else ():
         yield from ((f"{conda.name} {conda.version}", text) for text in conda.depends)
     for pip in locked.pip if kind == "pip" else ():
@@ -78,6 +78,6 @@ def _needs(locked: LockedVariant, kind: str) -> Iterator[tuple[str, str]]:
 
 
 def _is(text: str, item: Item) -> bool:
-    """Whether a requirement is about a package."""
+    """Whether a requirement names a package."""
     name = canonical(conda_name(text)) if item.kind == "conda" else pip_name(text)
     return name == canonical(item.name)

@@ -1,4 +1,4 @@
-"""What changed between two sets of packages: two locked variants, two build records, or one of each.
+"""The difference between two sets of packages: two locked variants, two build records, or one of each.
 
 Standard library only.
 """
@@ -38,7 +38,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Change:
-    """One package that differs between the two sides; `what` lists the fields that do."""
+    """One package that differs between the two sides; `what` lists the differing fields."""
 
     old: Item
     new: Item
@@ -83,10 +83,10 @@ Side = LockedVariant | BuildRecord | Iterable[Package]
 
 
 def compare(a: Side, b: Side) -> Diff:
-    """What differs between `a` and `b`; each is a locked variant, a record or their packages.
+    """The difference between `a` and `b`; each is a locked variant, a record or a list of packages.
 
-    A package that moved from conda to pip is one that was removed and one that was added. The hash is compared only
-    where both sides know it.
+    A package that moved from conda to pip counts as removed and added. Hashes are compared only if both sides have
+    them.
     """
     old, new = ({(i.kind, canonical(i.name)): i for i in _items(side)} for side in (a, b))
     both = sorted(old.keys() & new.keys())

@@ -1,7 +1,7 @@
-"""What to do about an environment that `conda env export` wrote on another platform, or years ago.
+"""Advice for an environment that `conda env export` wrote on another platform, or years ago.
 
-It names the build of every package. Builds belong to one platform, and channels drop old ones; packages such as
-``vs2015_runtime`` exist on Windows alone. A solver names the first that is missing, and then the next one.
+Such an environment has the build of every package. Builds belong to one platform, and channels drop old ones; packages
+such as ``vs2015_runtime`` exist on Windows alone. A solver names the first that is missing, and then the next one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _WITH_BUILD = re.compile(r"(\S+ [^\s\[\]]+) [^\s\[\]*]+")
 
 
 async def advice(works: Callable[[Sequence[str]], Awaitable[object]], specs: Sequence[str]) -> list[str]:
-    """The hint, if the requirements have a solution without their builds and without the packages that no channel has.
+    """The hint, if the requirements are solvable without their builds and without the packages that no channel has.
 
     Args:
         works: solves; raises SolverError.
-        specs: the requirements, with versions as `CondaRequirement.spec` has them.
+        specs: the requirements, in the format of `CondaRequirement.spec`.
     """
     left = [_WITH_BUILD.sub(r"\1", spec) if _WITH_BUILD.fullmatch(spec) else spec for spec in specs]
     if left == list(specs):

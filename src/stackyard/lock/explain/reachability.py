@@ -1,7 +1,7 @@
-"""Whether channels and indexes can be reached: all are checked at once, before a solver waits for them one by one.
+"""Checks the reachability of channels and indexes: all at once, before a solver waits for them one by one.
 
 A solver retries a dead host for minutes and then names an internal URL; this names the channel and the cause within
-seconds. Where the solver is a program of its own, as uv is, they are only checked if it has no answer soon (`Watch`).
+seconds. If the solver is a separate program, like uv, they are checked only if it takes long (`Watch`).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Target:
 
 
 class Watch:
-    """Called while a program reads from the targets: raises where one cannot be reached and the program still waits.
+    """Called while a program reads from the targets: raises if one is unreachable while the program still waits.
 
-    A program that finds its answers in its cache, or gets them at once, proves itself that all are there; so nothing
-    is asked within the first `PATIENCE_S`. Files and directories are looked at before.
+    A program with cached or quick answers needs no check, so no request is sent within the first `PATIENCE_S`. Files
+    and directories are checked before.
 
     Raises:
-        StackyardError: as `check`.
+        StackyardError: as for `check`.
     """
 
     def __init__(self, targets: Sequence[Target]) -> None:
@@ -64,14 +64,14 @@ class Watch:
         self._error: StackyardError | None = None
 
     def __call__(self) -> None:
-        """Raise what was found; begin to look for it when the time has come."""
+        """Raise the error that was found; start the check once `PATIENCE_S` is over."""
         if time.monotonic() >= self._from:
             self._begin()
         if self._error:
             raise self._error
 
     def require(self) -> None:
-        """Raise now if a target cannot be reached: the program failed, and this may be the cause."""
+        """Raise now if a target is unreachable: the program failed, and this may be the cause."""
         self._begin().join()
         self()
 
@@ -93,7 +93,7 @@ def check(targets: Sequence[Target], deadline_s: float = DEADLINE_S) -> None:
 
     Raises:
         StackyardError: at least one cannot be reached; the message names each with its cause. Takes at most
-            `deadline_s` seconds, whatever the resolver or a firewall does.
+            `deadline_s` seconds, even if the resolver or a firewall hangs.
     """
     causes: dict[int, str | None] = {}
     threads = [
@@ -112,7 +112,7 @@ def check(targets: Sequence[Target], deadline_s: float = DEADLINE_S) -> None:
 
 
 def _cause(target: Target) -> str | None:
-    """Why a target does not answer, or None. A dead host is tried once only."""
+    """Why a target does not answer, or None. A dead host is tried only once."""
     first = None
     for url in target.tries:
         cause, missing = _try(target, url)
@@ -145,7 +145,7 @@ def _try(target: Target, url: str) -> tuple[str | None, bool]:
 
 
 def _missing_part(path: Path) -> Path:
-    """The first directory of a path that does not exist, which is what was mistyped."""
+    """The first directory of a path that does not exist, which is probably mistyped."""
     gone = path
     while not gone.parent.exists():
         gone = gone.parent

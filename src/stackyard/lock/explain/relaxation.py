@@ -1,4 +1,4 @@
-"""What to relax if pip requirements have no solution: found by resolving again without one of them."""
+"""Finds the pip requirement to relax when there is no solution, by resolving again without each one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> t
     """A hint that names the conflicting requirements, and their lines.
 
     Args:
-        named: what conda or the base provides and the reason mentions; one without which it is solvable is the cause.
+        named: distributions from conda or the base in the message; one whose removal makes it solvable is the cause.
         reason: uv's message.
     """
     missing = re.findall(r"(\S+) was not found in the (?:package registry|provided package locations)", reason)
@@ -54,7 +54,7 @@ def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> t
 
 
 def blamed_pins(question: Question, pinned: Mapping[str, str]) -> tuple[str, ...]:
-    """The site's pins that keep a question from having an answer: each alone, else all together; none: it is not them.
+    """The site's pins that make a question unsolvable: each alone, else all together; empty: none.
 
     Args:
         pinned: the constraint line of each.
@@ -72,7 +72,7 @@ def blamed_pins(question: Question, pinned: Mapping[str, str]) -> tuple[str, ...
 
 
 def _not_found(name: str, question: Question) -> str:
-    """What to do if no index has a package of a name."""
+    """The hint if no index has a package of this name."""
     if any(re.match(rf"{re.escape(name)}(?![\w.-])", line.lower().replace("_", "-")) for line in question.lines):
         if name == "pkg-resources":
             return "`pip freeze` of Debian and Ubuntu lists it, though no index has it: remove the line"
@@ -87,7 +87,7 @@ def _not_found(name: str, question: Question) -> str:
 
 
 def _other_build(reason: str) -> str:
-    """What to do if an index has a version, if at all, without the label of a build: ``+cu118``, ``+computecanada``."""
+    """The hint if an index has a version only without a build label such as ``+cu118`` or ``+computecanada``."""
     found = _NO_BUILD.search(reason)
     if not found:
         return ""
@@ -99,7 +99,7 @@ def _other_build(reason: str) -> str:
 
 
 def _other_python(reason: str, question: Question) -> str:
-    """What to do if a version has wheels for other Pythons alone: most often it is older than this one."""
+    """The hint if a version has wheels only for other Pythons: usually it is too old for this one."""
     found = _OTHER_PYTHONS.search(reason)
     if not found:
         return ""

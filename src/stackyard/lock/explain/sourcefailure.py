@@ -1,6 +1,6 @@
-"""Why a source package does not build, and what to type about it. The rules are data: sourcefailures.yaml.
+"""Explains why a source package does not build, with a remedy. The rules are in sourcefailures.yaml.
 
-Where its metadata is computed for a lock and where it is compiled, the output is the same; so are the causes.
+Computing the metadata for a lock and compiling the package fail in the same ways, so both use these rules.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _REMOVED = {"imp": "3.12", "asynchat": "3.12", "smtpd": "3.12", "lib2to3": "3.13
 
 @dataclass(frozen=True)
 class Explained:
-    """A cause in words that follow a colon, and the remedy in the imperative."""
+    """A cause, as a phrase that follows a colon, and a remedy in the imperative."""
 
     cause: str
     remedy: str
@@ -46,7 +46,7 @@ class Explained:
 class Rule:
     """One row of sourcefailures.yaml; the head of that file describes the fields.
 
-    `in_stack`: the package is compiled in the stack, not in an environment of its own.
+    `in_stack`: the package is compiled in the stack, not in an isolated environment.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Rule:
 
 @functools.cache
 def rules() -> tuple[Rule, ...]:
-    """The table, in the order in which rules are tried."""
+    """The rules, in the order in which they are tried."""
     from stackyard.inputs.reading.yamlfile import packaged
 
     return tuple(_rule(row) for row in packaged(__package__, "sourcefailures.yaml"))
@@ -73,13 +73,13 @@ def _rule(row: Mapping[str, Any]) -> Rule:
 
 
 def explained(output: str, name: str, build: BuildSpec, file: str = "") -> Explained | None:
-    """The cause of a failed build and what to do about it; None where no rule knows it.
+    """The cause of a failed build and its remedy; None if no rule matches.
 
     Args:
         output: what the build printed.
-        name: of the package, as its requirement or its archive has it.
-        build: the stack's settings, to which the remedy adds.
-        file: that of the requirement: settings of a build are in a stack.yaml.
+        name: the package's name, as in its requirement or archive.
+        build: the stack's present build settings, which the remedy extends.
+        file: the file with the requirement; build settings can only be in a stack.yaml.
     """
     found = _absent_module(output, name)
     if found is None:
@@ -129,7 +129,7 @@ def _filled(rule: Rule, known: Mapping[str, str], build: BuildSpec, file: str) -
 
 
 def _place(file: str) -> str:
-    """Where settings of a build are written."""
+    """The file in which the build settings belong."""
     name = Path(file).name
     if not name or "stack" in name:
         return "write into the stack's file:"
@@ -137,7 +137,7 @@ def _place(file: str) -> str:
 
 
 def _typed(rule: Rule, name: str, requires: Sequence[str], build: BuildSpec) -> str:
-    """The settings of a package's build as they are typed, with those that it has."""
+    """The build settings of a package as YAML, including the existing ones."""
     own = package_build(build, name)
     parts = ["isolation: true"] if (own.isolation if own else not rule.in_stack) else []
     if wanted := _merged(own.requires if own else (), requires):

@@ -1,4 +1,4 @@
-"""A failure of uv with the requirement that it is about; of a source package that does not build also the remedy."""
+"""A failure of uv with its requirement's line; for a source package that does not build, also the remedy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stackyard.lock.pip.uvcompile import BuildFailed
 def placed(
     error: StackyardError, requirements: Sequence[PipRequirement], build: BuildSpec, where: Where | None
 ) -> StackyardError:
-    """uv's failure with the line of the requirement that it names; `where` is that of the stack."""
+    """uv's failure with the line of the requirement that it names; `where` is the line of the stack."""
     if isinstance(error, BuildFailed) and error.subject:
         return _unbuilt(error, requirements, build, where)
     text = f"{error.message}\n{error.detail or ''}"
@@ -51,7 +51,7 @@ def _unbuilt(
 
 
 def _own_name(name: str, direct: Sequence[PipRequirement]) -> str:
-    """The name of the package; of a local project what its files say, else that of its directory."""
+    """The name of a package; for a local project from its files, else its directory's name."""
     if "://" not in name:
         return name
     path = next((r.path for r in direct if r.path), "")
@@ -67,13 +67,13 @@ def _is_about(requirement: PipRequirement, name: str, url: str) -> bool:
 
 
 def _chain(detail: str) -> str:
-    """What uv says of who requires the package."""
+    """The part of uv's message about which packages require the failed one."""
     found = re.search(r"was included because ([^\n]+)", detail)
     return found[1] if found else ""
 
 
 def _last_words(detail: str) -> str:
-    """The exception that ended a build, or its last line before uv's own hints: the cause of all others."""
+    """The exception that ended a build, or its last line before uv's own hints: the root cause."""
     own = [line.strip() for line in re.split(r"\nhint: ", detail, maxsplit=1)[0].splitlines() if line.strip()]
     raised = [line for line in own if re.match(r"[\w.]*(?:Error|Exception|Exit)\b", line)]
     return next(iter((*reversed(raised), *reversed(own))), "its build backend failed").removeprefix("cause: ")

@@ -44,7 +44,7 @@ def chains(locked_variant: LockedVariant, package: str) -> list[list[str]]:
 
 
 class _Graph:
-    """The packages of a variant and what each of them requires."""
+    """The packages of a variant, with the requirements of each."""
 
     def __init__(self, variant: LockedVariant) -> None:
         self.labels: dict[Node, str] = {}
@@ -83,7 +83,7 @@ class _Graph:
         return next((node for url, node in self._urls.items() if _same_source(text, url)), ("pip", ""))
 
     def path(self, root: Node, goals: set[Node]) -> list[Node]:
-        """The shortest way from a root to one of the goals, or an empty list."""
+        """The shortest path from a root to one of the goals, or an empty list."""
         before: dict[Node, Node | None] = {root: None}
         queue = deque([root])
         while queue:
@@ -107,7 +107,7 @@ def _back(node: Node | None, before: dict[Node, Node | None]) -> Iterator[Node]:
 
 
 def _same_source(text: str, url: str) -> bool:
-    """Whether a bare URL or path of a requirement is where a locked package comes from."""
+    """Whether a locked package comes from the URL or path of a requirement."""
     wanted = text.split("#", maxsplit=1)[0].split(" ;", maxsplit=1)[0].strip()
     bare, locked = (
         unquote(each).removeprefix("git+").removeprefix("file://") for each in (wanted, url.split("#", maxsplit=1)[0])

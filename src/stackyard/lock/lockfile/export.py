@@ -1,6 +1,6 @@
 """One locked variant in the formats of other tools: pixi.lock, pylock.toml (PEP 751), ``@EXPLICIT``, environment.yml.
 
-Every format gets what it can express; a comment in the file names the rest.
+Comments in the file name the parts that a format cannot express.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def explicit(locked_variant: LockedVariant) -> str:
 
 
 def in_order(packages: Sequence[CondaPackage]) -> list[CondaPackage]:
-    """Packages so that each comes after those that it depends on; a cycle is broken at its first name."""
+    """Packages sorted so that each follows its dependencies; a cycle is broken at its first name."""
     by_name = {p.name: p for p in packages}
     done: dict[str, CondaPackage] = {}
     entered: set[str] = set()
@@ -71,7 +71,7 @@ _ORIGINS: Mapping[str, str] = {
 
 
 def _python(locked: LockedVariant) -> str:
-    """The version of a Python that pip packages are for and that is not one of the conda packages; else empty."""
+    """The version of a Python for pip packages that is not a conda package; else empty."""
     own = locked.pip and not any(p.name == "python" for p in locked.conda) and locked.interpreter.source in _ORIGINS
     return locked.interpreter.version if own else ""
 
@@ -80,9 +80,9 @@ def _python(locked: LockedVariant) -> str:
 
 
 def environment(locked_variant: LockedVariant) -> str:
-    """An environment.yml that pins every package to version and build; pip packages to their version.
+    """An environment.yml that pins conda packages to version and build, and pip packages to their version.
 
-    A Python that is not of conda is one of its dependencies: conda installs pip packages for a Python of its own.
+    A Python from elsewhere becomes a dependency: conda needs its own Python for pip packages.
     """
     python = _python(locked_variant)
     channels = locked_variant.channels or ((DEFAULT_CHANNEL,) if python else ())
@@ -99,7 +99,7 @@ def environment(locked_variant: LockedVariant) -> str:
 
 
 def requirements(locked_variant: LockedVariant) -> str:
-    """A requirements.txt with the pip packages; those of conda are comments, which pip cannot install."""
+    """A requirements.txt with the pip packages; conda packages are comments, since pip cannot install them."""
     lines = [*_header(locked_variant, "requirements"), f"# Python {locked_variant.interpreter.version}"]
     lines += [f"# conda: {p.name} {p.version} {p.build}" for p in locked_variant.conda]
     return "\n".join([*lines, *_pip_lines(locked_variant)]) + "\n"
@@ -143,7 +143,7 @@ def _quoted(text: str) -> str:
 
 
 def pylock(locked_variant: LockedVariant) -> str:
-    """The pip half as pylock.toml: ``uv pip install -r pylock.toml`` and pip's ``--requirement`` of newer versions."""
+    """The pip half as pylock.toml, for ``uv pip install -r pylock.toml`` and ``--requirement`` of newer pip."""
     minor = _minor(locked_variant)
     machine = machine_of(locked_variant.platform)
     lines = [
@@ -205,7 +205,7 @@ def _subdirectory(package: PipPackage) -> dict[str, str]:
 
 
 def pixi(locked_variant: LockedVariant) -> str:
-    """A pixi.lock, written by rattler; the hashes of pip packages, which its interface does not take, are put in."""
+    """A pixi.lock, written by rattler; hashes of pip packages, which its interface lacks, are inserted afterwards."""
     from rattler import LockChannel, LockFile, LockPlatform
 
     with scratch("export") as directory, _accepted(f"{locked_variant.stack} {locked_variant.version}"):
@@ -239,7 +239,7 @@ def record(package: CondaPackage) -> Any:
 
 @contextmanager
 def _accepted(what: str) -> Iterator[None]:
-    """Turn rattler's errors about values of a lock into an InputError; it has an exception for each kind of value."""
+    """Turn rattler's errors about invalid values into an InputError; it has an exception for each kind of value."""
     try:
         yield
     except (InputError, OSError, ImportError):
@@ -280,11 +280,11 @@ GROUP = "stackyard.exports"
 
 
 def writer_of(name: str) -> Callable[[LockedVariant], str]:
-    """What writes a format: a built-in one, or that of a plug-in.
+    """The exporter for a format: built-in, or from a plug-in.
 
     Raises:
         InputError: no such format.
-        StackyardError: the plug-in cannot be loaded; what is returned raises it where the plug-in fails.
+        StackyardError: the plug-in cannot be loaded; the exporter raises it if the plug-in fails.
     """
     if name in EXPORTS:
         return EXPORTS[name]

@@ -1,6 +1,6 @@
-"""The inputs of a solve as lines of text: their hash decides if a lock is fresh, their difference explains why not.
+"""The inputs of a solve as lines of text: their hash tells whether a lock is fresh, their difference why it is not.
 
-No solver and no network is used, so that a deploy with nothing to do is fast. Settings of this machine alone (its
+No solver and no network is used, so that a deploy with nothing to do is fast. Settings specific to this machine (its
 pip.conf, its own virtual packages) are left out: a lock made elsewhere stays fresh here.
 """
 
@@ -27,7 +27,7 @@ _VERSION = "1"
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The lines that one solve depends on: requirements in the order of the file, and everything else."""
+    """The lines that a solve depends on: requirements in the order of the file, and all other inputs."""
 
     requested: tuple[str, ...]
     policy: tuple[str, ...]
@@ -159,7 +159,7 @@ def _given(values: Mapping[str, object], word: str) -> Iterator[str]:
 
 
 def _contents(requirement: PipRequirement) -> Iterator[str]:
-    """The hash of what a local requirement points to: its snapshot, or the file."""
+    """The hash of the target of a local requirement: a project's snapshot, or a file."""
     path = local_path(requirement.path or requirement.url.split("#")[0])
     if requirement.kind not in ("path", "url") or path is None:
         return
@@ -170,14 +170,14 @@ def _contents(requirement: PipRequirement) -> Iterator[str]:
 
 
 def _portable(line: str, directory: Path | None) -> str:
-    """The line with paths in the spec's directory relative to it, so that every clone has the same hash."""
+    """The line with paths in the spec's directory made relative, so that every clone has the same hash."""
     if directory is None or str(directory) == "/":
         return line
     return line.replace(f"{directory}/", "./")
 
 
 def changes(old: Iterable[str], new: Iterable[str]) -> list[str]:
-    """The lines that are on one side only: ``+ line`` and ``- line``."""
+    """The lines that only one side has: ``+ line`` and ``- line``."""
     before, after = list(old), list(new)
     removed = [f"- {line}" for line in before if line not in after]
     return removed + [f"+ {line}" for line in after if line not in before]

@@ -1,7 +1,7 @@
-"""Whether a lock still holds: what is locked is compared with the present policy, not one policy with another.
+"""Whether a lock is fresh: the locked packages are compared with the present policy, not the old policy with the new.
 
-A new pin on a package that is not locked, or that the locked version satisfies, changes nothing; nor does a pin that
-was removed. What the file itself requests is compared line by line: an edited requirement is a wish to solve.
+A new pin on a package that is not locked, or that the locked version satisfies, does not make a lock stale; nor does a
+removed pin. The file's own requests are compared line by line: an edited requirement requests a new solve.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from stackyard.lock.satisfied import conda_satisfies, virtual_satisfies
 
 @dataclass(frozen=True)
 class Verdict:
-    """What makes a lock stale, and the changes of policy that it satisfies anyway; lines as ``+ pin numpy <2``."""
+    """The changes that make a lock stale, and the changes of policy that it satisfies; lines as ``+ pin numpy <2``."""
 
     reasons: tuple[str, ...] = ()
     harmless: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Change:
-    """What changed about one word of the policy: the values that it lost, those that are new, and all it has now."""
+    """The change of one policy setting: removed values, new values, and all present ones."""
 
     locked: LockedVariant
     variant: Variant
@@ -87,7 +87,7 @@ def _values(lines: Iterable[str], word: str) -> tuple[str, ...]:
 
 
 def _any(change: _Change) -> Iterator[str]:
-    """What the file itself gives: every change counts."""
+    """For settings of the file itself: every change makes the lock stale."""
     yield from change.lines
 
 
@@ -108,7 +108,7 @@ def _pip_pins(change: _Change) -> Iterator[str]:
 
 
 def _channels(change: _Change) -> Iterator[str]:
-    """A channel that a locked package comes from is gone or has another rank; or the file names a new one."""
+    """Stale if the channel of a locked package was removed or changed rank, or if the file names a new channel."""
     old, new = (" ".join(values).split() for values in (change.old, change.new))
     used = {channel: package for channel in old if (package := _from(channel, change.locked.conda))}
     for channel, package in used.items():
@@ -139,14 +139,14 @@ def _newest_conda(change: _Change) -> Iterator[str]:
 
 
 def _newest_pip(change: _Change) -> Iterator[str]:
-    """A lock does not have the dates of wheels: an earlier day than that of the lock may exclude one."""
+    """Stale if the date limit became earlier: a lock does not have the dates of wheels."""
     for day in change.new:
         if not any(_is_before(former, day) for former in change.old):
             yield f"+ pip-exclude-newer {day}"
 
 
 def _is_before(old: str, new: str) -> bool:
-    """Whether one day or time is not after another; one that is none is after every other."""
+    """Whether one date or time is earlier than another or equal; an empty one counts as the latest."""
     try:
         return end_of(old) <= end_of(new)
     except InputError:
@@ -157,7 +157,7 @@ def _is_before(old: str, new: str) -> bool:
 
 
 def _virtual(change: _Change) -> Iterator[str]:
-    """A locked package that the nodes cannot run: by conda's virtual packages, or a wheel by its tags."""
+    """Stale if the nodes cannot run a locked package: by conda's virtual packages, or by a wheel's tags."""
     text = " ".join(change.new)
     if "=" not in text:  # of this machine: what is locked was made for others, or for it
         return
@@ -182,7 +182,7 @@ def _unfit_wheels(locked: LockedVariant, glibc: str) -> Iterator[str]:
 
 
 def _torch(change: _Change) -> Iterator[str]:
-    """The locked build of torch is not for the accelerator that the axes or the nodes ask for now."""
+    """Stale if the locked build of torch does not match the accelerator that the axes or nodes request now."""
     torch = next((p for p in change.locked.pip if p.name == "torch" and p.kind in ("wheel", "sdist")), None)
     if torch is None:
         return
@@ -207,7 +207,7 @@ def _interpreter(change: _Change) -> Iterator[str]:
 
 
 def _site_pip(change: _Change) -> Iterator[str]:
-    """A place that a locked package comes from is gone, or another main index takes the place of the former one."""
+    """Stale if the source of a locked package was removed, or another main index replaces the former one."""
     indexed = [p for p in change.locked.pip if p.kind in ("wheel", "sdist")]
     if not indexed or any(v.startswith("read-pip-conf") for v in (*change.old, *change.new)):
         yield from change.lines if indexed else ()
@@ -231,7 +231,7 @@ def _site_pip(change: _Change) -> Iterator[str]:
 
 
 def _is_below(place: str, package: PipPackage) -> bool:
-    """Whether a package comes from an index or a find-links place, or from below it."""
+    """Whether a package comes from an index or a find-links location, or from a path below it."""
     return any(text == place or text.startswith(f"{place}/") for text in (package.index, package.url))
 
 

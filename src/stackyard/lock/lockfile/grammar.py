@@ -1,4 +1,4 @@
-"""What the fields of a locked package may hold. They become file names, URLs and lines of other tools' files.
+"""The valid values of a locked package's fields, which become file names, URLs and lines of other tools' files.
 
 A lock is a text file that people merge and edit. Its values are checked when it is read, so that no later step meets a
 name that leads out of a directory, or a URL that nothing can fetch.
@@ -22,7 +22,7 @@ _HEX = {"sha256": 64, "md5": 32}
 
 
 def check(locked: CondaPackage | PipPackage | LockedInterpreter) -> None:
-    """Raise ValueError, naming the field, where a value cannot be what the field means."""
+    """Raise ValueError, naming the field, if a value is invalid for its field."""
     for name, test in _FIELDS[type(locked)].items():
         value = getattr(locked, name)
         if not test(value):

@@ -40,7 +40,7 @@ class CondaPackage:
 
     @property
     def stem(self) -> str:
-        """Its name in package caches and in ``conda-meta``: ``name-version-build``."""
+        """The file name stem in package caches and in ``conda-meta``: ``name-version-build``."""
         return f"{self.name}-{self.version}-{self.build}"
 
 
@@ -68,8 +68,10 @@ class PipPackage:
 
 @dataclass(frozen=True)
 class LockedInterpreter:
-    """Where Python comes from: ``conda`` (in the package list), ``uv`` or ``host`` with path, version and sha256;
-    ``base``: that of the base of an extension, with path and version."""
+    """The source of Python: ``conda`` (in the package list), ``uv``, ``host`` or ``base`` (of an extension).
+
+    `path` and `version` belong to the last three, `sha256` to ``uv`` and ``host``.
+    """
 
     source: Literal["conda", "uv", "host", "base", "none"]
     version: str = ""
@@ -82,10 +84,10 @@ class LockedVariant:
     """All packages of one variant on one platform, in install order by name.
 
     `spec_hash` is the hash of the part of the spec and of the site that influences this solve; `--locked` compares it.
-    `channels` are the final URLs in priority order; `virtual` are the virtual packages that were assumed.
-    `requested` are the requirements as the spec gave them: a MatchSpec, or ``pip: `` and a pip requirement. `policy` is
-    everything else that the solve depended on (pins, options, build inputs, files), a word and a value per line; the
-    `spec_hash` is made of these two lists, so that the cause of a stale lock can always be reported.
+    `channels` are the final URLs in priority order; `virtual` are the virtual packages that were assumed. `requested`
+    are the requirements as written in the spec: a MatchSpec, or ``pip: `` and a pip requirement. `policy` is everything
+    else that the solve depended on (pins, options, build inputs, files), a word and a value per line; the `spec_hash`
+    is made of these two lists, so that the cause of a stale lock can always be reported.
     """
 
     stack: str
@@ -109,16 +111,16 @@ class LockedVariant:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What identifies it within a lock."""
+        """The key of the variant within a lock."""
         return (self.version, self.variant, self.platform)
 
 
 @dataclass(frozen=True)
 class Lock:
-    """One lock file: all variants of one spec file.
+    """One lock file: all variants of one stack's file.
 
-    `folder` is where that file is, absolute or empty; local projects inside it are written relative to it, so that the
-    lock holds for every clone of the repository.
+    `folder` is the directory of that file, absolute or empty; local projects inside it are written relative to it, so
+    that the lock holds for every clone of the repository.
     """
 
     stack: str

@@ -72,8 +72,7 @@ def _relative(lock: Lock) -> Lock:
 
 
 def relocated(lock: Lock, directory: Path) -> Lock:
-    """A lock that was read from another directory than its file's, with the local projects and files in that of its
-    file (`directory`)."""
+    """A lock read from elsewhere than beside its file, with local paths made relative to `directory`."""
     old, new = f"{Path(lock.folder).as_uri()}/", f"{directory.absolute().as_uri()}/"
     return replace(lock, variants=tuple(_moved(v, old, new) for v in lock.variants), folder=str(directory.absolute()))
 
@@ -165,7 +164,7 @@ def _key(key: str) -> str:
 
 
 def _string(text: str) -> str:
-    """The escapes are those of JSON, and one more."""
+    """A TOML string: the escapes of JSON, and one more."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -173,7 +172,7 @@ def _string(text: str) -> str:
 
 
 def parse(text: str, origin: str) -> Lock:
-    """Read what `dump` wrote.
+    """Parse the output of `dump`.
 
     Args:
         origin: the file's path, for errors.
@@ -198,7 +197,7 @@ def parse(text: str, origin: str) -> Lock:
 
 
 def _refuse_conflict(text: str, origin: str) -> None:
-    """Raise InputError at the first mark of a merge conflict, as git leaves it."""
+    """Raise InputError at the first merge conflict marker of git."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("<<<<<<< "):
             raise InputError(
@@ -227,7 +226,7 @@ def _line_of_error(error: Exception, text: str) -> int:
 
 @dataclass(frozen=True)
 class _File:
-    """A lock file as TOML gives it."""
+    """The parsed TOML of a lock file."""
 
     stack: str
     variant: tuple[dict[str, Any], ...] = ()
@@ -236,14 +235,14 @@ class _File:
 
 
 class _Reader:
-    """Turns blocks into models; errors name the line at which a block starts."""
+    """Turns blocks into models; errors name the line of the block."""
 
     def __init__(self, text: str, origin: str) -> None:
         self._text = text
         self._origin = origin
 
     def lock(self, data: Mapping[str, Any]) -> Lock:
-        """The lock from the values of its file."""
+        """The lock from the parsed values of its file."""
         file = members.make(_File, data)
         conda = dict(self._packages("conda", file.conda, CondaPackage))
         pip = dict(self._packages("pip", file.pip, PipPackage))

@@ -1,1 +1,1 @@
-"""The pip half of a lock: uv's resolution, constraints, hashes, wheels' tags."""
+"""The pip half of a lock: resolution by uv, constraints, hashes, wheel tags."""

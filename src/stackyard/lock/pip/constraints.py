@@ -1,4 +1,4 @@
-"""What limits the versions of pip packages without requiring any: the constraints of the file and of pip's settings."""
+"""Version constraints of pip packages, from the stack's file and from pip's settings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from stackyard.inputs.reading.yamlfile import raise_problems
 
 
 def constraint_lines(own: Iterable[PipRequirement], settings: PipSettings) -> list[str]:
-    """The constraints of the file and those that pip's configuration names, as lines for uv.
+    """The constraints of the file and of pip's configuration, as lines for uv.
 
     Raises:
-        InputError: a file of pip's configuration cannot be read, or has what pip does not allow as a constraint.
+        InputError: a constraints file of pip's configuration cannot be read, or has a line that is invalid in one.
     """
     reader = RequirementsReader(Path.cwd())
     for place in settings.constraints:

@@ -1,4 +1,4 @@
-"""pip's hash-checking mode: the hashes that requirements carry, and that all packages need one then."""
+"""pip's hash-checking mode: if any requirement has a hash, all packages need one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, Wanted]:
 
 
 def require_hashes(packages: Sequence[PipPackage], hashes: Mapping[str, Wanted], where: Where | None) -> None:
-    """pip's hash-checking mode: one hash anywhere, and everything needs one.
+    """Apply pip's hash-checking mode: if any requirement has a hash, every package needs one.
 
     Raises:
         InputError: the hash of a package is missing; the hint has the lines to add.

@@ -1,7 +1,7 @@
-"""The site's pins, which are MatchSpecs of conda, for pip packages; and where site.yaml has them.
+"""Applies the site's pins, which are conda MatchSpecs, to pip packages; and finds their lines in site.yaml.
 
-A pin holds for the distribution that PyPI has for its conda name. uv gets what PEP 440 can say of it as a constraint;
-what was solved is then compared with every pin by conda's own rules. Builds and channels have no meaning for pip.
+A pin holds for the distribution that PyPI has for its conda name. uv gets the part that PEP 440 can express as a
+constraint; the solution is then compared with every pin by conda's rules. Builds and channels have no meaning for pip.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from stackyard.lock.satisfied import conda_satisfies
 
 @dataclass(frozen=True)
 class Pin:
-    """A pin as pip can take it.
+    """A pin in pip's terms.
 
     Attributes:
-        text: as the site has it.
-        name: the distribution's.
+        text: the pin as written by the site.
+        name: the name of the distribution.
         version: conda's expression; empty where the pin names none.
-        specifier: the same by PEP 440; empty where that cannot say it.
-        besides: what it has besides a version.
+        specifier: the version as a PEP 440 specifier; empty if that cannot express it.
+        besides: the parts other than a version: build, channel.
     """
 
     text: str
@@ -46,7 +46,7 @@ class Pin:
 
 
 def for_pip(texts: Iterable[str]) -> list[Pin]:
-    """Those that concern a distribution."""
+    """The pins that concern a distribution."""
     return [pin for text in texts if (pin := _pin(text)) is not None]
 
 
@@ -65,7 +65,7 @@ def _pin(text: str) -> Pin | None:
 
 
 def _specifier(version: str) -> str:
-    """A version of conda's by PEP 440, or nothing: alternatives and versions such as ``2023a`` have none."""
+    """A conda version expression as a PEP 440 specifier; empty for alternatives and versions such as ``2023a``."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     if any(char in version for char in "|()"):
@@ -81,17 +81,17 @@ def constraints(texts: Iterable[str], given: Collection[str]) -> dict[str, str]:
     """The pins as constraint lines for uv, by their text.
 
     Args:
-        given: what conda or a base provides, which no pin moves; conda's solve has them already.
+        given: distributions from conda or a base, to which pins were applied already.
     """
     found = [pin for pin in for_pip(texts) if pin.name not in given and pin.specifier]
     return {pin.text: f"{pin.name}{pin.specifier}" for pin in found}
 
 
 def require_held(texts: Iterable[str], packages: Sequence[PipPackage], file: str) -> tuple[str, ...]:
-    """Notices about pins whose build or channel means nothing to pip.
+    """Require that packages satisfy the pins; returns notices about pins with a build or channel, which pip ignores.
 
     Raises:
-        InputError: a package does not satisfy a pin that PEP 440 cannot say.
+        InputError: a package does not satisfy a pin that PEP 440 cannot express.
     """
     notices = []
     for pin in for_pip(texts):
@@ -108,7 +108,7 @@ def require_held(texts: Iterable[str], packages: Sequence[PipPackage], file: str
 
 
 def violated(texts: Iterable[str], package: PipPackage) -> str:
-    """The first pin that a locked package does not satisfy, or nothing."""
+    """The first pin that a locked package does not satisfy, or an empty string."""
     found = (pin for pin in for_pip(texts) if pin.name == canonical(package.name) and package.version)
     return next((pin.text for pin in found if not pin.accepts(package.version)), "")
 

@@ -1,4 +1,4 @@
-"""The name of a local project, where its files say it: without building it, and without running anything of it."""
+"""The name of a local project from its files, without building it or running its code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _IN_SETUP = re.compile(r"""\bname\s*=\s*["']([A-Za-z0-9][\w.-]*)["']""")
 
 
 def project_name(directory: Path) -> str:
-    """The name in pyproject.toml, setup.cfg or setup.py; empty where none says it as a literal."""
+    """The name in pyproject.toml, setup.cfg or setup.py; empty if none has it as a literal."""
     for read in (_of_pyproject, _of_cfg, _of_setup):
         try:
             if _NAME.fullmatch(name := read(directory)):

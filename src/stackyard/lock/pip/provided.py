@@ -1,7 +1,7 @@
-"""What conda or the base of an extension provides to pip: passed to uv as given, so that it is never installed twice.
+"""Passes the distributions from conda or an extension's base to uv as given, so that they are not installed twice.
 
-uv receives a constraint ``name @ file:///.../name-version-py3-none-any.whl`` for each: a wheel of metadata only,
-without requirements, since those are resolved; but for those of extras, which a requirement may name. A requirement
+uv receives a constraint ``name @ file:///.../name-version-py3-none-any.whl`` for each: a wheel of metadata only. It has
+no requirements, since those are resolved already, except those of extras, which a requirement may name. A requirement
 that does not accept the given version has no solution then, whatever an index offers; and the wheel, recognised by its
 directory, never gets into the lock.
 """
@@ -21,7 +21,7 @@ from stackyard.lock.lockfile.model import CondaPackage
 
 @dataclass(frozen=True)
 class Given:
-    """One distribution that a conda package installs, or that a base has.
+    """A distribution that a conda package installs, or that a base has.
 
     `extras`: the lines of its metadata about extras.
     """
@@ -34,14 +34,14 @@ class Given:
 
     @property
     def provided(self) -> str:
-        """Who provides it, as a sentence."""
+        """Who provides it, as a sentence for messages."""
         if self.base:
             return f"the base {self.base} has {self.name} {self.version}"
         return f"conda provides {self.name} {self.version} (package {self.conda})"
 
     @property
     def remedy(self) -> str:
-        """What to do about a requirement that does not accept it."""
+        """The hint for a requirement that does not accept it."""
         relax = f"relax the pip requirements on {self.name}"
         if self.base:
             return f"{relax}; or build a full revision with another {self.name}, by `stackyard extend --full`"
@@ -49,7 +49,7 @@ class Given:
 
 
 def given(packages: Iterable[CondaPackage]) -> tuple[tuple[Given, ...], tuple[str, ...]]:
-    """The distributions that conda packages install (their purls), and notices about those that pip cannot compare."""
+    """The distributions in conda packages (their purls), and notices about those whose versions pip cannot compare."""
     found: dict[str, Given] = {}
     notices = []
     for package in packages:

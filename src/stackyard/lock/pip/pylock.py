@@ -1,4 +1,4 @@
-"""From uv's pylock to `PipPackage`: one file per package, the one that is installed or compiled on the platform."""
+"""Converts uv's pylock to `PipPackage`: one file per package, which is installed or compiled on the platform."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stackyard.lock.pip.tags import best_wheel
 
 @dataclass(frozen=True)
 class Wanted:
-    """Hashes that a requirement gives for a package, as ``algorithm:hex``, and the line that gives them."""
+    """The hashes that a requirement allows for a package, as ``algorithm:hex``, and the line with them."""
 
     hashes: tuple[str, ...]
     where: Where
@@ -32,7 +32,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Target:
-    """What decides which file of a release is installed. `locked`: the hashes of files that stay where they fit."""
+    """The criteria that select a release's file. `locked`: the hashes of locked files, kept if they fit."""
 
     tags: Mapping[Tag, int]
     settings: PipSettings
@@ -53,7 +53,7 @@ class _File:
 
 
 def package(entry: Mapping[str, Any], target: Target) -> PipPackage:
-    """The package of one entry of uv's pylock, with a sha256 that was given or computed.
+    """The package for one entry of uv's pylock, with a sha256 from the index or computed.
 
     Raises:
         InputError: no file of the release fits the platform, or none has a hash that the requirement allows.
@@ -111,7 +111,7 @@ def _file(source: Mapping[str, Any]) -> _File:
 
 
 def _choose(name: str, entry: Mapping[str, Any], target: Target) -> _File:
-    """The wheel that installers prefer on the platform; else, or if wheels are excluded, the source."""
+    """The wheel that installers prefer on the platform; if none fits or wheels are excluded, the source."""
     wheels = [] if target.settings.compiled(name) else [_file(w) for w in entry.get("wheels", ())]
     sources = [_file(entry["sdist"])] if "sdist" in entry and not _wheels_only(name, target.settings) else []
     allowed = _allowed(name, [*wheels, *sources], target)
@@ -137,7 +137,7 @@ def _wheels_only(name: str, settings: PipSettings) -> bool:
 
 
 def _allowed(name: str, files: Sequence[_File], target: Target) -> list[_File]:
-    """The files whose hash is one of those that the requirement gives; all of them where it gives none."""
+    """The files with a hash that the requirement allows; all of them if it has none."""
     wanted = target.hashes.get(name)
     if wanted is None:
         return list(files)

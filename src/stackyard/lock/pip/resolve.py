@@ -1,4 +1,4 @@
-"""The pip half of a lock: resolved by uv for the target, on top of what conda provides, in pip's own meaning."""
+"""The pip half of a lock: resolved by uv for the target, on top of the conda packages, with pip's semantics."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ class PipRequest:
         subject: the variant and platform, for messages.
         python: the full version of the interpreter that the packages are for.
         glibc: the oldest glibc of the nodes.
-        given: what conda or the base provides.
+        given: the distributions from conda or the base.
         cache: uv's cache directory.
         exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
         places: the line of each index and find-links entry of the file, as written there.
-        preferred: what is locked now and need not be renewed.
-        accelerator: what torch computes on; None: any build will do.
-        torch_home: where PyTorch's indexes are.
-        pins: the site's, as its file has them.
-        site_file: that file, for messages.
+        preferred: the locked packages that are not to be updated.
+        accelerator: the accelerator for torch; None: any build is acceptable.
+        torch_home: the URL of PyTorch's indexes.
+        pins: the site's pins, as written in its file.
+        site_file: the site's file, for messages.
     """
 
     subject: str
@@ -82,12 +82,12 @@ class PipRequest:
 
 
 class UnreachableError(StackyardError):
-    """An index of PyTorch cannot be reached; the hint says what else to do."""
+    """An index of PyTorch cannot be reached; the hint has an alternative."""
 
 
 @dataclass(frozen=True)
 class PipSolution:
-    """The packages in order of name, and what the user should know."""
+    """The packages in order of name, and notices for the user."""
 
     packages: tuple[PipPackage, ...] = ()
     notices: tuple[str, ...] = ()
@@ -169,7 +169,7 @@ def _refuse_missing(request: PipRequest) -> None:
 
 
 def _places(request: PipRequest) -> list[ProbeTarget]:
-    """Everything that uv has to read, so that a dead one is reported at once."""
+    """Everything that uv has to read, so that an unreachable one is reported at once."""
     settings = request.settings
     first = next((canonical(r.name) for r in request.requirements if r.name), "pip")
     tied = [secrets.address(r.index, base=True) for r in request.requirements if r.index]
@@ -205,7 +205,7 @@ def _question(request: PipRequest, constraints: Sequence[str]) -> Question:
 
 
 def _line(requirement: PipRequirement, build: BuildSpec) -> str:
-    """A requirement for uv; of a local project with its name where settings of its build are for that name."""
+    """A requirement for uv; a local project gets its name if there are build settings for that name."""
     if requirement.kind == "path" and not requirement.name and build.packages:
         path = Path(requirement.path)
         name = project_name(path) if path.is_dir() else ""
@@ -219,7 +219,7 @@ def _line(requirement: PipRequirement, build: BuildSpec) -> str:
 
 
 def _resolve(question: Question, request: PipRequest, watch: Watch) -> tuple[Answer, tuple[str, ...]]:
-    """uv's answer, with the build of torch for the accelerator; and notices about that."""
+    """uv's answer, with the build of torch for the accelerator; and notices about it."""
     try:
         return _for_accelerator(question, request, partial(compile_requirements, watch=watch))
     except Unsolvable as error:
@@ -233,7 +233,7 @@ def _resolve(question: Question, request: PipRequest, watch: Watch) -> tuple[Ans
 
 
 def _for_accelerator(question: Question, request: PipRequest, compiled: Resolve) -> tuple[Answer, tuple[str, ...]]:
-    """The answer of the indexes in force where its torch is for the accelerator, else one with PyTorch's index."""
+    """The answer from the configured indexes if its torch fits the accelerator, else from PyTorch's index too."""
     wanted = request.accelerator
     try:
         answer = _with_prereleases(question, request, compiled)
@@ -264,7 +264,7 @@ def _probe_torch(request: PipRequest, wanted: Accelerator, index: str) -> None:
 
 
 def _with_prereleases(question: Question, request: PipRequest, compiled: Resolve) -> Answer:
-    """uv's answer, repeated while a dependency's specifier allows a pre-release, which pip would install."""
+    """uv's answer, repeated while a dependency's specifier names a pre-release, which pip would install."""
     direct = (r.line for r in (*request.requirements, *request.constraints))
     question = replace(question, prerelease=tuple(sorted({*_prereleases(direct), *request.settings.all_releases})))
     answer = compiled(question)
@@ -308,7 +308,7 @@ def _unsolvable(reason: str, question: Question, request: PipRequest) -> InputEr
 
 
 def _conflicting_place(request: PipRequest, reason: str, conflicting: Sequence[str]) -> Where | None:
-    """The line of the first conflicting requirement; else of the first one in the solver's reason."""
+    """The line of the first conflicting requirement; else of the first in the solver's message."""
     named = [r for r in request.requirements if r.name and _mentions(reason, r.name)]
     found = [r for line in conflicting for r in request.requirements if r.line == line]
     return next((r.place for r in (*found, *named) if r.place.file), request.where)
@@ -327,7 +327,7 @@ def _is_given(entry: Mapping[str, object], directory: str) -> bool:
 
 
 def _finish(made: PipPackage, answer: Answer, request: PipRequest, question: Question) -> PipPackage:
-    """The package with what only the whole answer knows: index, requirements, extras, build inputs, version."""
+    """The package, completed from the whole answer: index, requirements, extras, build inputs, version."""
     named = [r for r in request.requirements if canonical(r.name) == made.name]
     version = made.version or answer.versions.get(made.name, "")
     directory = local_path(made.url) if made.kind == "path" else None

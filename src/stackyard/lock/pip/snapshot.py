@@ -1,4 +1,4 @@
-"""The snapshot of a local project: which of its files belong to it, and one hash over them."""
+"""The snapshot of a local project: its files, and one hash over them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def sha256_tree(directory: Path) -> str:
 
 
 def sha256_files(directory: Path, names: Iterable[Path]) -> str:
-    """The same of these files, for a copy of a snapshot."""
+    """The hash of these files, for a copy of a snapshot."""
     digest = hashlib.sha256()
     for name in names:
         path = directory / name
@@ -80,7 +80,7 @@ def _walk(directory: Path) -> Iterable[Path]:
 
 
 def _is_lock(path: Path) -> bool:
-    """Whether a file is a lock of this program; another tool's ``.lock`` belongs to its project."""
+    """Whether a file is a lock of this program; a ``.lock`` of another tool is part of the project."""
     if path.suffix != ".lock" or path.is_symlink():
         return False
     with path.open("rb") as stream:

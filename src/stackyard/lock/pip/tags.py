@@ -1,4 +1,4 @@
-"""Which wheel of a release is installed on a platform: by PEP 425 tags, best first, for any platform and Python."""
+"""Selects the wheel of a release for any platform and Python, by PEP 425 tags, best first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UV_GLIBC = (17, 28, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40)
 
 
 def uv_platform(platform: str, glibc: str) -> str:
-    """uv's name of a conda platform: the newest ``manylinux`` that uv supports and that the nodes' glibc has.
+    """uv's name of a conda platform: the newest ``manylinux`` that uv supports and the nodes' glibc satisfies.
 
     For POWER uv has one name only, without a glibc; `wheel_tags` excludes wheels that are too new.
     """
@@ -44,7 +44,7 @@ def wheel_tags(platform: str, glibc: str, python: str) -> dict[Tag, int]:
 
 
 def best_wheel(names: Iterable[str], tags: dict[Tag, int]) -> str | None:
-    """The wheel file to install, or None where none fits; of equal tags the higher build number, as in pip."""
+    """The wheel file to install, or None if none fits; of equal tags the higher build number, as in pip."""
     ranked = []
     for name in names:
         try:

@@ -1,7 +1,7 @@
-"""torch and its companions from PyTorch's index for the accelerator, everything else from the indexes in force.
+"""Takes torch and its companions from PyTorch's index for the accelerator, other packages from the configured ones.
 
-A build for the accelerator that these offer already is taken as it is. Otherwise the packages are tied to PyTorch's
-index one after the other, as they come up: uv takes a single package from an index only if it is a requirement.
+If the configured indexes have a build for the accelerator, it is used. Otherwise the packages are tied to PyTorch's
+index one after the other, as they are required: uv takes a single package from an index only if it is a requirement.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOT_FOUND = re.compile(r"(\S+) was not found in the (?:package registry|provide
 
 
 def fitting(answer: Answer, accelerator: Accelerator) -> bool:
-    """Whether an answer has no torch, or a build of it for the accelerator."""
+    """Whether an answer has either no torch, or a build of it for the accelerator."""
     torch = next((p for p in answer.packages if canonical(str(p["name"])) == "torch"), None)
     if torch is None or "version" not in torch or not {"wheels", "sdist"} & set(torch):
         return True
@@ -38,11 +38,11 @@ def for_accelerator(
     probe: Callable[[str], None],
     resolve: Resolve,
 ) -> tuple[Answer, str]:
-    """Resolve with the first index for the accelerator that has a solution; and the notice about it.
+    """The answer with the first index for the accelerator that has a solution, and a notice about it.
 
     Args:
         home: where PyTorch's indexes are: `accelerator.HOME` or a mirror of it.
-        given: packages that are installed by other means, and never taken from the index.
+        given: packages installed by other means, never taken from the index.
         probe: raises StackyardError if an index cannot be reached.
 
     Raises:
@@ -84,7 +84,7 @@ def from_index(question: Question, index: str, given: Iterable[str], resolve: Re
 
 @dataclass
 class _Ties:
-    """Which packages come from the index: those requested or required, without those that it does not have."""
+    """The packages tied to the index: those requested or required, except those it does not have."""
 
     base: Question
     index: str
@@ -104,14 +104,14 @@ class _Ties:
         return replace(self.base, lines=lines, tied=(*self.base.tied, *tied))
 
     def follow(self, answer: Answer) -> bool:
-        """Tie what an answer requires of the packages, and nothing that it does not; whether that changes anything."""
+        """Tie the companions that an answer requires, and no others; whether that changes anything."""
         wanted = _required(answer.packages, answer.requires, self._direct.keys() | self.required)
         wanted -= self._direct.keys() | self.left
         changed, self.required = wanted != self.required, wanted
         return changed
 
     def learn(self, reason: str) -> bool:
-        """Tie what was not found elsewhere, or leave what the index does not have; whether that changes anything."""
+        """Tie packages not found elsewhere, or untie those that the index lacks; whether that changes anything."""
         tied = self._direct.keys() | self.required
         for name in map(canonical, _NOT_FOUND.findall(reason)):
             if name in tied and name != "torch":
@@ -127,7 +127,7 @@ class _Ties:
 def _required(
     packages: Iterable[Mapping[str, Any]], requires: Mapping[tuple[str, str], tuple[str, ...]], settled: Iterable[str]
 ) -> set[str]:
-    """The packages that others require: those that are no companions of torch, or come from its index already."""
+    """The packages required by others that are not companions of torch or already come from its index."""
     have = {canonical(str(p["name"])) for p in packages}
     asking = {name for name in have if name not in PACKAGES} | set(settled)
     found = {pip_name(line) for (name, _), lines in requires.items() if name in asking for line in lines}

@@ -35,8 +35,8 @@ class Question:
         prerelease: distributions of which pre-releases are allowed.
         cache: uv's cache directory.
         exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
-        preferred: what is locked now, which stays where the requirements allow it.
-        built_with: build requirements by distribution, besides those that it declares.
+        preferred: the locked packages, kept if the requirements allow it.
+        built_with: additional build requirements, by distribution.
     """
 
     lines: tuple[str, ...]
@@ -56,7 +56,7 @@ class Question:
 class Answer:
     """The result of one resolution: the packages of uv's pylock, their requirements, and the index of each.
 
-    `prerelease` names the distributions of which pre-releases were allowed.
+    `prerelease` names the distributions for which pre-releases were allowed.
     """
 
     packages: tuple[Mapping[str, Any], ...]
@@ -73,7 +73,7 @@ class Unsolvable(Exception):
 class BuildFailed(StackyardError):
     """The metadata of a source package could not be built; `subject` is its name and version, or its URL.
 
-    Why: its build fails, or its build requirements have no solution.
+    The build fails, or its build requirements have no solution.
     """
 
     def __init__(self, message: str, subject: str, detail: str) -> None:
@@ -82,10 +82,10 @@ class BuildFailed(StackyardError):
 
 
 def compile_requirements(question: Question, watch: Callable[[], object] = lambda: None) -> Answer:
-    """Resolve.
+    """Run the resolution.
 
     Args:
-        watch: called while uv works; it ends with what this raises.
+        watch: is called while uv runs; an exception from it ends the run.
 
     Raises:
         Unsolvable: no solution exists.
@@ -125,7 +125,7 @@ def _write_sources(question: Question, directory: Path) -> list[Path]:
 
 
 def _former(preferred: Sequence[Preference]) -> str:
-    """What is preferred, as the output of a former run: uv keeps what it finds there."""
+    """The preferred packages in the format of a former output: uv keeps the versions it finds there."""
     lines = ['lock-version = "1.0"', 'created-by = "stackyard"']
     for each in preferred:
         lines += ["[[packages]]", f"name = {toml_value(each.name)}"]
@@ -168,14 +168,14 @@ def _flags(question: Question) -> list[str | Path]:
 
 
 def _sources(question: Question) -> list[str]:
-    """Where packages come from, those of builds too."""
+    """The flags for the sources of packages, including those of builds."""
     date = question.exclude_newer
     newest = ["--exclude-newer", end_of(date).isoformat().replace("+00:00", "Z")] if date else []
     return [*uv.index_options(question.settings), *newest]
 
 
 def _prerelease_flags(question: Question) -> list[str | Path]:
-    """pip's --pre, --all-releases and --only-final; what is named in --only-final is never a pre-release."""
+    """The flags for pip's --pre, --all-releases and --only-final; the last excludes pre-releases by name."""
     finals = question.settings.only_final
     general = "disallow" if ":all:" in finals else "allow" if question.settings.pre else "if-necessary"
     named = [f"{name}=allow" for name in question.prerelease if name not in finals]
@@ -190,7 +190,7 @@ def _annotated(
     flags: Sequence[str | Path],
     directory: Path,
 ) -> dict[str, str]:
-    """The index of each package: resolved again, from the cache, for the output format that names indexes."""
+    """The index of each package, from a second resolution out of the cache in the format that names indexes."""
     former = directory / "annotated.txt"
     former.write_text("".join(f"{p['name']}=={p['version']}\n" for p in packages if "version" in p), encoding="utf-8")
     words = ["pip", "compile", *sources, *flags, "--no-header", "--offline", "-o", former]
@@ -209,7 +209,7 @@ _EDGE = re.compile(r"Adding transitive dependency for ([A-Za-z0-9._-]+)(?:\[[^\]
 
 
 def _edges(log: str) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[str, str]]:
-    """Who requires what, from the resolver's log: the requirements that it followed, so those with a true marker."""
+    """The dependency edges from the resolver's log: the requirements that it followed, so those with a true marker."""
     edges: dict[tuple[str, str], dict[str, None]] = {}
     versions: dict[str, str] = {}
     for line in log.splitlines():
@@ -224,7 +224,7 @@ def _edges(log: str) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[str, 
 
 
 def _said_once(requirements: Iterable[str]) -> tuple[str, ...]:
-    """Requirements in order, without bare names that another one specifies (those of constraints are logged too)."""
+    """Requirements in order, without bare names that another one specifies (constraints are logged too)."""
     lines = sorted(requirements)
     fuller = {_requirement_name(line) for line in lines if line != _requirement_name(line)}
     return tuple(line for line in lines if line not in fuller)
@@ -245,10 +245,10 @@ def _plain(text: str) -> str:
 
 
 def local_version(name: str, project: Path, question: Question) -> str:
-    """The version of a local project that computes it while it is built; empty if uv does not report it.
+    """The version of a local project that is computed by its build; empty if uv does not report it.
 
     Args:
-        name: the project's; its metadata was built before in the same way.
+        name: the project's name; its metadata was built before in the same way.
 
     Raises:
         StackyardError: its metadata cannot be built, with the output.
@@ -266,7 +266,7 @@ def local_version(name: str, project: Path, question: Question) -> str:
 
 
 def _settings(built_with: Mapping[str, tuple[str, ...]], directory: Path) -> Path:
-    """uv's settings with more build requirements for some packages."""
+    """uv's settings file with additional build requirements for some packages."""
     path = directory / "uv.toml"
     lines = [f"{toml_value(name)} = {toml_value(texts)}" for name, texts in built_with.items()]
     path.write_text("\n".join(["[extra-build-dependencies]", *lines, ""]), encoding="utf-8")
@@ -274,7 +274,7 @@ def _settings(built_with: Mapping[str, tuple[str, ...]], directory: Path) -> Pat
 
 
 def _failure(result: Result) -> Exception:
-    """Why the resolution failed: no solution, a source package that does not build, or another error of uv."""
+    """The exception for a failed resolution: no solution, a source package that does not build, or another error."""
     text = uv.messages(result)
     error = uv.failure(result, "cannot resolve the pip packages")
     if "Failed to build `" in text or "The build backend returned an error" in text:
@@ -283,7 +283,7 @@ def _failure(result: Result) -> Exception:
 
 
 def _unbuilt(text: str, log: str) -> str:
-    """The package whose build failed: uv names it, but for a local project, whose path is in the log alone."""
+    """The package whose build failed: uv names it, except a local project, whose path is only in the log."""
     found = re.search(r"Failed to (?:build|download and build|prepare|generate metadata for) `([^`]+)`", text)
     if found:
         return found[1]
@@ -293,7 +293,7 @@ def _unbuilt(text: str, log: str) -> str:
 
 
 def clean(text: str) -> str:
-    """uv's reason without the words ``error:`` and ``cause:``; the sentences are kept."""
+    """uv's message without the words ``error:`` and ``cause:``; its sentences are unchanged."""
     kept = [line for line in text.splitlines() if not line.startswith("warning: ")]
     kept = [re.sub(r"^error: No solution found when resolving dependencies:?\s*", "", line) for line in kept]
     lines = [re.sub(r"^\s*(cause:|╰─▶|hint:)?\s*", lambda m: "hint: " if "hint" in m.group(0) else "", line)
