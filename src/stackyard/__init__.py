@@ -58,7 +58,7 @@ else:
         return sorted([*globals(), *_PLACES])
 
 
-class _Called(type(sys)):  # type: ignore[misc]
+class _CallableModule(type(sys)):  # type: ignore[misc]
     """The type of the package of a room that the Python API has a function of the same name for."""
 
     def __call__(self, *words: "Any", **options: "Any") -> "Any":
@@ -71,4 +71,4 @@ class _Called(type(sys)):  # type: ignore[misc]
 
 def callable_room(name: str) -> None:
     """Let the package of a room be called: the import system sets it where the Python API has a function."""
-    sys.modules[name].__class__ = _Called
+    sys.modules[name].__class__ = _CallableModule

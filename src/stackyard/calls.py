@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from stackyard.core.errors import ChecksFailed
-from stackyard.core.progress import Progress, Silent
+from stackyard.core.progress import Progress, SilentProgress
 from stackyard.core.secrets import redacted
 from stackyard.deploy import api as deploying
 from stackyard.inputs.api import Settings, Workspace
@@ -41,7 +41,7 @@ Name = str | os.PathLike[str]
 """The path of a file or a directory."""
 
 
-class _Warned(Silent):
+class _WarningProgress(SilentProgress):
     """A `Progress` whose notices are warnings of Python."""
 
     def notice(self, text: str) -> None:
@@ -87,7 +87,7 @@ def deploy(
         mirror=None if mirror is None else os.fspath(mirror), only_locked=locked, allow_unverified=allow_unverified,
         rebuild=rebuild, accept=tuple(accept), command=_command("deploy", files),
     )  # fmt: skip
-    return _usable(deploying.deploy_stacks(request, progress or _Warned()), raises)
+    return _usable(deploying.deploy_stacks(request, progress or _WarningProgress()), raises)
 
 
 @hints_shown()
@@ -119,7 +119,7 @@ def lock(
     workspace = _workspace(site, yard)
     stacks = locking.load_stacks(_paths(files), workspace, name, version)
     wanted = locking.Update(update is True, tuple(update) if not isinstance(update, bool) else ())
-    progress = progress or _Warned()
+    progress = progress or _WarningProgress()
     locking.tell_notices(stacks, progress)
     done = deploying.lock_files(
         deploying.Request(workspace.site, workspace.yard, stacks, only_locked=locked, update=wanted),
@@ -168,7 +168,7 @@ def verify(
     verifying.site_checks(workspace.site)
     entries = upkeep.revisions_to_verify(workspace.yard, rev)
     modules = upkeep.modules_to_verify(workspace.yard, entries)
-    done = upkeep.verify_again(workspace, modules, entries, progress or _Warned(), deep=deep)
+    done = upkeep.verify_again(workspace, modules, entries, progress or _WarningProgress(), deep=deep)
     upkeep.publish_results(workspace, done, _command("verify", (rev,) if rev else ()))
     return done.reports
 
@@ -201,11 +201,13 @@ def extend(
         StackyardError: it cannot be solved, built or verified; its file stays as it was.
     """
     workspace = _workspace(site, yard)
-    asked = upkeep.checked_packages(upkeep.AskedPackages(tuple(pip), tuple(conda), tuple(_paths(files))))
+    asked = upkeep.checked_packages(upkeep.ExtensionRequest(tuple(pip), tuple(conda), tuple(_paths(files))))
     name = name if name in upkeep.extension_names(workspace.yard) else upkeep.new_extension_name(name, workspace.yard)
     change = upkeep.extended(workspace.yard, name, base, asked, full=full)
     command = _command("extend", (name,))
-    done = upkeep.deploy_changed(workspace, name, change, progress or _Warned(), accept=accept, command=command)
+    done = upkeep.deploy_changed(
+        workspace, name, change, progress or _WarningProgress(), accept=accept, command=command
+    )
     return _usable(done, raises)
 
 
@@ -222,7 +224,7 @@ def remove(*revs: str, site: Name | None = None, yard: Name | None = None) -> Re
     workspace = _workspace(site, yard)
     entries = [upkeep.own_revision(workspace.yard, rev) for rev in revs]
     watch = upkeep.watch_yard(workspace, is_over, tidy=True)
-    outcome = upkeep.remove_unused(watch, entries, _Warned().notice, command=_command("remove", revs))
+    outcome = upkeep.remove_unused(watch, entries, _WarningProgress().notice, command=_command("remove", revs))
     if error := upkeep.kept_error(outcome, revs):
         raise error
     return outcome

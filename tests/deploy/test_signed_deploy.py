@@ -166,17 +166,17 @@ def test_without_a_demand_what_has_no_signature_is_pulled_as_ever(bed: Bed) -> N
     assert not bed.paths.signatures.exists()
 
 
-def other_record(signed: artefact.Signed) -> artefact.Signed:
-    return artefact.Signed(signed.record.replace("small", "smell"), signed.statement, signed.signatures)
+def other_record(signed: artefact.SignedRecord) -> artefact.SignedRecord:
+    return artefact.SignedRecord(signed.record.replace("small", "smell"), signed.statement, signed.signatures)
 
 
-def other_operations(signed: artefact.Signed) -> artefact.Signed:
+def other_operations(signed: artefact.SignedRecord) -> artefact.SignedRecord:
     """The statement of what was signed, with the operations of another module: it is not what was unpacked."""
-    return artefact.Signed(signed.record, signed.statement[:-3] + "00\n", signed.signatures)
+    return artefact.SignedRecord(signed.record, signed.statement[:-3] + "00\n", signed.signatures)
 
 
-def no_signature(signed: artefact.Signed) -> artefact.Signed:
-    return artefact.Signed(signed.record, signed.statement, ("nothing",))
+def no_signature(signed: artefact.SignedRecord) -> artefact.SignedRecord:
+    return artefact.SignedRecord(signed.record, signed.statement, ("nothing",))
 
 
 HARMS = {
@@ -188,7 +188,7 @@ HARMS = {
 
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
 def test_an_artefact_that_was_changed_on_the_way(
-    bed: Bed, tmp_path: Path, harm: Callable[[artefact.Signed], artefact.Signed]
+    bed: Bed, tmp_path: Path, harm: Callable[[artefact.SignedRecord], artefact.SignedRecord]
 ) -> None:
     bed.site("signatures: {allowed_signers: signers, require: [pull]}")
     says, code = HARMS[harm]
@@ -252,7 +252,7 @@ def test_a_signature_that_comes_later_is_kept_and_opens_the_module(bed: Bed) -> 
 def harmed(
     bed: Bed,
     directory: Path,
-    harm: Callable[[artefact.Signed], artefact.Signed],
+    harm: Callable[[artefact.SignedRecord], artefact.SignedRecord],
     change: Callable[[Path], None] | None = None,
 ) -> str:
     """The artefact with other signatures, or another tree."""

@@ -275,7 +275,7 @@ def _archive(path: Path) -> None:
     from stackyard.images.bases import software
     from stackyard.images.bases.blobs import Layout
     from stackyard.images.bases.sources import fetch, source_of
-    from stackyard.images.bases.unpack import Unpacked
+    from stackyard.images.bases.unpack import UnpackedTree
 
     with tempfile.TemporaryDirectory() as directory:
         layout, root = Layout(Path(directory, "oci")), Path(directory, "root")
@@ -283,7 +283,7 @@ def _archive(path: Path) -> None:
         try:
             fetched = fetch(source_of(f"docker-archive:{path}"), layout, "linux-64")
             for layer in fetched.layers:
-                Unpacked(root, most_bytes=1 << 20).apply(layer, layout.path(layer.digest))
+                UnpackedTree(root, most_bytes=1 << 20).apply(layer, layout.path(layer.digest))
             software.platform_of(root)
             software.software_of(root, ())
         except StackyardError as error:
@@ -294,12 +294,12 @@ def _layer(path: Path) -> None:
     """A layer whose digest is right, whatever it holds."""
     from stackyard.core.errors import StackyardError
     from stackyard.images.bases.model import Layer
-    from stackyard.images.bases.unpack import Unpacked
+    from stackyard.images.bases.unpack import UnpackedTree
 
     data = path.read_bytes()
     with tempfile.TemporaryDirectory() as directory:
         try:
-            Unpacked(Path(directory), most_bytes=1 << 20).apply(Layer("", 0, "", basebed.digest(data)), path)
+            UnpackedTree(Path(directory), most_bytes=1 << 20).apply(Layer("", 0, "", basebed.digest(data)), path)
         except StackyardError as error:
             assert error.message
 
@@ -381,8 +381,9 @@ def _sif() -> bytes:
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory, "x.sif")
         sif.write(file, "amd64", [
-            sif.Given(sif.JSON, sif.INSPECT, labels), sif.Given(sif.PARTITION, "base", b"x" * 100, sif.SYSTEM),
-            sif.Given(sif.PARTITION, "prefix", b"y" * 100, sif.OVERLAY),
+            sif.PartSource(sif.JSON, sif.INSPECT, labels),
+            sif.PartSource(sif.PARTITION, "base", b"x" * 100, sif.SYSTEM),
+            sif.PartSource(sif.PARTITION, "prefix", b"y" * 100, sif.OVERLAY),
         ])  # fmt: skip
         return file.read_bytes()
 

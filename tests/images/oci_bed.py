@@ -17,7 +17,7 @@ from typing import Any
 
 from stackyard.core.change import EnvironmentChange, Prepend, SetRestorable, UserPath
 from stackyard.images.oci import layers
-from stackyard.images.oci.build import Built, Wanted, build
+from stackyard.images.oci.build import BuiltImage, OciRequest, build
 from stackyard.images.oci.layout import CONFIG, LAYER, MANIFEST, Descriptor, Reference, blob, image
 from stackyard.images.oci.writer import writer
 from stackyard.yard.layout import Yard
@@ -122,8 +122,8 @@ def change(made: BuildRecord) -> EnvironmentChange:
 
 
 def oci(made: BuildRecord, target: Path, base: Reference | None, name: str = "x", prefix: str = "",
-        compression: layers.Compression = "gzip") -> Built:  # fmt: skip
-    return build(Wanted(made, change(made), base, Reference(target, name), prefix, compression=compression))
+        compression: layers.Compression = "gzip") -> BuiltImage:  # fmt: skip
+    return build(OciRequest(made, change(made), base, Reference(target, name), prefix, compression=compression))
 
 
 # --------------------------------------------------------------------------- bases

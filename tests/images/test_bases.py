@@ -23,7 +23,7 @@ from stackyard.core.errors import InputError, StackyardError
 from stackyard.images.bases import store
 from stackyard.images.bases.model import Base, Layer
 from stackyard.images.bases.sources import source_of
-from stackyard.images.bases.unpack import Unpacked
+from stackyard.images.bases.unpack import UnpackedTree
 from stackyard.images.oci import base
 from stackyard.images.oci.layout import Reference
 from stackyard.inputs.models import Site
@@ -47,16 +47,16 @@ from pathlib import Path
 from stackyard.images.bases import store
 from stackyard.images.bases.sources import source_of
 from stackyard.yard.layout import Yard
-wanted = store.Wanted(source_of("docker-archive:{archive}"), "base")
+wanted = store.BaseImport(source_of("docker-archive:{archive}"), "base")
 print(store.add(Yard(Path("{yard}")), wanted).base.when)
 """
 
 
-def add(yard: Yard, source: str, name: str = "base", **more: Any) -> store.Kept:
-    return store.add(yard, store.Wanted(source_of(source), name, **more))
+def add(yard: Yard, source: str, name: str = "base", **more: Any) -> store.StoredBase:
+    return store.add(yard, store.BaseImport(source_of(source), name, **more))
 
 
-def listed(kept: store.Kept) -> dict[str, str]:
+def listed(kept: store.StoredBase) -> dict[str, str]:
     """The modes of a base's files, by path."""
     words = ["unsquashfs", "-lln", kept.paths.image]
     out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
@@ -64,12 +64,12 @@ def listed(kept: store.Kept) -> dict[str, str]:
     return {row[5].split(" -> ")[0].removeprefix("squashfs-root").lstrip("/"): row[0] for row in rows if len(row) == 6}
 
 
-def read(kept: store.Kept, path: str) -> str:
+def read(kept: store.StoredBase, path: str) -> str:
     words = ["unsquashfs", "-cat", kept.paths.image, path]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
-def import_layers(yard: Yard, *layers: bytes, **more: Any) -> store.Kept:
+def import_layers(yard: Yard, *layers: bytes, **more: Any) -> store.StoredBase:
     """A base of these layers, from an archive."""
     file = docker_archive(yard.root.parent / f"{digest(b''.join(layers))[7:19]}.tar", layers)
     return add(yard, f"docker-archive:{file}", **more)
@@ -111,14 +111,14 @@ def test_layers_of_zstd_are_unpacked(yard: Yard, tmp_path: Path) -> None:
         about = Layer(digest(data), len(data), "application/vnd.oci.image.layer.v1.tar+zstd", digest(tar))
         if problem:
             with pytest.raises(StackyardError, match=problem):
-                Unpacked(root).apply(about, file)
+                UnpackedTree(root).apply(about, file)
         else:
-            Unpacked(root).apply(about, file)
+            UnpackedTree(root).apply(about, file)
             assert (root / "etc/os-release").read_text() == "ID=z\n" and (root / "big").stat().st_size == 1 << 20
     (tmp_path / "root-bomb").mkdir()
     with pytest.raises(StackyardError, match="more than"):
         file.write_bytes(packed)
-        Unpacked(tmp_path / "root-bomb", most_bytes=1000).apply(about, file)
+        UnpackedTree(tmp_path / "root-bomb", most_bytes=1000).apply(about, file)
 
 
 def test_another_program_reads_what_is_kept(yard: Yard, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_an_ordinary_account_imports_what_only_root_may_read(accounts: Accounts,
     anna = accounts.user("anna")
     yard = Yard(anna.home / "yard")
     anna.python(IMPORT.format(yard=str(yard.root), archive=archive))
-    (kept,) = (store.Kept(*row) for row in store.everything(yard))
+    (kept,) = (store.StoredBase(*row) for row in store.everything(yard))
     assert kept.base.who == anna.name
     modes = listed(kept)
     assert modes["etc"][7:] == "r-x" and modes["etc/shadow"] == "-rw-r--r--"
@@ -348,7 +348,7 @@ def test_limits(yard: Yard, tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "l.tar").write_bytes(data := layer([(str(n), "") for n in range(5)]))
     with pytest.raises(StackyardError, match="more than 4 entries"):
-        Unpacked(tmp_path / "root", most_entries=4).apply(Layer("", 0, "", digest(data)), tmp_path / "l.tar")
+        UnpackedTree(tmp_path / "root", most_entries=4).apply(Layer("", 0, "", digest(data)), tmp_path / "l.tar")
     archive = docker_archive(tmp_path / "a.tar", [layer([("big", b"\0" * (8 << 20))])])
     archive.write_bytes(gzip.compress(archive.read_bytes()))
     with pytest.raises(StackyardError, match=r"a\.tar has more than 0\.003906 GiB"):

@@ -14,7 +14,7 @@ from images.elfbed import build, loaded_by_system
 from images.mpibed import mpi
 from stackyard.core.findings import Finding
 from stackyard.host.machine.probe import machine
-from stackyard.images.bindings.check import Asked, Checked, check, drivers_of
+from stackyard.images.bindings.check import BindingReport, BindingRequest, check, drivers_of
 from stackyard.images.bindings.drivers import Driver, Toolkit, check_driver, newest, numbers, of_machine, toolkit_of
 from stackyard.images.bindings.elf.versions import read_versions
 from stackyard.images.bindings.repair import to_runpath
@@ -57,17 +57,17 @@ def host(tmp_path: Path) -> Path:
     return mpi(tmp_path / "host/libmpi.so.12", "mpich", "5.0.2")
 
 
-def one(done: Checked) -> Finding:
+def one(done: BindingReport) -> Finding:
     assert len(done.findings) == 1, done.findings
     return done.findings[0]
 
 
 def test_what_works_has_no_findings(image: Path, host: Path) -> None:
-    done = check(image, Asked(bindings(host), pmi="pmi2"))
+    done = check(image, BindingRequest(bindings(host), pmi="pmi2"))
     assert done.findings == () and done.users == ("/app",)
     assert done.loads == {"/app": "host:/.singularity.d/libs/libmpi.so.12"}
     over = HostBindings(binds=(Bind(path=str(host.parent), to="/usr/lib64"),), mpi=bindings(host).mpi)
-    assert check(image, Asked(over)).loads == {"/app": "host:/usr/lib64/libmpi.so.12"}
+    assert check(image, BindingRequest(over)).loads == {"/app": "host:/usr/lib64/libmpi.so.12"}
 
 
 def test_resolved_names_in_containlibs(image: Path, host: Path) -> None:
@@ -75,13 +75,13 @@ def test_resolved_names_in_containlibs(image: Path, host: Path) -> None:
     real = host.rename(host.with_name("libmpi.so.12.5.2"))
     host.symlink_to(real.name)
     wrong = bindings(host).model_copy(update={"libraries": (BoundPath(path=str(real)),)})
-    done = check(image, Asked(wrong))
+    done = check(image, BindingRequest(wrong))
     found = next(each for each in done.findings if each.rule == "library-name")
     assert "is bound as libmpi.so.12.5.2, and programs ask for libmpi.so.12" in found.message
     assert found.remedy == f"name the link instead: {host}"
     assert done.loads == {"/app": "image:/usr/lib64/libmpi.so.12"}
     both = bindings(host).model_copy(update={"libraries": (BoundPath(path=f"{host.parent}/libmpi.so*"),)})
-    assert check(image, Asked(both)).findings == ()
+    assert check(image, BindingRequest(both)).findings == ()
 
 
 def test_an_rpath_inside_is_found_and_repaired(image: Path, host: Path, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_an_rpath_inside_is_found_and_repaired(image: Path, host: Path, tmp_path
     plan.write_text(
         f"format: 1\nmpi: {{family: mpich, library: {host}, pmi: [pmi2]}}\nlibraries:\n  - {{path: {host}, why: MPI}}\n"
     )
-    done = check(image, Asked(load_bindings(plan)))
+    done = check(image, BindingRequest(load_bindings(plan)))
     found = one(done)
     assert (
         found.rule == "rpath" and "/opt/DL/libsnapmlmpi3.so loads /opt/mpi/libmpi.so.12 of the image" in found.message
@@ -134,7 +134,7 @@ def test_a_repaired_file_is_loaded(tmp_path: Path) -> None:
 
 def test_another_family(image: Path, tmp_path: Path) -> None:
     host = mpi(tmp_path / "host/libmpi.so.40", "openmpi", "4.1.4")
-    found = one(check(image, Asked(bindings(host))))
+    found = one(check(image, BindingRequest(bindings(host))))
     assert found.rule == "mpi-family"
     assert found.message == "/app is linked to MPICH 4.3.2 (libmpi.so.12), and the host's MPI is Open MPI 4.1.4"
 
@@ -142,17 +142,17 @@ def test_another_family(image: Path, tmp_path: Path) -> None:
 def test_another_name_of_the_same_abi(image: Path, tmp_path: Path) -> None:
     """Debian's MPICH is called libmpich.so.12, everybody else's libmpi.so.12."""
     host = mpi(tmp_path / "host/libmpich.so.12", "mpich", "4.0.2")
-    found = one(check(image, Asked(bindings(host))))
+    found = one(check(image, BindingRequest(bindings(host))))
     assert found.rule == "mpi-own"
     assert found.remedy == f"bind it under that name: {{path: {host}, to: /.singularity.d/libs/libmpi.so.12}}"
     renamed = Bind(path=str(host), to="/.singularity.d/libs/libmpi.so.12")
-    fine = check(image, Asked(bindings(host, binds=(renamed,))))
+    fine = check(image, BindingRequest(bindings(host, binds=(renamed,))))
     assert fine.findings == () and fine.loads["/app"].startswith("host:")
 
 
 @pytest.mark.parametrize(("given", "found"), [("none", True), ("pmix", True), ("pmi2", False), ("", False)])
 def test_another_kind_of_pmi(image: Path, host: Path, given: str, found: bool) -> None:
-    done = check(image, Asked(bindings(host), pmi=given))
+    done = check(image, BindingRequest(bindings(host), pmi=given))
     assert [each.rule for each in done.findings] == (["pmi"] if found else [])
     if found:
         assert done.findings[0].message == f"MPI programs are started with --mpi={given}, and the host's MPI needs pmi2"
@@ -161,11 +161,11 @@ def test_another_kind_of_pmi(image: Path, host: Path, given: str, found: bool) -
 
 def test_pmix_with_its_version(image: Path, host: Path) -> None:
     own = bindings(host).model_copy(update={"mpi": HostMpi(family="mpich", library=str(host), pmi=("pmix",))})
-    assert check(image, Asked(own, pmi="pmix_v4")).findings == ()
+    assert check(image, BindingRequest(own, pmi="pmix_v4")).findings == ()
 
 
 def test_options_that_remove_the_launchers_variables(image: Path, host: Path) -> None:
-    done = check(image, Asked(bindings(host, options=(BoundOption(option="--cleanenv"),))))
+    done = check(image, BindingRequest(bindings(host, options=(BoundOption(option="--cleanenv"),))))
     assert one(done).rule == "cleanenv"
 
 
@@ -174,13 +174,13 @@ def test_versions_that_the_image_does_not_define(image: Path, tmp_path: Path) ->
     new = build(tmp_path / "new/libhwloc.so.15", version="HWLOC_2.9")
     build(image / "usr/lib64/libhwloc.so.15", version="HWLOC_2.1")
     host = mpi(tmp_path / "host/libmpi.so.12", "mpich", "5.0.2", needs=(new,))
-    found = one(check(image, Asked(bindings(host))))
+    found = one(check(image, BindingRequest(bindings(host))))
     assert found.rule == "symbol-version"
     assert found.message == (
         "libmpi.so.12 needs HWLOC_2.9 of libhwloc.so.15, which the image's does not define (it has HWLOC_2.1)"
     )
     more = bindings(host).model_copy(update={"libraries": (*bindings(host).libraries, BoundPath(path=str(new)))})
-    assert check(image, Asked(more)).findings == ()
+    assert check(image, BindingRequest(more)).findings == ()
 
 
 def test_versions_that_the_host_does_not_define(image: Path, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_versions_that_the_host_does_not_define(image: Path, tmp_path: Path) -> 
     host = mpi(tmp_path / "host/libmpi.so.12", "mpich", "5.0.2")
     build(image / "app", needs=(image / "usr/lib64/libmpi.so.12", new), program=True)
     rows = (BoundPath(path=str(host)), BoundPath(path=str(old)))
-    found = one(check(image, Asked(bindings(host).model_copy(update={"libraries": rows}))))
+    found = one(check(image, BindingRequest(bindings(host).model_copy(update={"libraries": rows}))))
     assert found.message.startswith(
         "app needs ZLIB_1.3 of libz.so.1, which the host's does not define (it has ZLIB_1.2)"
     )
@@ -203,7 +203,7 @@ def test_an_older_c_library(image: Path, tmp_path: Path) -> None:
     new = build(tmp_path / "host/libnew.so.1", source=source)
     host = mpi(tmp_path / "host/libmpi.so.12", "mpich", "5.0.2", needs=(new,))
     rows = (BoundPath(path=str(host)), BoundPath(path=str(new)))
-    asked = Asked(bindings(host).model_copy(update={"libraries": rows}))
+    asked = BindingRequest(bindings(host).model_copy(update={"libraries": rows}))
     assert check(image, asked).findings == ()
     libc = next(image.rglob("libc.so.6"))
     build(libc, version="GLIBC_2.2.5", soname="libc.so.6")
@@ -217,12 +217,12 @@ def test_an_older_c_library(image: Path, tmp_path: Path) -> None:
 def test_a_library_that_is_nowhere(image: Path, tmp_path: Path) -> None:
     lost = build(tmp_path / "host/libcxi.so.1")
     host = mpi(tmp_path / "host/libmpi.so.12", "mpich", "5.0.2", needs=(lost,))
-    found = one(check(image, Asked(bindings(host))))
+    found = one(check(image, BindingRequest(bindings(host))))
     assert (found.rule, found.remedy) == ("library-missing", "add the host's libcxi.so.1 to `libraries`")
     gone = bindings(
         host, binds=(Bind(path="/none/cxi", why="x"),), libraries=(BoundPath(path=str(host)), BoundPath(path=str(lost)))
     )
-    assert one(check(image, Asked(gone))).rule == "bind-source"
+    assert one(check(image, BindingRequest(gone))).rule == "bind-source"
 
 
 def test_a_component_that_cannot_be_opened(image: Path, tmp_path: Path) -> None:
@@ -231,30 +231,30 @@ def test_a_component_that_cannot_be_opened(image: Path, tmp_path: Path) -> None:
     build(tmp_path / "host/openmpi/mca_pml_ucx.so", needs=(lost,))
     host = mpi(tmp_path / "host/libmpi.so.12", "mpich", "5.0.2")
     place = Bind(path=f"{tmp_path}/host/openmpi", to="/usr/lib64/openmpi")
-    found = one(check(image, Asked(bindings(host, binds=(place,)))))
+    found = one(check(image, BindingRequest(bindings(host, binds=(place,)))))
     assert (found.rule, found.severity) == ("component-missing", "warning")
     assert found.message.endswith("what the image does not have: libucp.so.0") and "slower" in found.reason
     rows = (BoundPath(path=str(host)), BoundPath(path=str(lost)))
-    assert check(image, Asked(bindings(host, binds=(place,), libraries=rows))).findings == ()
+    assert check(image, BindingRequest(bindings(host, binds=(place,), libraries=rows))).findings == ()
 
 
 def test_an_image_without_an_mpi(image: Path, host: Path) -> None:
     (image / "app").unlink()
-    assert one(check(image, Asked(bindings(host)))).severity == "note"
+    assert one(check(image, BindingRequest(bindings(host)))).severity == "note"
 
 
 def test_programs_with_the_same_problem_are_one_finding(image: Path, tmp_path: Path) -> None:
     for name in ("b", "c"):
         shutil.copy(image / "app", image / name)
     host = mpi(tmp_path / "host/libmpi.so.40", "openmpi", "4.1.4")
-    assert "; so do /b, /c" in one(check(image, Asked(bindings(host)))).message
+    assert "; so do /b, /c" in one(check(image, BindingRequest(bindings(host)))).message
 
 
 def test_findings_that_are_about_no_file_are_not_joined(image: Path, host: Path) -> None:
     """Two node kinds whose drivers the table does not have: the same reason, and two findings."""
     (image / "usr/lib64/libcudart.so.14").touch()
     drivers = tuple(Driver("nvidia", "600.1", f"node kind {name}") for name in "ab")
-    messages = [each.message for each in check(image, Asked(bindings(host), drivers=drivers)).findings]
+    messages = [each.message for each in check(image, BindingRequest(bindings(host), drivers=drivers)).findings]
     assert messages == [f"unknown whether the driver 600.1 of node kind {name} runs CUDA 14" for name in "ab"]
 
 
@@ -262,7 +262,7 @@ def test_programs_that_lack_one_library_are_one_finding(image: Path, tmp_path: P
     lost = build(tmp_path / "host/libcxi.so.1")
     host = mpi(tmp_path / "host/libmpi.so.12", "mpich", "5.0.2", needs=(lost,))
     shutil.copy(image / "app", image / "b")
-    found = one(check(image, Asked(bindings(host))))
+    found = one(check(image, BindingRequest(bindings(host))))
     assert found.message == f"libcxi.so.1 not found in the image, required by {host}"
 
 
@@ -273,9 +273,9 @@ def test_an_mpi_that_is_not_known(image: Path, host: Path, library: str, why: st
     """Nothing could be said of what the programs load, so it is no "no problem found"."""
     build(host.with_name("libz.so"))
     unknown = HostMpi(family="mpich", library=str(host.with_name(library)) if library else "")
-    found = one(check(image, Asked(HostBindings(mpi=unknown))))
+    found = one(check(image, BindingRequest(HostBindings(mpi=unknown))))
     assert (found.rule, found.severity) == ("mpi-unknown", "refused") and why in found.message
-    assert check(image, Asked(HostBindings())).findings == ()  # bindings that are for no MPI
+    assert check(image, BindingRequest(HostBindings())).findings == ()  # bindings that are for no MPI
 
 
 @pytest.mark.parametrize(("launcher", "how"), [("false", "exited with status 1"), ("true", "exited with status 0")])
@@ -293,16 +293,16 @@ def test_the_images_own_library_path_counts(image: Path, host: Path) -> None:
     (image / ".singularity.d/env/90-environment.sh").write_text('export LD_LIBRARY_PATH="/opt/own:$LD_LIBRARY_PATH"\n')
     (image / "opt/own").mkdir(parents=True)
     (image / "usr/lib64/libmpi.so.12").rename(image / "opt/own/libmpi.so.12")
-    assert check(image, Asked(bindings(host))).loads["/app"].startswith("host:")
+    assert check(image, BindingRequest(bindings(host))).loads["/app"].startswith("host:")
     bare = HostBindings(binds=(Bind(path=str(host.parent)),), mpi=bindings(host).mpi)
-    found = one(check(image, Asked(bare)))
+    found = one(check(image, BindingRequest(bare)))
     assert found.rule == "mpi-own" and found.reason.startswith("it was found by LD_LIBRARY_PATH")
 
 
 def test_what_charliecloud_has_nothing_to_bind_to(image: Path, host: Path) -> None:
     """Apptainer makes what is missing; ch-run starts nothing. Below /tmp it has the host's."""
     binds = tuple(Bind(path=str(host.parent), to=to) for to in ("/opt/mpi", "/tmp/x", "/usr/lib64/mpi", "/usr/lib64"))
-    asked = Asked(bindings(host, binds=binds), ContainerPolicy(runtime="charliecloud"))
+    asked = BindingRequest(bindings(host, binds=binds), ContainerPolicy(runtime="charliecloud"))
     found = one(check(image, asked))
     assert (found.rule, found.message) == ("mount-point", "/opt/mpi not found in the image")
     (image / "opt/mpi").mkdir(parents=True)
@@ -310,14 +310,14 @@ def test_what_charliecloud_has_nothing_to_bind_to(image: Path, host: Path) -> No
 
 
 def test_charliecloud_always_searches_what_it_adds(image: Path, host: Path) -> None:
-    asked = Asked(bindings(host, bound=False), ContainerPolicy(runtime="charliecloud", libraries=(str(host),)))
+    asked = BindingRequest(bindings(host, bound=False), ContainerPolicy(runtime="charliecloud", libraries=(str(host),)))
     done = check(image, asked)
     assert done.findings == () and done.loads["/app"].startswith("host:")
 
 
 def test_libraries_of_a_site_that_an_image_does_not_search(image: Path, host: Path) -> None:
     """`libraries` without bindings sets no LD_LIBRARY_PATH: only Apptainer's own scripts in the image do."""
-    only = Asked(bindings(host, bound=False), ContainerPolicy(libraries=(str(host),)))
+    only = BindingRequest(bindings(host, bound=False), ContainerPolicy(libraries=(str(host),)))
     assert one(check(image, only)).rule == "libraries-not-searched"
     (image / ".singularity.d/env").mkdir(parents=True)
     (image / ".singularity.d/env/99-base.sh").touch()
@@ -329,7 +329,7 @@ def test_a_library_without_versions_is_taken(image: Path, tmp_path: Path) -> Non
     new = build(tmp_path / "new/libhwloc.so.15", version="HWLOC_2.9")
     build(image / "usr/lib64/libhwloc.so.15")
     host = mpi(tmp_path / "host/libmpi.so.12", "mpich", "5.0.2", needs=(new,))
-    assert check(image, Asked(bindings(host))).findings == ()
+    assert check(image, BindingRequest(bindings(host))).findings == ()
 
 
 CUDA = [
@@ -391,7 +391,7 @@ def test_toolkits_of_an_image(image: Path, host: Path) -> None:
             "a": NodeKind(gpu=Gpu(vendor="nvidia", driver="450.80.02")),
         }
     )
-    done = check(image, Asked(bindings(host), drivers=drivers_of(site)))
+    done = check(image, BindingRequest(bindings(host), drivers=drivers_of(site)))
     assert [each.message.split(" is ")[0] for each in done.findings] == [
         "ROCm 6.3 (/opt/rocm-6.3.0/.info/version)", "the NVIDIA driver 450.80.02 of node kind a",
     ]  # fmt: skip

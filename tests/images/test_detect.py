@@ -12,7 +12,7 @@ import pytest
 from images.elfbed import build
 from images.mpibed import mpi
 from stackyard.core.errors import InputError, MissingError
-from stackyard.images.bindings.detect import Detected, detect, library, required
+from stackyard.images.bindings.detect import DetectedBindings, detect, library, required
 from stackyard.images.bindings.families import families, known_mpi
 from stackyard.images.bindings.loader import Loader, own_hwcaps
 from stackyard.images.bindings.profiles import expanded, of_this_machine, profile_names, read_profile
@@ -31,7 +31,7 @@ def names(rows: tuple[BoundPath, ...]) -> set[str]:
     return {Path(row.path).name for row in rows}
 
 
-def detected_in(root: Path, mpi: str, *library_path: str) -> Detected:
+def detected_in(root: Path, mpi: str, *library_path: str) -> DetectedBindings:
     """What another root needs."""
     loader = Loader(Tree((root,)), library_path)
     return required(loader, *library(loader, {}, mpi), {})

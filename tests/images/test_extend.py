@@ -16,7 +16,7 @@ from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.images.bases import compile as onbase
 from stackyard.images.bases import extend, store
 from stackyard.images.bases.compile import Packages
-from stackyard.images.bases.container import Box, Given
+from stackyard.images.bases.container import Box, ContainerSetup
 from stackyard.images.bases.extend import Proof
 from stackyard.images.bases.model import PythonEnvironment
 from stackyard.images.bases.sources import source_of
@@ -38,9 +38,9 @@ def yard(tmp_path: Path) -> Yard:
     return Yard(tmp_path / "yard")
 
 
-def small(yard: Yard, tmp_path: Path, *entries: tuple[str, object], **said: object) -> store.Kept:
+def small(yard: Yard, tmp_path: Path, *entries: tuple[str, object], **said: object) -> store.StoredBase:
     archive = docker_archive(tmp_path / "a.tar", [of_directory(system(tmp_path / "root")), layer(entries)], **said)
-    return store.add(yard, store.Wanted(source_of(f"docker-archive:{archive}"), "small"))
+    return store.add(yard, store.BaseImport(source_of(f"docker-archive:{archive}"), "small"))
 
 
 def test_the_python_that_is_activated_comes_first(yard: Yard, tmp_path: Path) -> None:
@@ -166,10 +166,10 @@ def test_what_does_not_pass_is_not_kept(yard: Yard, tmp_path: Path) -> None:
     packages = Packages((), build=tools, checks=(Check(name="a", run=("cat", "/etc/x")),))
     (tmp_path / "work").mkdir()
     with mock.patch.dict(os.environ, images.environ()):
-        box = Box(images.apptainer(), kept, tmp_path / "work", Given("echo to nobody", ("export B=2",)))
+        box = Box(images.apptainer(), kept, tmp_path / "work", ContainerSetup("echo to nobody", ("export B=2",)))
         box.prepare()
         assert box.activated() == {} and box.run("env").stdout.count("B=2\n") == 1
-        building = onbase.Building(box, PythonEnvironment("system", "/usr"), packages, {})
+        building = onbase.BaseBuild(box, PythonEnvironment("system", "/usr"), packages, {})
         with pytest.raises(MissingError, match=r"nvcc not found on PATH; cmake of unknown version .*, not >=3"):
             onbase.require_tools(building)
         assert onbase.require_checks(building, {}, lambda _, done: done.stdout.strip() and None, lambda _: None) == []
@@ -177,10 +177,10 @@ def test_what_does_not_pass_is_not_kept(yard: Yard, tmp_path: Path) -> None:
         with pytest.raises(StackyardError, match="check failed: a: bad"):
             onbase.require_checks(building, {}, lambda *_: "bad", lambda _: None)
         packages = Packages((), checks=(Check(name="b", run=("cat", "/none"), required=False),))
-        building = onbase.Building(box, PythonEnvironment("system", "/usr"), packages, {})
+        building = onbase.BaseBuild(box, PythonEnvironment("system", "/usr"), packages, {})
         notices = onbase.require_checks(building, {}, lambda _, done: done.returncode and "bad", lambda _: None)
         assert notices == ["not passed: b: bad"]
-        wrong = Box(images.apptainer(), kept, tmp_path / "work", Given("echo not yet; exit 9"))
+        wrong = Box(images.apptainer(), kept, tmp_path / "work", ContainerSetup("echo not yet; exit 9"))
         with pytest.raises(StackyardError, match="cannot activate the base small: exited with status 9") as caught:
             extend.activated(wrong)
     assert "not yet" in str(caught.value.detail)
@@ -197,7 +197,7 @@ def test_a_package_on_top_of_a_virtual_environment(yard: Yard, tmp_path: Path) -
         ("opt/venv/bin/python", f"-> {home}/{version}"), (f"{site}/inbase.py", "x = 'of the base'\n"),
     ])  # fmt: skip
     archive = docker_archive(tmp_path / "a.tar", [of_directory(images.image_directory()), own])
-    kept = store.add(yard, store.Wanted(source_of(f"docker-archive:{archive}"), "system"))
+    kept = store.add(yard, store.BaseImport(source_of(f"docker-archive:{archive}"), "system"))
     wheels, env = testbed.wheels(testbed.HERE / "wheels.txt"), images.environ()
     given = {"PATH": env["PATH"], "APPTAINER_USERNS": "1", "PIP_NO_INDEX": "1", "GIVEN": str(tmp_path)}
     (tmp_path / "site.yaml").write_text("bases: {system: {activate: 'export ACTIVATED=$PYTHONNOUSERSITE; echo on'}}\n")

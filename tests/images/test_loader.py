@@ -14,7 +14,7 @@ from elftools.elf.elffile import ELFFile
 
 from images.elfbed import build, loaded_by_system, names
 from stackyard.images.bindings.elf.versions import read_versions, text_of
-from stackyard.images.bindings.ldcache import Cached, read_cache
+from stackyard.images.bindings.ldcache import CachedLibrary, read_cache
 from stackyard.images.bindings.loader import Loader, is_c_library
 from stackyard.images.bindings.tree import Tree
 from support import programs
@@ -123,7 +123,7 @@ def test_the_cache_is_what_ldconfig_prints() -> None:
     cache = read_cache(Path("/etc/ld.so.cache"))
     assert len(lines) > 20
     for name, path in lines:
-        assert Cached(path) in cache[name.split()[0]]
+        assert CachedLibrary(path) in cache[name.split()[0]]
 
 
 def test_builds_for_some_processors_do_not_come_first(tmp_path: Path) -> None:
@@ -135,7 +135,9 @@ def test_builds_for_some_processors_do_not_come_first(tmp_path: Path) -> None:
     ]
     head = struct.pack("<20sII", b"glibc-ld.so.cache1.1", 2, len(texts)).ljust(48, b"\0")
     (tmp_path / "cache").write_bytes(head + b"".join(entries) + texts)
-    assert read_cache(tmp_path / "cache") == {"libx.so.1": (Cached("/lib/libx.so.1"),)}  # a number without a name
+    assert read_cache(tmp_path / "cache") == {
+        "libx.so.1": (CachedLibrary("/lib/libx.so.1"),)
+    }  # a number without a name
 
 
 def test_a_damaged_cache_is_empty(tmp_path: Path) -> None:
@@ -165,13 +167,13 @@ def test_a_cache_that_is_cut_off_in_its_names_of_processors(tmp_path: Path) -> N
     for cut in range(1, 120):
         file.write_bytes(whole[:-cut])
         found = read_cache(file)["libdeep.so.1"]
-        assert Cached("/usr/lib/libdeep.so.1") in found and {*found} <= {*every}
+        assert CachedLibrary("/usr/lib/libdeep.so.1") in found and {*found} <= {*every}
     (sections,) = struct.unpack_from("<I", whole, 32)
     tags = range(sections + 8, len(whole) - 16, 16)
     at = next(at for at in tags if struct.unpack_from("<I", whole, at) == (1,))
     for place, size in ((1 << 31, 8), (0, 1 << 31)):  # beyond the end
         file.write_bytes(whole[: at + 8] + struct.pack("<II", place, size) + whole[at + 16 :])
-        assert Cached("/usr/lib/libdeep.so.1") in read_cache(file)["libdeep.so.1"]
+        assert CachedLibrary("/usr/lib/libdeep.so.1") in read_cache(file)["libdeep.so.1"]
 
 
 def test_another_root_has_its_own_links_and_cache(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.images.oci import check, transfer, writer
-from stackyard.images.oci.build import Wanted
+from stackyard.images.oci.build import OciRequest
 from stackyard.images.oci.layout import INDEX, NAME, Reference, blob, image, index, reference
 from support import programs
 from support.cli import inside as stackyard
@@ -33,7 +33,7 @@ except StackyardError as error:
 def started(made: bed.BuildRecord, target: Reference, **variables: str) -> subprocess.Popen[str]:
     """A process that builds an image without a base."""
     file = target.directory.parent / f"{target.name}.wanted"
-    file.write_bytes(pickle.dumps(Wanted(made, bed.change(made), None, target)))
+    file.write_bytes(pickle.dumps(OciRequest(made, bed.change(made), None, target)))
     return subprocess.Popen([sys.executable, "-c", BUILD, file], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             text=True, env={**os.environ, **variables})  # fmt: skip
 

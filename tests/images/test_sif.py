@@ -52,14 +52,14 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 
 
 @pytest.fixture(scope="module")
-def base(yard: Yard, tmp_path_factory: pytest.TempPathFactory) -> store.Kept:
+def base(yard: Yard, tmp_path_factory: pytest.TempPathFactory) -> store.StoredBase:
     root = system(tmp_path_factory.mktemp("base") / "root")
     (root / "usr/bin").mkdir()
     (root / "usr/bin/hostpython").symlink_to("../../bin/busybox")
     archive = docker_archive(
         root.parent / "a.tar", [of_directory(root)], Env=["FROM=the base", "PATH=/bin:/usr/bin", "KEPT=b"]
     )
-    return store.add(yard, store.Wanted(source_of(f"docker-archive:{archive}"), "base"))
+    return store.add(yard, store.BaseImport(source_of(f"docker-archive:{archive}"), "base"))
 
 
 @pytest.fixture(scope="module")
@@ -79,20 +79,20 @@ def record(yard: Yard) -> BuildRecord:
     return made
 
 
-def build(record: BuildRecord, base: store.Kept, file: Path, site: Site | None = None) -> list[str]:
+def build(record: BuildRecord, base: store.StoredBase, file: Path, site: Site | None = None) -> list[str]:
     own = EnvironmentChange((Prepend("PATH", f"{record.prefix}/bin"),))
-    return sifbuild.build(sifbuild.Wanted(record, CHANGE + own, base, file, site or Site()))
+    return sifbuild.build(sifbuild.SifRequest(record, CHANGE + own, base, file, site or Site()))
 
 
 @pytest.fixture(scope="module")
-def built(record: BuildRecord, base: store.Kept, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(record: BuildRecord, base: store.StoredBase, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("sif") / "demo.sif"
     assert build(record, base, file) == []
     return file
 
 
 def test_the_same_revision_and_base_give_the_same_file(
-    record: BuildRecord, base: store.Kept, built: Path, tmp_path: Path
+    record: BuildRecord, base: store.StoredBase, built: Path, tmp_path: Path
 ) -> None:
     """Also from a revision that is an image, whose image is not packed again."""
     build(record, base, tmp_path / "again.sif")
@@ -108,7 +108,7 @@ def test_the_same_revision_and_base_give_the_same_file(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again.sif", "image.sif"]
 
 
-def test_what_it_says_of_itself(record: BuildRecord, base: store.Kept, built: Path) -> None:
+def test_what_it_says_of_itself(record: BuildRecord, base: store.StoredBase, built: Path) -> None:
     found = sif.read(built)
     labels = found.labels()
     assert (
@@ -125,7 +125,7 @@ def test_what_it_says_of_itself(record: BuildRecord, base: store.Kept, built: Pa
     assert os.access(built, os.X_OK)
 
 
-def test_siftool_reads_it(base: store.Kept, built: Path, tmp_path: Path) -> None:
+def test_siftool_reads_it(base: store.StoredBase, built: Path, tmp_path: Path) -> None:
     """Another maker's program finds the base byte for byte, adds to the file and takes away again."""
     programs.need("siftool")
     listed = subprocess.run(["siftool", "list", built], capture_output=True, text=True, check=True).stdout
@@ -169,7 +169,7 @@ def test_a_program_of_the_revision_runs_in_it(record: BuildRecord, built: Path) 
     assert "name: demo" in apptainer("inspect", "--deffile", built)
 
 
-def test_a_python_that_uv_installed_goes_with_it(yard: Yard, base: store.Kept, tmp_path: Path) -> None:
+def test_a_python_that_uv_installed_goes_with_it(yard: Yard, base: store.StoredBase, tmp_path: Path) -> None:
     """It is in the yard's cache and not in the prefix, which names it by a link to its directory."""
     images.apptainer()
     pythons = yard.root / "cache/python"
@@ -207,7 +207,7 @@ def test_a_base_without_a_shell(yard: Yard, record: BuildRecord, tmp_path: Path)
     busybox = programs.need("busybox")
     data = layer([("usr/only", Path(busybox).read_bytes())])
     archive = docker_archive(tmp_path / "a.tar", [data])
-    bare = store.add(yard, store.Wanted(source_of(f"docker-archive:{archive}"), "bare"))
+    bare = store.add(yard, store.BaseImport(source_of(f"docker-archive:{archive}"), "bare"))
     said = build(record, bare, tmp_path / "bare.sif")
     assert ["no /bin/sh" in sentence for sentence in said] == [True]
     with pytest.raises(AssertionError, match=r"(?i)permission denied"):
@@ -232,13 +232,13 @@ def test_the_script_does_what_the_module_does(environ: Mapping[str, str], shell:
     assert seen == CHANGE.apply(given)
 
 
-def refused(record: BuildRecord, base: store.Kept, file: Path, said: str, site: Site | None = None) -> None:
+def refused(record: BuildRecord, base: store.StoredBase, file: Path, said: str, site: Site | None = None) -> None:
     with pytest.raises(InputError, match=said):
         build(record, base, file, site)
     assert list(file.parent.iterdir()) == []
 
 
-def test_a_prefix_for_a_newer_c_library_is_refused(yard: Yard, base: store.Kept, tmp_path: Path) -> None:
+def test_a_prefix_for_a_newer_c_library_is_refused(yard: Yard, base: store.StoredBase, tmp_path: Path) -> None:
     made = stackrecords.record(yard, "elf", "1")
     (Path(made.prefix) / "bin").mkdir(parents=True)
     shutil.copy(sys.executable, Path(made.prefix) / "bin/python")
@@ -252,7 +252,7 @@ def test_a_prefix_for_a_newer_c_library_is_refused(yard: Yard, base: store.Kept,
             refused(made, other, tmp_path / "x.sif", rf"the base base has glibc {version}")
 
 
-def test_what_does_not_fit_is_refused(record: BuildRecord, base: store.Kept, tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused(record: BuildRecord, base: store.StoredBase, tmp_path: Path) -> None:
     file = tmp_path / "x.sif"
     refused(
         replace(record, platform="linux-ppc64le"), base, file, "is for linux-ppc64le, and the base base for linux-64"
@@ -270,7 +270,7 @@ def test_what_does_not_fit_is_refused(record: BuildRecord, base: store.Kept, tmp
     build(replace(record, interpreter=linked), base, file)
 
 
-def test_what_a_runtime_hides_is_said(record: BuildRecord, base: store.Kept) -> None:
+def test_what_a_runtime_hides_is_said(record: BuildRecord, base: store.StoredBase) -> None:
     """A runtime binds the host's directories over what the image has there."""
     assert list(fit.notices(record, base)) == []
     (said,) = fit.notices(replace(record, prefix="/home/x/yard/prefix"), base)
@@ -285,12 +285,12 @@ def test_a_link_of_the_base_is_not_hidden(yard: Yard, record: BuildRecord, tmp_p
     """An overlay's directory at the path of a link would hide what is found through it."""
     top = record.prefix.split("/")[1]
     archive = docker_archive(tmp_path / "l.tar", [layer([("usr/x", None), (top, "-> usr/x")])])
-    linked = store.add(yard, store.Wanted(source_of(f"docker-archive:{archive}"), "linked"))
+    linked = store.add(yard, store.BaseImport(source_of(f"docker-archive:{archive}"), "linked"))
     (tmp_path / "out").mkdir()
     refused(record, linked, tmp_path / "out/x.sif", f"in the base linked /{top} is a link to usr/x")
 
 
-def test_a_revision_whose_image_changed(record: BuildRecord, base: store.Kept, tmp_path: Path) -> None:
+def test_a_revision_whose_image_changed(record: BuildRecord, base: store.StoredBase, tmp_path: Path) -> None:
     paths = RevisionPaths.of(record.path)
     packed = squashfs.pack(paths.prefix, paths.image)
     try:
@@ -312,10 +312,10 @@ def test_a_sif_is_a_base_for_another(yard: Yard, record: BuildRecord, tmp_path: 
     (scripts / "90-environment.sh").write_text("export THEIRS=1\n")
     (root / "bin/su").chmod(0o755)
     squashfs.pack(root, tmp_path / "root.sqsh", as_it_is=True)
-    sif.write(tmp_path / "a.sif", "amd64", [sif.Given(sif.PARTITION, "x", tmp_path / "root.sqsh", sif.SYSTEM)])
-    kept = store.add(yard, store.Wanted(source_of(f"sif:{tmp_path / 'a.sif'}"), "vendor"))
+    sif.write(tmp_path / "a.sif", "amd64", [sif.PartSource(sif.PARTITION, "x", tmp_path / "root.sqsh", sif.SYSTEM)])
+    kept = store.add(yard, store.BaseImport(source_of(f"sif:{tmp_path / 'a.sif'}"), "vendor"))
     with pytest.raises(StackyardError, match=r"a\.sif has more than 0\.0009766 GiB when it is unpacked"):
-        store.add(yard, store.Wanted(source_of(f"sif:{tmp_path / 'a.sif'}"), "large", most_bytes=1 << 20))
+        store.add(yard, store.BaseImport(source_of(f"sif:{tmp_path / 'a.sif'}"), "large", most_bytes=1 << 20))
     assert kept.base.software.activate == ". /opt/conda/bin/activate"
     assert [each.path for each in kept.base.software.environments] == ["/opt/conda"]
     build(record, kept, tmp_path / "b.sif")
@@ -324,12 +324,14 @@ def test_a_sif_is_a_base_for_another(yard: Yard, record: BuildRecord, tmp_path: 
     assert "THEIRS=1\n" in out and "WITH_CONDA=. /opt/conda/bin/activate\n" in out and "NEW=d e\n" in out
 
 
-def test_a_missing_directory(record: BuildRecord, base: store.Kept, tmp_path: Path) -> None:
+def test_a_missing_directory(record: BuildRecord, base: store.StoredBase, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such directory"):
         build(record, base, tmp_path / "no/x.sif")
 
 
-def test_a_base_that_changed_is_refused(yard: Yard, record: BuildRecord, base: store.Kept, tmp_path: Path) -> None:
+def test_a_base_that_changed_is_refused(
+    yard: Yard, record: BuildRecord, base: store.StoredBase, tmp_path: Path
+) -> None:
     other = replace(base, base=replace(base.base, root=replace(base.base.root, sha256="0" * 64)))
     with pytest.raises(StackyardError, match=r"root\.sqsh has changed"):
         build(record, other, tmp_path / "x.sif")
@@ -343,10 +345,10 @@ sifbuild.build(pickle.loads(sys.stdin.buffer.read()))
 """
 
 
-def test_a_build_that_was_killed_leaves_no_file(record: BuildRecord, base: store.Kept, tmp_path: Path) -> None:
+def test_a_build_that_was_killed_leaves_no_file(record: BuildRecord, base: store.StoredBase, tmp_path: Path) -> None:
     import pickle
 
-    asked = pickle.dumps(sifbuild.Wanted(record, CHANGE, base, tmp_path / "x.sif", Site()))
+    asked = pickle.dumps(sifbuild.SifRequest(record, CHANGE, base, tmp_path / "x.sif", Site()))
     words = [sys.executable, "-c", KILLED]
     environ = {**os.environ, "STACKYARD_FAULT": "sif"}
     assert subprocess.run(words, input=asked, env=environ, check=False).returncode == -signal.SIGKILL
@@ -355,7 +357,7 @@ def test_a_build_that_was_killed_leaves_no_file(record: BuildRecord, base: store
     assert [path.name for path in tmp_path.iterdir()] == ["x.sif"], "what was left is removed by the next one"
 
 
-def test_a_full_disk_leaves_nothing(record: BuildRecord, base: store.Kept, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_nothing(record: BuildRecord, base: store.StoredBase, tmp_path: Path) -> None:
     programs.need("mount")
     place = tmp_path / "small"
     place.mkdir()

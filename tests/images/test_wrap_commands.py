@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.images.inventory import Found, Inventory
+from stackyard.images.inventory import Inventory, InventoryEntry
 from stackyard.images.wrap.commands import chosen
 
-PROGRAM, FILE = Found("-", "rwxr-xr-x"), Found("-", "rw-r--r--")
+PROGRAM, FILE = InventoryEntry("-", "rwxr-xr-x"), InventoryEntry("-", "rw-r--r--")
 IMAGE = Inventory(
     {
-        "/bin": Found("l", "rwxrwxrwx", "usr/bin"),
-        "/usr": Found("d", "rwxr-xr-x"),
-        "/usr/bin": Found("d", "rwxr-xr-x"),
-        "/usr/bin/sh": Found("l", "rwxrwxrwx", "/bin/dash"),
+        "/bin": InventoryEntry("l", "rwxrwxrwx", "usr/bin"),
+        "/usr": InventoryEntry("d", "rwxr-xr-x"),
+        "/usr/bin": InventoryEntry("d", "rwxr-xr-x"),
+        "/usr/bin/sh": InventoryEntry("l", "rwxrwxrwx", "/bin/dash"),
         "/usr/bin/dash": PROGRAM,
-        "/usr/bin/round": Found("l", "rwxrwxrwx", "round"),
-        "/usr/bin/out": Found("l", "rwxrwxrwx", "../../../../usr/bin/dash"),
+        "/usr/bin/round": InventoryEntry("l", "rwxrwxrwx", "round"),
+        "/usr/bin/out": InventoryEntry("l", "rwxrwxrwx", "../../../../usr/bin/dash"),
         "/usr/bin/data": FILE,
         "/usr/bin/odd name": PROGRAM,
-        "/opt": Found("d", "rwxr-xr-x"),
-        "/opt/bin": Found("d", "rwxr-xr-x"),
+        "/opt": InventoryEntry("d", "rwxr-xr-x"),
+        "/opt/bin": InventoryEntry("d", "rwxr-xr-x"),
         "/opt/bin/python3": PROGRAM,
         "/opt/bin/dash": PROGRAM,
         "/opt/bin/[": PROGRAM,

@@ -34,7 +34,7 @@ def _sif(tool: Wrapped, *trees: Path) -> Path:
         packed = tool.directory / f"{tree.name}.sqsh"
         subprocess.run(["mksquashfs", tree, packed, "-quiet", "-noappend"], check=True, stdout=subprocess.DEVNULL)
         part = sif.OVERLAY if given else sif.SYSTEM
-        given.append(sif.Given(sif.PARTITION, tree.name, packed, part))
+        given.append(sif.PartSource(sif.PARTITION, tree.name, packed, part))
     return sif.write(tool.directory / "tool.sif", "amd64", given).file
 
 

@@ -162,7 +162,7 @@ def test_no_operation_can_be_made_with_such_a_name() -> None:
         lambda: Function("f g", {}), lambda: Function("if", {}), lambda: Function("f", {"s h": ""}),
         lambda: UserPath("U", ("S;x",), "s", "f"), lambda: OnUnload({}, ("A B",)),
     ):  # fmt: skip
-        with pytest.raises(grammar.NotAllowed):
+        with pytest.raises(grammar.GrammarError):
             make()
 
 
@@ -230,5 +230,5 @@ def test_a_value_is_as_long_as_linux_takes_it_in_bytes() -> None:
         value = text * (grammar.VALUE.most_bytes // bytes_each)
         assert grammar.VALUE(value) == value
         assert subprocess.run(["/bin/true"], env={"V" * 255: value}, check=False).returncode == 0
-        with pytest.raises(grammar.NotAllowed):
+        with pytest.raises(grammar.GrammarError):
             grammar.VALUE(value + text)

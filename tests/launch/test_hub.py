@@ -23,7 +23,7 @@ from stackyard.launch.run import seen
 from stackyard.launch.run.addresses import master_address
 from stackyard.launch.run.agentfile import plan_of
 from stackyard.launch.run.step import WatchOptions, run_step
-from stackyard.launch.run.verdict import Ended, first_of
+from stackyard.launch.run.verdict import TaskEnd, first_of
 from stackyard.launch.shim import rank_sh
 from support import programs, venvs
 from support.processes import wait_for
@@ -396,8 +396,8 @@ def test_a_node_without_its_agent(slurm: SlurmCluster, tmp_path: Path, harm: sig
 # pure parts
 
 
-def ended(at: float, task: int, code: int, *tail: str) -> Ended:
-    return Ended(at, task, f"n{task}", code, tail)
+def ended(at: float, task: int, code: int, *tail: str) -> TaskEnd:
+    return TaskEnd(at, task, f"n{task}", code, tail)
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ def ended(at: float, task: int, code: int, *tail: str) -> Ended:
         ([ended(1, 0, 143), ended(1.2, 1, 143)], 0),
     ],
 )
-def test_which_failure_was_first(failures: list[Ended], first: int) -> None:
+def test_which_failure_was_first(failures: list[TaskEnd], first: int) -> None:
     assert first_of(failures)[0].task == first
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackyard.launch.preflight.bisect import Found, all_pairs, find_bad, suspects
+from stackyard.launch.preflight.bisect import BisectResult, all_pairs, find_bad, suspects
 
 
 class Cluster:
@@ -80,7 +80,7 @@ def test_what_is_left_works(data: st.DataObject, count: int) -> None:
 
 
 def test_two_hosts_that_fail_only_together_are_a_link() -> None:
-    assert find_bad(["a", "b"], Cluster(["b"])) == Found((), (("a", "b"),), (), 2)
+    assert find_bad(["a", "b"], Cluster(["b"])) == BisectResult((), (("a", "b"),), (), 2)
     assert find_bad(["a", "b"], Cluster(["b"], alone=True)).nodes == ("b",)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.launch.records.outcome import Together
+from stackyard.launch.records.outcome import ListenerGroup
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.run.reports import Reports
 from support import programs
@@ -238,7 +238,7 @@ def test_an_error_of_one_listener_reaches_no_other() -> None:
         phase = notice  # type: ignore[assignment]
 
     heard, broken = Heard(), Broken()
-    reports = Reports(Together(broken, heard))
+    reports = Reports(ListenerGroup(broken, heard))
     for number in range(3):
         reports.notice(str(number))
     reports.phase("running")
@@ -256,7 +256,7 @@ def test_who_waits_for_a_file_system_says_so(monkeypatch: pytest.MonkeyPatch) ->
         def event(self, kind: str, data: dict[str, object]) -> None:
             wait_for(lambda: heard.all("notice"))
 
-    reports = Reports(Together(Stalled(), heard))
+    reports = Reports(ListenerGroup(Stalled(), heard))
     reports.event("end", {})
     reports.close()
     assert heard.all("notice") == ["all ranks have ended; waiting for the file system of the run directory"]

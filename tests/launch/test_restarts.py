@@ -24,8 +24,8 @@ from stackyard.launch.records.outcome import Failure, State, StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.request.intent import Intent, made
 from stackyard.launch.run.reports import Reports
-from stackyard.launch.run.seen import Seen
-from stackyard.launch.run.stage import Staging
+from stackyard.launch.run.seen import StepFacts
+from stackyard.launch.run.stage import StagingState
 from stackyard.yard.layout import Yard
 from support.cli import stackyard
 from support.processes import wait_for
@@ -109,12 +109,12 @@ def test_nodes_keep_what_is_staged_where_another_attempt_follows(
     stage = PlannedStage((("data", "/data"),), "key", again=again.may_lose >= 0)
     file = StepFile("r", "secret", "id", (), "stackyard", 4, 1, hosts=hosts, stage=stage)
     with closing_child() as child:
-        seen = Seen(StepPaths(tmp_path), file, child)
+        seen = StepFacts(StepPaths(tmp_path), file, child)
         seen.state = state
         seen.hosts = dict(enumerate(NODES[:reported]))
         seen.lost = [(host, "") for host in lost]
         seen.blame(blamed, 1, "x", ())
-        told = Staging(file, Reports(Heard()), 300).leave(seen, again.may_lose)
+        told = StagingState(file, Reports(Heard()), 300).leave(seen, again.may_lose)
     first = Failure(-1, blamed, 1, message="x")
     follows = again.go_on(StepResult(state, 1, first, hosts=NODES[:reported], lost=lost))
     assert told == ({"leave": follows} if restarts else {})

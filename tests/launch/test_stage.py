@@ -30,7 +30,7 @@ from stackyard.launch.plan.model import Plan, Stage
 from stackyard.launch.run.addresses import with_port
 from stackyard.launch.run.link import Link
 from stackyard.launch.run.reports import Reports
-from stackyard.launch.run.stage import Staging
+from stackyard.launch.run.stage import StagingState
 from support import programs
 from support.bindfs import bindfs
 from support.cli import STACKYARD, stackyard
@@ -329,7 +329,7 @@ def test_the_cause_is_named_whichever_is_heard_first() -> None:
     """A node whose disk is full leaves its children alone, and these may be heard first."""
     stage = PlannedStage((("data", "/data"),), "key")
     file = StepFile("r", "secret", "id", (), "stackyard", 2, 1, stage=stage)
-    told = Staging(file, Reports(Heard()), 300)
+    told = StagingState(file, Reports(Heard()), 300)
     with socket.create_server(("127.0.0.1", 0)) as server:
         links = {}
         for node in range(2):

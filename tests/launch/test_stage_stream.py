@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.launch.node.staging import stagedir
-from stackyard.launch.node.staging.pack import SMALL, Packer, Unstaged, line_of, mac_of
+from stackyard.launch.node.staging.pack import SMALL, Packer, StagingError, line_of, mac_of
 from stackyard.launch.node.staging.stagedir import StageDirectory
 from stackyard.launch.node.staging.unpack import LINE_LIMIT, Unpacker
 
@@ -93,7 +93,7 @@ def test_many_small_files_are_read_ahead_and_arrive_each_in_its_place(tmp_path: 
     packer = Packer([(b"data", os.fsencode(data))], SECRET)
     packer.survey()
     (data / "321").unlink()
-    with pytest.raises(Unstaged, match=r"cannot read .*/data/321: No such file"):
+    with pytest.raises(StagingError, match=r"cannot read .*/data/321: No such file"):
         list(packer.chunks())
 
 
@@ -105,7 +105,7 @@ def test_nothing_is_written_elsewhere(tmp_path: Path, name: str) -> None:
     link = {"name": "data/link", "kind": "link", "target": "sub", "mode": 0, "mtime_ns": 0}
     sub = {**DIRECTORY, "name": "data/sub"}
     text = stream(DIRECTORY, sub, link, {**FILE, "name": name, "size": 0}, {"sha256": EMPTY})
-    with pytest.raises(Unstaged, match="is not below what is staged"):
+    with pytest.raises(StagingError, match="is not below what is staged"):
         unpacked([text], tmp_path / "to", "data")
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["data", "link", "sub", "to"]
 
@@ -113,7 +113,7 @@ def test_nothing_is_written_elsewhere(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("target", ["/etc/passwd", "../other", "sub/../../../x"])
 def test_no_link_leads_out(tmp_path: Path, target: str) -> None:
     link = {"name": "data/link", "kind": "link", "target": target, "mode": 0, "mtime_ns": 0}
-    with pytest.raises(Unstaged, match="leads out of what is staged"):
+    with pytest.raises(StagingError, match="leads out of what is staged"):
         unpacked([stream(DIRECTORY, link)], tmp_path / "to", "data")
 
 
@@ -134,19 +134,19 @@ def test_no_link_leads_out(tmp_path: Path, target: str) -> None:
     (stream({"name": 3, "kind": "file"}), "invalid data"),
 ])  # fmt: skip
 def test_what_is_not_a_stream_is_refused(tmp_path: Path, text: bytes, why: str) -> None:
-    with pytest.raises(Unstaged, match=why):
+    with pytest.raises(StagingError, match=why):
         unpacked([text], tmp_path / "to", "data")
 
 
 def test_a_changed_byte_is_found(data: Path, tmp_path: Path) -> None:
     whole = bytearray(b"".join(packed(data)))
     whole[len(whole) // 2] ^= 1
-    with pytest.raises(Unstaged, match="checksum mismatch: data/big"):
+    with pytest.raises(StagingError, match="checksum mismatch: data/big"):
         unpacked([bytes(whole)], tmp_path / "to", "data")
 
 
 def test_what_does_not_fit_is_said_before_it_is_written(tmp_path: Path) -> None:
-    with pytest.raises(Unstaged, match=r"TiB \(\d+ bytes\) needed in .*, .* free") as error:
+    with pytest.raises(StagingError, match=r"TiB \(\d+ bytes\) needed in .*, .* free") as error:
         unpacked([stream(total=1 << 60)], tmp_path / "to")
     assert error.value.of_node
 
@@ -170,21 +170,21 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path, change: Callable[[
     chunks = packer.chunks()
     next(chunks)
     change(file)
-    with pytest.raises(Unstaged, match="data was changed while it was read"):
+    with pytest.raises(StagingError, match="data was changed while it was read"):
         list(chunks)
 
 
 def test_what_cannot_be_staged_is_named(data: Path, tmp_path: Path) -> None:
     os.mkfifo(data / "pipe")
-    with pytest.raises(Unstaged, match="data/pipe is neither a file nor a directory"):
+    with pytest.raises(StagingError, match="data/pipe is neither a file nor a directory"):
         packed(data)
     (data / "pipe").unlink()
     (data / "away").symlink_to("/etc")
-    with pytest.raises(Unstaged, match="data/away is a link to the directory /etc: stage that as well"):
+    with pytest.raises(StagingError, match="data/away is a link to the directory /etc: stage that as well"):
         packed(data)
     (data / "away").unlink()
     (data / "gone").symlink_to("/not/there")
-    with pytest.raises(Unstaged, match=r"cannot read .*: No such file"):
+    with pytest.raises(StagingError, match=r"cannot read .*: No such file"):
         packed(data)
 
 
@@ -230,7 +230,9 @@ def test_where_a_node_puts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert stagedir.place_of("") == "/tmp"
     monkeypatch.setenv("WHERE", str(tmp_path))
     assert stagedir.place_of("$WHERE") == str(tmp_path)
-    with pytest.raises(Unstaged, match=r"/nvme not found, which local_disk of this kind of node in site\.yaml names"):
+    with pytest.raises(
+        StagingError, match=r"/nvme not found, which local_disk of this kind of node in site\.yaml names"
+    ):
         stagedir.place_of("/nvme")
     monkeypatch.setenv("STACKYARD_TMP", str(tmp_path))
     assert stagedir.place_of("/nvme") == str(tmp_path)

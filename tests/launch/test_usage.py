@@ -15,7 +15,7 @@ import pytest
 
 from images.elfbed import build
 from stackyard.launch.node.monitoring.gpuprobe import GpuProbe, amd_rows, nvidia_rows
-from stackyard.launch.node.monitoring.usage import FREE_S, LOOK_SHARE, Group, Loaded, Usage
+from stackyard.launch.node.monitoring.usage import FREE_S, LOOK_SHARE, Group, MpiLibraries, Usage
 from stackyard.launch.node.ranks import Rank
 from stackyard.launch.node.step import PlannedSlot, StepFile
 from stackyard.launch.records.outcome import Cause, RankUsage
@@ -118,7 +118,7 @@ def test_the_mpi_that_a_rank_has_loaded(tmp_path: Path) -> None:
             [sys.executable, "-c", inner, library], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert started.stdout is not None and started.stdout.readline()
-        usage, none = Usage("", Loaded(str(host), names)), Usage("", Loaded("", names))
+        usage, none = Usage("", MpiLibraries(str(host), names)), Usage("", MpiLibraries("", names))
         for each in (usage, none):
             each.look([Rank(3, 0, started.pid), Rank(4, 1, os.getpid())], time.monotonic())
         wait_for(lambda asked=usage: "mpi" in asked.of(3, failed=False))  # type: ignore[misc]

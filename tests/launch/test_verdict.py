@@ -10,8 +10,8 @@ import pytest
 
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.run.seen import Seen, result
-from stackyard.launch.run.verdict import Ended, left_early
+from stackyard.launch.run.seen import StepFacts, result
+from stackyard.launch.run.verdict import TaskEnd, left_early
 from support.watched import Heard, Running, local_line, make_plan
 
 LOST = "RuntimeError: Connection closed by peer [10.0.0.3]:1234"
@@ -47,7 +47,7 @@ def test_a_rank_that_left_before_the_others_is_named(tmp_path: Path, monkeypatch
     ],
 )
 def test_who_left_early(codes: dict[int, int], code: int, tail: str, early: tuple[int, ...]) -> None:
-    assert left_early(codes, Ended(1, 0, "n0", code, (tail,))) == early
+    assert left_early(codes, TaskEnd(1, 0, "n0", code, (tail,))) == early
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_time_limit_has_its_remedy(tmp_path: Path, said: str, rule: str) -> No
     """Slurm terminates the batch script too, which ends the run as cancelled."""
     launcher: Any = SimpleNamespace(output=lambda: said)
     file: Any = SimpleNamespace(tasks=2, nodes=1, family="slurm", ranks_per_task=1, roles=(), py_spy="")
-    seen = Seen(StepPaths(tmp_path), file, launcher)
+    seen = StepFacts(StepPaths(tmp_path), file, launcher)
     seen.state, seen.cancelled = "cancelled", 15
     ended: StepResult = result(seen, make_plan(local_line(1, 2), 1, 2, "true"), Heard())
     assert (ended.state, ended.code) == ("cancelled", 143)

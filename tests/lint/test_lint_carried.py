@@ -7,7 +7,7 @@ import pytest
 from stackyard.launch.request.intent import Intent
 from stackyard.lint.api import lint_text, to_intent
 from stackyard.lint.fix import closing
-from stackyard.lint.fix.making import Making
+from stackyard.lint.fix.making import IntentDraft
 
 HEAD = "#!/bin/bash\n#SBATCH -t 10 {}\n"
 
@@ -282,7 +282,7 @@ def test_the_last_look_finds_a_command_that_another_part_lost(
     command: str, prologue: tuple[str, ...], lost: bool
 ) -> None:
     script = lint_text(f"#!/bin/bash\n{command}\n", name="job.sh").script
-    making = Making(script, {"prologue": prologue})
+    making = IntentDraft(script, {"prologue": prologue})
     closing.close(making, None, None, [], 0)
     assert bool(making.notes) == lost, making.notes
 

@@ -20,7 +20,7 @@ from stackyard.lint.launches import RANKS
 from stackyard.lint.request import read_request
 from stackyard.lint.rules.base import Case
 from stackyard.lint.script import Script
-from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.scope import ResolvedCommand
 from stackyard.lint.shell.words import shown
 
 DIRECTORY = Path(__file__).parent.parent / "data" / "lint"
@@ -95,7 +95,7 @@ def _started(script: Script, intent: Intent) -> object:
     return next((each for each in reversed(script.commands) if last[0] in shown(" ".join(each.argv))), None)
 
 
-def _kept(command: Resolved, kept: str) -> bool:
+def _kept(command: ResolvedCommand, kept: str) -> bool:
     words = [word.raw for word in command.command.words]
     directory = words[0] == "cd" and len(words) > 1 and re.search("PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD", words[1])
     return bool(directory) or (

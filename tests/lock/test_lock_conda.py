@@ -11,7 +11,7 @@ import pytest
 from helpers_lock import conda, stack, variant
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.inputs.models import Environment, Site
 from stackyard.inputs.sites.sitemodels import ChannelPolicy, Gpu, NodeKind
 from stackyard.lock import solve
@@ -50,7 +50,7 @@ def site(channel: Path | str, cuda: str = "12.6", glibc: str = "2.28", **more: A
 
 def lock(site: Site, yard: Path, *specs: str, **more: Any) -> Lock:
     made = variant(Environment(conda=conda(*specs), **more))
-    return solve.lock_stack(stack(made), site, Yard(yard), (), None, Silent())
+    return solve.lock_stack(stack(made), site, Yard(yard), (), None, SilentProgress())
 
 
 def versions(locked: LockedVariant) -> dict[str, str]:

@@ -17,13 +17,13 @@ from helpers_lock import conda as conda_requirements
 from helpers_lock import pip, stack, variant, wheel
 
 from stackyard.core.errors import StackyardError
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.host.files.hashing import sha256_file
 from stackyard.inputs.models import Environment, Site
 from stackyard.inputs.sites.sitemodels import ChannelPolicy, PipPolicy
 from stackyard.lock import solve
 from stackyard.lock.base import distributions as dists
-from stackyard.lock.base.distributions import Unread, described, require_read
+from stackyard.lock.base.distributions import UnreadPackage, described, require_read
 from stackyard.lock.conda import archive
 from stackyard.lock.lockfile import text
 from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
@@ -300,8 +300,8 @@ def test_the_old_list(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------- what follows from it
 
 
-def unread(name: str) -> Unread:
-    return Unread(
+def unread(name: str) -> UnreadPackage:
+    return UnreadPackage(
         CondaPackage(name, "1", "0", 0, HERE, "c", f"https://c/{name}-1-0.conda", "00" * 32), "HTTP status 503"
     )
 
@@ -344,7 +344,9 @@ def test_conda_satisfies_pip_whatever_its_packages_are_called(tmp_path: Path) ->
             conda=conda_requirements("python", "onnx ==1.13.1", "python-annoy", "dask"), pip=pip(*lines),
             pip_options={"no_index": True},  # type: ignore[arg-type]
         )  # fmt: skip
-        return solve.lock_stack(stack(variant(environment)), site, Yard(tmp_path / "y"), (), None, Silent()).variants[0]
+        return solve.lock_stack(
+            stack(variant(environment)), site, Yard(tmp_path / "y"), (), None, SilentProgress()
+        ).variants[0]
 
     found = lock("needs-annoy", "needs-dask")
     assert sorted(p.name for p in found.pip) == ["needs-annoy", "needs-dask"]

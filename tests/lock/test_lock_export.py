@@ -15,7 +15,7 @@ from rattler import LockFile
 from rattler.lock import PypiLockedPackage
 
 from stackyard.core import toml
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.host.machine.platforms import this_platform
 from stackyard.host.run.command import which
 from stackyard.host.tools import uv
@@ -49,7 +49,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> LockedVariant:
     made = variant(Environment(conda=conda("aaa"), pip=pip("app", "srconly"), pip_options=PipOptions(no_index=True)))
     policy = ChannelPolicy(default=(channel.as_uri(),))
     site = Site(channels=policy, pip=PipPolicy(read_pip_conf=False, find_links=(str(work / "links"),)))
-    return solve.lock_stack(stack(made), site, Yard(work / "y"), (), None, Silent()).variants[0]
+    return solve.lock_stack(stack(made), site, Yard(work / "y"), (), None, SilentProgress()).variants[0]
 
 
 def test_explicit_is_read_by_rattler_and_fits_condas_grammar(locked: LockedVariant) -> None:
@@ -144,7 +144,7 @@ def pip_only(tmp_path_factory: pytest.TempPathFactory) -> LockedVariant:
     site = Site(
         pip=PipPolicy(read_pip_conf=False, find_links=(str(work / "links"),)), interpreter=Interpreter(source="host")
     )
-    found = solve.lock_stack(stack(made), site, Yard(work / "y"), (), None, Silent()).variants[0]
+    found = solve.lock_stack(stack(made), site, Yard(work / "y"), (), None, SilentProgress()).variants[0]
     assert found.interpreter.source == "host" and not found.conda
     return found
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from helpers_lock import conda, pip, stack, variant, wheel
 
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.host.machine.platforms import this_platform
 from stackyard.inputs.models import Environment, Interpreter, PipOptions, Site, Stack
 from stackyard.inputs.sites.sitemodels import ChannelPolicy, NodeKind, PipPolicy
@@ -41,7 +41,7 @@ class Bed:
             "pip": {"read_pip_conf": False, "find_links": (str(self.links),)},
             "nodes": {"a": NodeKind(platform=HERE, glibc="2.34")},
         }  # fmt: skip
-        self.lock = solve.lock_stack(self.stack, self.site(), Yard(directory / "yard"), (), None, Silent())
+        self.lock = solve.lock_stack(self.stack, self.site(), Yard(directory / "yard"), (), None, SilentProgress())
 
     def of(self, *specs: str, channels: tuple[str, ...] = ()) -> Stack:
         asked = conda("lib", "python", *specs)
@@ -82,7 +82,7 @@ FRESH: dict[str, dict[str, Any]] = {
 def test_a_policy_that_is_satisfied_leaves_the_lock_fresh(bed: Bed, change: dict[str, Any]) -> None:
     if "exclude_newer" in change.get("channels", {}):
         stack_of_conda = stack(variant(Environment(conda=conda("lib"))))
-        lock = solve.lock_stack(stack_of_conda, bed.site(), Yard(bed.directory / "yard"), (), None, Silent())
+        lock = solve.lock_stack(stack_of_conda, bed.site(), Yard(bed.directory / "yard"), (), None, SilentProgress())
         assert solve.staleness(lock, stack_of_conda, bed.site(**change), ()).reasons == ()
         return
     found = bed.staleness(**change)
@@ -128,9 +128,9 @@ def test_only_the_variant_that_is_affected_is_solved_again(bed: Bed, tmp_path: P
         variant(Environment(conda=conda("lib")), name="a"), variant(Environment(conda=conda("python")), name="b")
     )
     yard = Yard(tmp_path / "yard")
-    before = solve.lock_stack(two, bed.site(), yard, (), None, Silent())
+    before = solve.lock_stack(two, bed.site(), yard, (), None, SilentProgress())
     make_channel(tmp_path / "new", [*CHANNEL, Package("lib", "1.4", subdir=HERE)])
     site = bed.site(pins=("lib <1.5",), channels={"default": ((tmp_path / "new").as_uri(), bed.channel)})
-    after = solve.lock_stack(two, site, yard, (), before, Silent())
+    after = solve.lock_stack(two, site, yard, (), before, SilentProgress())
     assert after.find("1", "a", HERE) != before.find("1", "a", HERE)
     assert after.find("1", "b", HERE) == before.find("1", "b", HERE)

@@ -16,7 +16,7 @@ from stackyard.lock.explain import reachability as reach
 from stackyard.lock.lockfile.model import CondaPackage, PipPackage
 from stackyard.lock.pip import pylock
 from stackyard.lock.pip import resolve as pip
-from stackyard.lock.pip.provided import Given, given, write_constraints
+from stackyard.lock.pip.provided import ProvidedDistribution, given, write_constraints
 from stackyard.lock.pip.snapshot import sha256_tree, tree_files
 from stackyard.lock.pip.tags import best_wheel, uv_platform, wheel_tags
 from support.webserver import served
@@ -97,14 +97,14 @@ def test_given_names_and_versions() -> None:
     ]  # fmt: skip
     found, notices = given(packages)
     assert found == (
-        Given("other", "1.0+cpu", "bundle 3"), Given("real-name", "2.5", "bundle 3"),
-        Given("torch", "2.1.0", "pytorch 2.1.0"),
+        ProvidedDistribution("other", "1.0+cpu", "bundle 3"), ProvidedDistribution("real-name", "2.5", "bundle 3"),
+        ProvidedDistribution("torch", "2.1.0", "pytorch 2.1.0"),
     )  # fmt: skip
     assert len(notices) == 1 and "odd 1.0" in notices[0]
 
 
 def test_metadata_wheels_are_wheels(tmp_path: Path) -> None:
-    [line] = write_constraints([Given("my-name", "1.0", "x")], tmp_path)
+    [line] = write_constraints([ProvidedDistribution("my-name", "1.0", "x")], tmp_path)
     assert line == f"my-name @ file://{tmp_path}/my_name-1.0-py3-none-any.whl"
     with zipfile.ZipFile(tmp_path / "my_name-1.0-py3-none-any.whl") as archive:
         assert "my_name-1.0.dist-info/METADATA" in archive.namelist()

@@ -13,7 +13,7 @@ import pytest
 
 from stackyard.core.errors import InputError
 from stackyard.host.tools.pipconf import PipSettings
-from stackyard.lock.licences import Policy, Stated, is_denied, of_metadata, require_allowed, spdx, stated
+from stackyard.lock.licences import PackageLicence, Policy, is_denied, of_metadata, require_allowed, spdx, stated
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.yard.layout import Yard
 from support.tinywheel import wheel
@@ -170,9 +170,9 @@ def test_of_a_damaged_wheel_no_licence_is_known(tmp_path: Path) -> None:
 
 def test_a_lock_with_a_denied_licence_is_refused_with_every_package() -> None:
     packages = [
-        Stated("good", "1", "pip", "MIT"),
-        Stated("bad", "1", "pip", "AGPL-3.0-only"),
-        Stated("odd", "2", "conda", ""),
+        PackageLicence("good", "1", "pip", "MIT"),
+        PackageLicence("bad", "1", "pip", "AGPL-3.0-only"),
+        PackageLicence("odd", "2", "conda", ""),
     ]
     told: list[str] = []
     with pytest.raises(InputError, match=r"demo has licences that the site denies: bad 1 \(AGPL-3.0-only\)"):

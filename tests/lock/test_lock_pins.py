@@ -9,7 +9,7 @@ import pytest
 from helpers_lock import conda, pip, stack, variant, wheel
 
 from stackyard.core.errors import InputError
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.host.machine.platforms import this_platform
 from stackyard.inputs.models import Environment, PipOptions, PipRequirement, Site
 from stackyard.inputs.sites.site import load_site
@@ -79,7 +79,7 @@ class Bed:
         return load_site(self.file)
 
     def lock(self, site: Site, *lines: str, previous: Lock | None = None, **more: Any) -> LockedVariant:
-        return solve.lock_stack(self.stack(*lines, **more), site, self.yard, (), previous, Silent()).variants[0]
+        return solve.lock_stack(self.stack(*lines, **more), site, self.yard, (), previous, SilentProgress()).variants[0]
 
     def stack(self, *lines: str, requirements: tuple[PipRequirement, ...] = (), **more: Any) -> Any:
         values = {"conda": conda("python"), **more}

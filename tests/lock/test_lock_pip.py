@@ -22,7 +22,7 @@ from stackyard.inputs.pip.requirements import read_requirements
 from stackyard.inputs.pip.settings import settings as pip_settings
 from stackyard.inputs.sites.sitemodels import PipPolicy
 from stackyard.lock.explain import reachability as reach
-from stackyard.lock.pip.provided import Given
+from stackyard.lock.pip.provided import ProvidedDistribution
 from stackyard.lock.pip.resolve import PipRequest, PipSolution, solve_pip
 from stackyard.lock.pip.uvcompile import Question, _flags
 from support.guardedserver import guarded
@@ -167,7 +167,10 @@ def test_paths_archives_and_git(tmp_path: Path, links: Path, cache: Path) -> Non
 
 
 def test_what_conda_provides_is_taken_as_given(links: Path, cache: Path) -> None:
-    given = (Given("numpy", "1.26.4", "numpy 1.26.4"), Given("tool-x", "7.0", "tool-x 7.0"))
+    given = (
+        ProvidedDistribution("numpy", "1.26.4", "numpy 1.26.4"),
+        ProvidedDistribution("tool-x", "7.0", "tool-x 7.0"),
+    )
     solution = solve(links, cache, "app", "numpy", given=given)
     assert sorted(files(solution)) == ["app"]
     assert solution.packages[0].requires == ("numpy>=1.20", "tool-x ; sys_platform == 'linux'")
@@ -177,7 +180,7 @@ def test_what_conda_provides_is_taken_as_given(links: Path, cache: Path) -> None
 def test_a_conflict_with_conda_names_both(links: Path, cache: Path, line: str) -> None:
     wheel(links, "app2", "1.0", ["numpy>=2"])
     with pytest.raises(InputError) as caught:
-        solve(links, cache, line, "tool-x", given=(Given("numpy", "1.26.4", "numpy 1.26.4"),))
+        solve(links, cache, line, "tool-x", given=(ProvidedDistribution("numpy", "1.26.4", "numpy 1.26.4"),))
     detail = str(caught.value.detail)
     assert "numpy>=2" in detail and "conda provides numpy 1.26.4 (package numpy 1.26.4)" in detail
     assert "numpy 1.26.4 comes from conda" in str(caught.value.hint)

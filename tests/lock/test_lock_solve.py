@@ -11,7 +11,7 @@ import pytest
 from helpers_lock import conda, pip, stack, variant, wheel
 
 from stackyard.core.errors import InputError, MissingError, Where
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.machine.platforms import this_platform
 from stackyard.inputs.models import BuildSpec, Environment, Interpreter, PackageBuild, PipOptions, Site, Stack
@@ -56,7 +56,7 @@ def local(*lines: str, **more: object) -> Environment:
 
 
 def lock(made: Stack, site: Site, yard: Yard, previous: Lock | None = None, platforms: Sequence[str] = ()) -> Lock:
-    return solve.lock_stack(made, site, yard, platforms, previous, Silent())
+    return solve.lock_stack(made, site, yard, platforms, previous, SilentProgress())
 
 
 def test_pip_goes_on_top_of_conda(channel: Path, links: Path, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_what_was_solved_is_not_solved_again(channel: Path, links: Path, tmp_pat
         file.unlink()
     child = Yard(tmp_path / "user", parent)
     renamed = stack(variant(local("app"), stack="other", version="9", name="x"))
-    taken = solve.lock_stack(renamed, site, child, (), None, Silent(), kept_by=child.above())
+    taken = solve.lock_stack(renamed, site, child, (), None, SilentProgress(), kept_by=child.above())
     assert taken.variants[0].pip == first.variants[0].pip
     assert not (child.root / "locks").exists()
     alone = Yard(tmp_path / "alone")

@@ -14,12 +14,12 @@ import pytest
 from helpers_lock import pip, stack, variant, wheel
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.inputs.models import Environment, Interpreter, PipOptions, Site, Variant
 from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, PipPolicy
 from stackyard.lock import solve
 from stackyard.lock.accelerator import HOME, accelerator, for_variant
-from stackyard.lock.conda.virtual import Virtual
+from stackyard.lock.conda.virtual import VirtualPackages
 from stackyard.lock.lockfile.fingerprint import fingerprint
 from stackyard.lock.lockfile.freshness import judge
 from stackyard.lock.lockfile.model import Lock, LockedInterpreter, LockedVariant, PipPackage
@@ -87,7 +87,7 @@ def lock(
 ) -> Lock:
     asked = Environment(pip=pip(*lines), pip_options=options or PipOptions())
     made = stack(variant(asked, axes=axes, interpreter=Interpreter(source="host")))
-    return solve.lock_stack(made, where, yard, (), previous, Silent())
+    return solve.lock_stack(made, where, yard, (), previous, SilentProgress())
 
 
 def versions(made: Lock) -> dict[str, str]:
@@ -164,7 +164,7 @@ def test_variants_that_differ_by_the_accelerator_alone_get_a_build_each(web: str
     asked = Environment(pip=pip("torch"))
     host = Interpreter(source="host")
     two = stack(*(variant(asked, name=a, axes={"accelerator": a}, interpreter=host) for a in ("cpu", "cu128")))
-    made = solve.lock_stack(two, site(web), yard, (), None, Silent())
+    made = solve.lock_stack(two, site(web), yard, (), None, SilentProgress())
     assert [p.version for v in made.variants for p in v.pip if p.name == "torch"] == ["2.9.0+cpu", "2.9.0+cu128"]
     edited = stack(*(v.model_copy(update={"axes": {"accelerator": "cu128"}}) for v in two.variants))
     reasons = solve.staleness(made, edited, site(web), ()).reasons
@@ -240,7 +240,9 @@ def test_a_change_of_the_rule_concerns_locks_with_torch_only(web: str, yard: Yar
     def stale(line: str, where: Site) -> list[str]:
         made = stack(variant(Environment(pip=pip(line)), interpreter=Interpreter(source="host")))
         return list(
-            solve.staleness(solve.lock_stack(made, site(web), yard, (), None, Silent()), made, where, ()).reasons
+            solve.staleness(
+                solve.lock_stack(made, site(web), yard, (), None, SilentProgress()), made, where, ()
+            ).reasons
         )
 
     assert stale("numpy", site(web, torch_backend="off")) == []
@@ -253,27 +255,27 @@ def test_a_change_of_the_rule_concerns_locks_with_torch_only(web: str, yard: Yar
 @pytest.mark.parametrize(
     ("axes", "virtual", "name"),
     [
-        ({}, Virtual(("__cuda=12.4=0",)), "CUDA 12.4"),
-        ({}, Virtual(()), "cpu"),
-        ({"accelerator": "cuda"}, Virtual(()), None),
-        ({"accelerator": "CPU"}, Virtual(("__cuda=12.4=0",)), "cpu"),
-        ({"accelerator": "cuda12.6"}, Virtual(()), "cu126"),
-        ({"accelerator": "cuda 12"}, Virtual(()), "CUDA 12"),
-        ({"accelerator": "rocm"}, Virtual(()), "ROCm"),
-        ({"rocm": "6.4"}, Virtual(()), "rocm6.4"),
-        ({"accelerator": "xpu"}, Virtual(()), "xpu"),
-        ({"accelerator": "tpu"}, Virtual(()), None),
-        ({"cuda": "118"}, Virtual(()), "cu118"),
-        ({"accelerator": "cuda128"}, Virtual(()), "cu128"),
-        ({"accelerator": "cu12"}, Virtual(()), "CUDA 12"),
-        ({"cuda": "none", "rocm": "6.2"}, Virtual(()), "rocm6.2"),
-        ({"accelerator": "rocm", "rocm": "6.2"}, Virtual(()), "rocm6.2"),
-        ({"accelerator": "gpu", "rocm": "none"}, Virtual(("__cuda=12.4=0",)), "CUDA 12.4"),
-        ({"accelerator": "none", "cuda": "12.8"}, Virtual(()), "cpu"),
-        ({"cuda": "none", "rocm": "none"}, Virtual(("__cuda=12.4=0",)), "cpu"),
+        ({}, VirtualPackages(("__cuda=12.4=0",)), "CUDA 12.4"),
+        ({}, VirtualPackages(()), "cpu"),
+        ({"accelerator": "cuda"}, VirtualPackages(()), None),
+        ({"accelerator": "CPU"}, VirtualPackages(("__cuda=12.4=0",)), "cpu"),
+        ({"accelerator": "cuda12.6"}, VirtualPackages(()), "cu126"),
+        ({"accelerator": "cuda 12"}, VirtualPackages(()), "CUDA 12"),
+        ({"accelerator": "rocm"}, VirtualPackages(()), "ROCm"),
+        ({"rocm": "6.4"}, VirtualPackages(()), "rocm6.4"),
+        ({"accelerator": "xpu"}, VirtualPackages(()), "xpu"),
+        ({"accelerator": "tpu"}, VirtualPackages(()), None),
+        ({"cuda": "118"}, VirtualPackages(()), "cu118"),
+        ({"accelerator": "cuda128"}, VirtualPackages(()), "cu128"),
+        ({"accelerator": "cu12"}, VirtualPackages(()), "CUDA 12"),
+        ({"cuda": "none", "rocm": "6.2"}, VirtualPackages(()), "rocm6.2"),
+        ({"accelerator": "rocm", "rocm": "6.2"}, VirtualPackages(()), "rocm6.2"),
+        ({"accelerator": "gpu", "rocm": "none"}, VirtualPackages(("__cuda=12.4=0",)), "CUDA 12.4"),
+        ({"accelerator": "none", "cuda": "12.8"}, VirtualPackages(()), "cpu"),
+        ({"cuda": "none", "rocm": "none"}, VirtualPackages(("__cuda=12.4=0",)), "cpu"),
     ],
 )
-def test_names_of_accelerators(axes: dict[str, str], virtual: Virtual, name: str | None) -> None:
+def test_names_of_accelerators(axes: dict[str, str], virtual: VirtualPackages, name: str | None) -> None:
     found = accelerator(axes, Site(), LINUX, virtual)
     assert (found.name if found else None) == name
     assert for_variant(variant(axes=axes), (), Site(), "linux-ppc64le", virtual) is None
@@ -290,7 +292,7 @@ def test_names_of_accelerators(axes: dict[str, str], virtual: Virtual, name: str
 def test_an_accelerator_without_builds_is_refused_where_torch_is_needed(
     axes: dict[str, str], cuda: str, says: str
 ) -> None:
-    found = accelerator(axes, Site(), LINUX, Virtual((f"__cuda={cuda}=0",) if cuda else ()))
+    found = accelerator(axes, Site(), LINUX, VirtualPackages((f"__cuda={cuda}=0",) if cuda else ()))
     assert found is not None
     with pytest.raises(InputError, match=re.escape(says)):
         found.indexes(HOME)

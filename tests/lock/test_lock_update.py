@@ -10,7 +10,7 @@ import pytest
 from helpers_lock import conda, pip, stack, variant, wheel
 
 from stackyard.core.errors import InputError
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.host.machine.platforms import this_platform
 from stackyard.inputs.models import Environment, PipOptions, Site, Stack
 from stackyard.inputs.sites.sitemodels import ChannelPolicy, PipPolicy
@@ -52,7 +52,7 @@ class Bed:
         return Site(channels=ChannelPolicy(default=channels, **policy), pip=index, platforms=(HERE,))  # type: ignore[arg-type]
 
     def lock(self, made: Stack, site: Site, previous: Lock | None = None, update: Update | None = None) -> Lock:
-        return solve.lock_stack(made, site, self.yard, (), previous, Silent(), update=update or Update())
+        return solve.lock_stack(made, site, self.yard, (), previous, SilentProgress(), update=update or Update())
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.inputs.models import Site, Variant
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.make import builder
@@ -122,12 +122,12 @@ def build(
     *,
     site: Site | None = None,
     directory: str = "1.0-py311-1",
-    progress: Silent | None = None,
+    progress: SilentProgress | None = None,
     rebuild: bool = False,
 ) -> BuildRecord:
     variant = variant or Variant(stack="demo", version="1.0", name="py311")
     paths = RevisionPaths(yard.root / "stacks" / "demo" / directory)
-    module, progress = f"demo/{directory}", progress or Silent()
+    module, progress = f"demo/{directory}", progress or SilentProgress()
     record = builder.build(variant, lock, site or Site(), yard, paths, module, 1, progress, rebuild=rebuild)
     revisions.mark(record)
     return record

@@ -12,7 +12,7 @@ import pytest
 from buildbed import build, locked, sdist, wheel
 
 from stackyard.core.errors import InputError
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.net import http
 from stackyard.inputs.models import Site, Variant
@@ -110,7 +110,7 @@ def test_a_source_is_fetched_as_pip_is_told_to(
     made = sdist(index.directory / "http:" / "archive.invalid", {"setup.py": ""})
     package = replace(made, url=f"http://archive.invalid/{Path(made.url).name}")
     variant, paths = Variant(stack="demo", version="1.0", name="py311"), RevisionPaths(yard.root / "stacks/demo/1")
-    job = Job(Site(), yard, variant, locked(pip=[package]), paths, "demo/1", Silent())
+    job = Job(Site(), yard, variant, locked(pip=[package]), paths, "demo/1", SilentProgress())
     assert sha256_file(fetch.source_archive(job, package)) == package.sha256
     assert index.asked == [package.url]
 

@@ -13,7 +13,7 @@ import pytest
 from buildbed import build, conda_packages, locked, sdist, sha256, wheel
 
 from stackyard.core.errors import MissingError, StackyardError
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.host.run import layer
 from stackyard.inputs.models import Check, Environment, Site, Variant
 from stackyard.inputs.sites.sitemodels import Permissions
@@ -193,7 +193,7 @@ def test_a_build_leaves_the_marker_to_its_caller(yard: Yard, wheelhouse: dict[st
     paths = yard.revision("demo", "1.0-py311-1")
     variant = Variant(stack="demo", version="1.0", name="py311")
     lock = locked(pip=[wheelhouse["six"]])
-    record = builder.build(variant, lock, Site(), yard, paths, "demo/1.0-py311-1", 1, Silent())
+    record = builder.build(variant, lock, Site(), yard, paths, "demo/1.0-py311-1", 1, SilentProgress())
     assert record.payload.python.exists() and paths.building.exists()
     assert not paths.record.exists() and revisions.built(yard) == []
     revisions.mark(record)
@@ -376,7 +376,7 @@ def test_run_variables_win_in_order(yard: Yard) -> None:
 
 
 def test_progress_names_the_phases(yard: Yard, wheelhouse: dict[str, PipPackage]) -> None:
-    class Kept(Silent):
+    class Kept(SilentProgress):
         phases: list[str] = []  # noqa: RUF012
 
         def phase(self, subject: str, phase: str, detail: str = "") -> None:

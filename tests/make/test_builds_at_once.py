@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from buildbed import build
 
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.host.files.hashing import sha256_file
 from stackyard.inputs.models import Site, Variant
 from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
@@ -41,7 +41,9 @@ def job(built: Yard, small: LockedVariant, tmp_path: Path) -> Callable[[], Job]:
     """A build in a yard below the parent's."""
     yard = Yard(tmp_path / "own", built)
     variant = Variant(stack="demo", version="1.0", name="py311")
-    return lambda: Job(Site(), yard, variant, small, RevisionPaths(yard.root / "stacks/demo/1"), "demo/1", Silent())
+    return lambda: Job(
+        Site(), yard, variant, small, RevisionPaths(yard.root / "stacks/demo/1"), "demo/1", SilentProgress()
+    )
 
 
 def test_a_link_that_another_build_uses_stays(job: Callable[[], Job]) -> None:

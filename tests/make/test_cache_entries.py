@@ -12,7 +12,7 @@ import pytest
 from buildbed import PROJECT, build, conda_packages, locked, sdist
 
 from stackyard.core.errors import StackyardError
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.yard.cache.audit import audit
 from stackyard.yard.layout import Yard
@@ -51,7 +51,7 @@ def truncate(path: Path) -> None:
 
 
 def again(yard: Yard, small: LockedVariant) -> tuple[BuildRecord, list[str]]:
-    progress = Silent()
+    progress = SilentProgress()
     return build(yard, small, directory="1.0-py311-2", progress=progress), progress.notices
 
 
@@ -123,7 +123,7 @@ def test_a_link_script_that_writes_into_a_shared_file_fails_the_build(tmp_path: 
         build(yard, locked(p for p in packages if p.name == "tool"))
     with pytest.raises(StackyardError, match=r"wrote into a file .*/tool-1.0-0/share/tool.txt has"):
         build(yard, locked(packages), directory="1.0-py311-2")
-    progress = Silent()
+    progress = SilentProgress()
     record = build(yard, locked(p for p in packages if p.name == "tool"), directory="1.0-py311-3", progress=progress)
     assert len(progress.notices) == 1
     assert Path(record.prefix, "share/tool.txt").read_text() == "one\n"
@@ -135,7 +135,7 @@ def test_a_damaged_wheel_is_compiled_again_and_a_source_fetched_again(tmp_path: 
     build(yard, variant)
     for pattern in ("wheels/*/*/*.whl", "sources/*/*"):
         truncate(only(yard.cache, pattern))
-    progress = Silent()
+    progress = SilentProgress()
     build(yard, variant, directory="1.0-py311-2", progress=progress)
     assert [notice.partition(":")[0] for notice in progress.notices] == [
         "damaged in the cache, so compiled again",

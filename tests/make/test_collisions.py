@@ -14,7 +14,7 @@ import pytest
 from buildbed import build, conda_packages, locked, sdist, wheel
 
 from stackyard.core.errors import InputError, StackyardError, Where
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.inputs.models import BuildSpec, PackageBuild, Site, Variant
 from stackyard.lock.lockfile.model import CondaPackage, LockedVariant
 from stackyard.make.hashes.inputs import input_hash
@@ -142,7 +142,7 @@ def trees(lock: LockedVariant, directory: Path, number: int) -> set[tuple[str, s
 
 @pytest.mark.slow
 def test_one_lock_is_one_tree_and_each_path_has_the_file_of_the_last_package(tmp_path: Path) -> None:
-    lock, progress = many(tmp_path), Silent()
+    lock, progress = many(tmp_path), SilentProgress()
     record = build(Yard(tmp_path / "yard"), lock, progress=progress)
     prefix = Path(record.prefix)
     assert (prefix / "share/one").read_text() == "aa"  # after bb and cc, on which it depends
@@ -221,7 +221,7 @@ def test_equal_bytes_and_namespaces_are_silent(tmp_path: Path) -> None:
         wheel(tmp_path, "a", {"ns/__init__.py": EXTEND, "ns/a.py": b"", "e/__init__.py": b"", "s.py": b"s"}),
         wheel(tmp_path, "b", {"ns/__init__.py": other, "ns/b.py": b"", "e/__init__.py": b"# e\n", "s.py": b"s"}),
     ]
-    progress = Silent()
+    progress = SilentProgress()
     record = build(Yard(tmp_path / "yard"), locked(pip=wheels), progress=progress, site=Site(collisions="refuse"))
     assert record.collisions == () and not [text for text in progress.notices if "collision" in text]
     assert (Path(record.prefix) / SITE / "ns/__init__.py").read_bytes() == other
@@ -250,7 +250,7 @@ def test_a_layout_with_lists_that_lie_stays_inside(tmp_path: Path) -> None:
 def test_the_stacks_file_chooses_among_wheels_each_path_for_itself(tmp_path: Path) -> None:
     files = ("cvx/a.py", "cvx/b.py", "x.py")
     wheels = [wheel(tmp_path, n, {f: n.encode() for f in files} | script(n)) for n in ("aa", "b_b", "cc")]
-    variant, progress = chosen(("cvx/a.py", "aa"), (f"{SITE}/cvx/*", "B.b"), ("bin/cmd", "aa")), Silent()
+    variant, progress = chosen(("cvx/a.py", "aa"), (f"{SITE}/cvx/*", "B.b"), ("bin/cmd", "aa")), SilentProgress()
     record = build(Yard(tmp_path / "yard"), locked(pip=wheels), variant, progress=progress)
     prefix = Path(record.prefix)
     assert [(prefix / SITE / file).read_text() for file in files] == ["aa", "b_b", "cc"]

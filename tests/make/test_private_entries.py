@@ -19,11 +19,11 @@ tests, parent, own, channel, *archives = sys.argv[1:]
 sys.path.insert(0, tests)
 from buildbed import PROJECT, build, conda_packages, locked, sha256, wheel_package
 from stackyard.lock.lockfile.model import PipPackage
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.yard.layout import Yard
 plain, source = map(Path, archives)
 pip = [wheel_package(plain), PipPackage("cext", "1.0", "sdist", source.as_uri(), sha256(source))]
-progress = Silent()
+progress = SilentProgress()
 record = build(Yard(Path(own), Yard(Path(parent))), locked(conda_packages(Path(channel)), pip), progress=progress)
 print(record.prefix, *progress.notices, sep="\\n")
 """

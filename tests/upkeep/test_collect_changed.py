@@ -77,7 +77,7 @@ def test_what_is_shown_again_while_it_is_removed_stays(yard: Yard, monkeypatch: 
     inside("withdraw", OLD)
     plan, begin = planned(yard), trash.begin
 
-    def late(yard: Yard, path: Path, what: trash.What) -> trash.Item:
+    def late(yard: Yard, path: Path, what: trash.TrashNote) -> trash.Item:
         monkeypatch.setattr(trash, "begin", begin)
         inside("default", OLD)
         return begin(yard, path, what)

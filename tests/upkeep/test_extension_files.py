@@ -10,7 +10,7 @@ import pytest
 from stackyard.make.layer import pth_of_drift
 from stackyard.upkeep.extensions import drift
 from stackyard.upkeep.extensions import file as extending
-from stackyard.upkeep.extensions.file import Asked, Files
+from stackyard.upkeep.extensions.file import ExtensionRequest, Files
 from stackyard.yard.kinds.extension import BaseRevision, Layer
 from stackyard.yard.layout import Yard
 from stackyard.yard.write import atomic
@@ -21,11 +21,11 @@ from support import stackrecords
 def test_a_full_disk_leaves_the_files_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    made = extending.made("mine", "sci", Asked(pip=("six",)))
+    made = extending.made("mine", "sci", ExtensionRequest(pip=("six",)))
     made.write(tmp_path)
     atomic._hits.clear()
     monkeypatch.setenv("STACKYARD_FAULT", f"write:{number}:enospc")
-    more = Asked(pip=("idna",), conda=("zlib",))
+    more = ExtensionRequest(pip=("idna",), conda=("zlib",))
     with pytest.raises(OSError, match="No space"), extending.changed(tmp_path, lambda f: extending.with_more(f, more)):
         pytest.fail("nothing is deployed")
     assert Files.read(tmp_path) == made

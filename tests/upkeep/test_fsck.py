@@ -14,7 +14,7 @@ import pytest
 from fsckbed import OWN, SHARED, Bed, flip, in_open_directory, without_channel
 
 from stackyard.core.errors import StackyardError
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.sitemodels import ModulePolicy
 from stackyard.inputs.workspace import Workspace
@@ -269,12 +269,12 @@ def test_what_was_damaged_is_read_again_whatever_the_sample(bed: Bed, monkeypatc
     monkeypatch.setattr(check, "_MOST_BYTES", 0)
     for path in (bed.file("one", OWN), bed.yard.root / LIB / SHARED):
         flip(path)
-        found = check.check(Workspace(site, bed.yard), [], Silent(), deep=True, whole=True)
-        left = check.check(Workspace(site, bed.yard), [], Silent(), deep=False, whole=True, again=found)
+        found = check.check(Workspace(site, bed.yard), [], SilentProgress(), deep=True, whole=True)
+        left = check.check(Workspace(site, bed.yard), [], SilentProgress(), deep=False, whole=True, again=found)
         assert {fault.path for fault in found.faults} == {fault.path for fault in left.faults} >= {path}
-    assert check.check(Workspace(site, bed.yard), [], Silent(), deep=False, whole=True).faults == []
+    assert check.check(Workspace(site, bed.yard), [], SilentProgress(), deep=False, whole=True).faults == []
     bed.paths("one").damaged.write_text('{"files": ["prefix/bin/tool"]}')
-    faults = check.check(Workspace(site, bed.yard), [], Silent(), deep=False, whole=True).faults
+    faults = check.check(Workspace(site, bed.yard), [], SilentProgress(), deep=False, whole=True).faults
     assert bed.file("one", OWN) in {fault.path for fault in faults}
 
 

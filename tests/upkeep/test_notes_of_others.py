@@ -55,7 +55,7 @@ def test_what_is_no_note_is_named_and_left(accounts: Accounts, yard: Yard) -> No
     assert len(strange) == 4 and strange[3] == "uses/: 3 more that stackyard does not write; left"
     assert len(os.listdir(yard.uses)) == 7
     used.chmod(0o600)
-    code = "import sys, pathlib\nfrom stackyard.yard.others import uses\nu = uses.Unknown()\n" \
+    code = "import sys, pathlib\nfrom stackyard.yard.others import uses\nu = uses.UnreadNotes()\n" \
            "print(list(uses.found(pathlib.Path(sys.argv[1]), u)), u.unread)"  # fmt: skip
     yard.uses.chmod(0o1777)
     said = accounts.user("carl").python(code, yard.uses).out

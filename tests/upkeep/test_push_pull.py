@@ -450,7 +450,7 @@ def test_a_launcher_that_is_not_that_of_the_record_is_refused(
 def test_a_signed_launcher_that_does_not_run_here_is_refused(bed: Bed, tmp_path: Path) -> None:
     bed.stackyard("pull", with_launcher(bed, tmp_path, b"#!/no/such/interpreter\n"))
     found = artefact.read(Reference(tmp_path / "layout", "x"))
-    signed = replace(found, signed=artefact.Signed("", "", ()))
+    signed = replace(found, signed=artefact.SignedRecord("", "", ()))
     paths = bed.paths("squashfs")
     paths.launcher.chmod(0o755)
     paths.launcher.write_bytes(b"#!/no/such/interpreter\n")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import StackyardError
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.deploy.generation import Step
 from stackyard.deploy.published.rollback import publish
 from stackyard.expose.published import change_of, follow_policy
@@ -67,7 +67,7 @@ def published(yard: Yard, record: BuildRecord) -> BuildRecord:
 
 
 def repaired(record: BuildRecord, yard: Yard, *given: UsedFile) -> repair.Outcome:
-    return repair.repair(record, Workspace(SITE, yard), Silent(), given)
+    return repair.repair(record, Workspace(SITE, yard), SilentProgress(), given)
 
 
 def test_an_added_directory_is_removed_with_its_files(yard: Yard, record: BuildRecord) -> None:

@@ -110,7 +110,7 @@ def test_what_is_on_the_way_back(yard: Yard, outside: Path, above: str) -> None:
 def test_a_name_that_leads_back_is_no_path(yard: Yard) -> None:
     for path in ("stacks/../../x", "stacks/tool/..", "stacks//tool", "stacks/./tool", "/etc/passwd"):
         with pytest.raises(ValueError, match="not in this yard"):
-            trash._checked(trash.What("revision", path, "2026-01-01T00:00:00+00:00", "me", "b"))
+            trash._checked(trash.TrashNote("revision", path, "2026-01-01T00:00:00+00:00", "me", "b"))
 
 
 def test_a_directory_of_a_cache_and_of_leases(yard: Yard, outside: Path) -> None:

@@ -10,7 +10,7 @@ from verifykit import Stack
 
 import stackyard.verify
 from stackyard.core.change import EnvironmentChange, Set
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.verify.checks.base import Check
 from stackyard.verify.context import Context
 from stackyard.verify.report import KINDS, CheckResult
@@ -18,7 +18,7 @@ from stackyard.verify.table import TABLE
 from stackyard.yard.revision.record import Activation
 
 
-class Phases(Silent):
+class Phases(SilentProgress):
     """A progress that keeps the phases."""
 
     def __init__(self) -> None:

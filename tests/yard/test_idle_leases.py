@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.deploy.writing import Held
+from stackyard.deploy.writing import DeployLeases
 from stackyard.host.run.identity import this_process
 from stackyard.yard.layout import Yard
 from stackyard.yard.write import idleleases, within
@@ -174,7 +174,7 @@ def test_killed_while_it_is_removed(yard: Yard, point: str) -> None:
         idleleases.remove(directory)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
-    assert Held(yard, ()).is_alone
+    assert DeployLeases(yard, ()).is_alone
     with lease(directory, "it", pace=QUICK) as held:
         held.check()
     for each in yard.leases.iterdir():

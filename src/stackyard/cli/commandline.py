@@ -35,7 +35,9 @@ class SuggestingGroup(click.Group):
         """Like click's, with a suggestion."""
         names = self.list_commands(ctx)
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            raise _Refused(f"no such command: {ctx.command_path} {args[0]}", _suggestion(ctx.command_path, args, names))
+            raise _UsageErrorWithHint(
+                f"no such command: {ctx.command_path} {args[0]}", _suggestion(ctx.command_path, args, names)
+            )
         return super().resolve_command(ctx, args)
 
 
@@ -55,11 +57,11 @@ def as_error(error: click.ClickException) -> StackyardError:
     if not isinstance(error, click.UsageError):
         return InputError(_plain(error.format_message()))
     path = error.ctx.command_path if error.ctx else " ".join(["stackyard", *takewhile(_is_word, sys.argv[1:])])
-    hint = error.hint if isinstance(error, _Refused) else _hint(error, path)
+    hint = error.hint if isinstance(error, _UsageErrorWithHint) else _hint(error, path)
     return InputError(_message(error, path), hint=hint)
 
 
-class _Refused(click.UsageError):
+class _UsageErrorWithHint(click.UsageError):
     """With a hint of its own."""
 
     def __init__(self, message: str, hint: str) -> None:

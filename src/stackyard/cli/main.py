@@ -16,7 +16,7 @@ import click
 from stackyard import __version__
 from stackyard.cli import entry
 from stackyard.cli.commandline import SuggestingGroup, as_error
-from stackyard.core.errors import StackyardError, Stopped
+from stackyard.core.errors import StackyardError, StopSignal
 
 SECTIONS = {
     "Build and publish": {
@@ -130,7 +130,7 @@ def cli(ctx: click.Context, yard: Path | None, site: Path | None, debug: bool) -
 
 def _stop(number: int, _: object) -> None:
     signal.signal(number, signal.SIG_DFL)  # the second one ends it at once
-    raise Stopped(number)
+    raise StopSignal(number)
 
 
 def main() -> None:
@@ -146,7 +146,7 @@ def main() -> None:
         if isinstance(leaving.code, int):
             _leave(leaving.code)
         raise
-    except (KeyboardInterrupt, Stopped) as stopped:  # before or after the verb: there is nothing to put in order
+    except (KeyboardInterrupt, StopSignal) as stopped:  # before or after the verb: there is nothing to put in order
         _leave(128 + getattr(stopped, "number", signal.SIGINT))
 
 
@@ -218,7 +218,7 @@ def _run_verb() -> None:
     except (KeyboardInterrupt, click.Abort):  # click turns the one into the other
         click.echo(_stopped("interrupted"), err=True)
         sys.exit(130)
-    except Stopped as stopped:
+    except StopSignal as stopped:
         click.echo(_stopped(str(stopped)), err=True)
         sys.exit(128 + stopped.number)
     except OSError as error:

@@ -21,14 +21,14 @@ from stackyard.core.grammar import COMMAND, VALUE, VARIABLE
 from stackyard.core.late import dataclass
 
 
-class _Checked:
+class _Operation:
     """What all operations share: none can be made with a name or a value that has not its grammar."""
 
     def __post_init__(self) -> None:
         """Check every field by its name.
 
         Raises:
-            NotAllowed: a name or a value does not have its grammar.
+            GrammarError: a name or a value does not have its grammar.
             TypeError: a field holds something else than text.
         """
         for name, value in vars(self).items():
@@ -51,7 +51,7 @@ def _texts(value: Any) -> Iterable[str]:
 
 
 @dataclass(frozen=True)
-class Prepend(_Checked):
+class Prepend(_Operation):
     """Put a directory of the stack in front of a path list such as PATH or MANPATH.
 
     `keep_system`: where the list is not set, an empty last entry keeps the system's own search (MANPATH, INFOPATH).
@@ -64,7 +64,7 @@ class Prepend(_Checked):
 
 
 @dataclass(frozen=True)
-class Append(_Checked):
+class Append(_Operation):
     """Put a directory of the stack at the end of a path list: what the user has there is found first."""
 
     op: ClassVar[str] = "append"
@@ -73,7 +73,7 @@ class Append(_Checked):
 
 
 @dataclass(frozen=True)
-class Join(_Checked):
+class Join(_Operation):
     """Extend a text of the user's, in front and at its end, with a separator; it is never split.
 
     For lists that no module system takes apart: with blanks or semicolons between their entries, or with a value of
@@ -89,7 +89,7 @@ class Join(_Checked):
 
     def __post_init__(self) -> None:
         """Check every field. Raises ValueError: another separator than those of `SEPARATORS`."""
-        _Checked.__post_init__(self)  # `late.dataclass` makes another class, which super() does not know
+        _Operation.__post_init__(self)  # `late.dataclass` makes another class, which super() does not know
         if self.separator not in SEPARATORS:
             raise ValueError(f"not a separator: {self.separator!r}")
 
@@ -102,7 +102,7 @@ SEPARATORS = (" ", ":", ";", ",")
 
 
 @dataclass(frozen=True)
-class Set(_Checked):
+class Set(_Operation):
     """Set a variable that only the stack uses; it is unset afterwards.
 
     Nothing produces it now. Modules published by earlier versions hold it, and their operations never change.
@@ -114,7 +114,7 @@ class Set(_Checked):
 
 
 @dataclass(frozen=True)
-class SetRestorable(_Checked):
+class SetRestorable(_Operation):
     """Set a variable of the user's and restore the previous value on unload; `value` None: unset while loaded."""
 
     op: ClassVar[str] = "set_restorable"
@@ -123,7 +123,7 @@ class SetRestorable(_Checked):
 
 
 @dataclass(frozen=True)
-class Default(_Checked):
+class Default(_Operation):
     """Set a variable only where the user has not set it; a value of the user's own is kept."""
 
     op: ClassVar[str] = "default"
@@ -132,7 +132,7 @@ class Default(_Checked):
 
 
 @dataclass(frozen=True)
-class SaveValue(_Checked):
+class SaveValue(_Operation):
     """Save in `variable` the value that `source` has when the stack is loaded (empty if unset), for `OnUnload`."""
 
     op: ClassVar[str] = "save_value"
@@ -141,7 +141,7 @@ class SaveValue(_Checked):
 
 
 @dataclass(frozen=True)
-class Flags(_Checked):
+class Flags(_Operation):
     """Extend a flag string such as CFLAGS by `text` at its end. It is never split as a list."""
 
     op: ClassVar[str] = "flags"
@@ -150,7 +150,7 @@ class Flags(_Checked):
 
 
 @dataclass(frozen=True)
-class UserPath(_Checked):
+class UserPath(_Operation):
     """A path of the user's own, with a fallback where the preferred variable is not set.
 
     The value is ``$base/suffix`` for the first of `bases` (variable names, e.g. SCRATCH) that is set and not empty,
@@ -173,7 +173,7 @@ class UserPath(_Checked):
 
 
 @dataclass(frozen=True)
-class Function(_Checked):
+class Function(_Operation):
     """A shell function with a body per shell (``sh`` serves bash, zsh and ksh; ``fish``, ``csh`` their own).
 
     A body is what stands between the braces. csh has no functions: its body is an alias that may use ``$*``.
@@ -185,7 +185,7 @@ class Function(_Checked):
 
 
 @dataclass(frozen=True)
-class Alias(_Checked):
+class Alias(_Operation):
     """A shell alias."""
 
     op: ClassVar[str] = "alias"
@@ -194,7 +194,7 @@ class Alias(_Checked):
 
 
 @dataclass(frozen=True)
-class OnUnload(_Checked):
+class OnUnload(_Operation):
     """Commands run when the stack is unloaded, per shell. Nothing else runs at an unload. They carry their own
     definitions and absolute paths, because module systems undo variables and functions first.
 
@@ -207,7 +207,7 @@ class OnUnload(_Checked):
 
 
 @dataclass(frozen=True)
-class Notice(_Checked):
+class Notice(_Operation):
     """A message shown when the stack is loaded."""
 
     op: ClassVar[str] = "notice"

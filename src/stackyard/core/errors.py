@@ -85,7 +85,7 @@ class MissingError(StackyardError):
     exit_code = 4
 
 
-class Stopped(BaseException):
+class StopSignal(BaseException):
     """A signal that asks the program to end; like an interrupt, it leaves time to put things in order.
 
     Attributes:

@@ -17,7 +17,7 @@ from stackyard.core.late import dataclass
 _SHOWN = 60
 
 
-class NotAllowed(ValueError):
+class GrammarError(ValueError):
     """A text does not have the grammar of its place. `hint`: what does."""
 
     def __init__(self, message: str, hint: str) -> None:
@@ -47,12 +47,12 @@ class Grammar:
         """The text itself.
 
         Raises:
-            NotAllowed: it does not have this grammar.
+            GrammarError: it does not have this grammar.
         """
         if not self._fits(text):
-            raise NotAllowed(f"{shown(text)} is not {self.kind}", self.hint)
+            raise GrammarError(f"{shown(text)} is not {self.kind}", self.hint)
         if text in self.reserved:
-            raise NotAllowed(f"{shown(text)} is not {self.kind} to use here: it is reserved", "use another name")
+            raise GrammarError(f"{shown(text)} is not {self.kind} to use here: it is reserved", "use another name")
         return text
 
     def accepts(self, text: str) -> bool:

@@ -23,7 +23,7 @@ _SHOWING = ("__repr__", "__eq__", "__hash__")
 _METHODS = ("__init__", "__setattr__", "__delattr__", *_SHOWING)
 
 
-class _Made:
+class _LateAttribute:
     """An attribute of `_Late`: it makes the class that is asked for it, and is the attribute which that has then."""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -39,7 +39,7 @@ class _Made:
             return _raising(error)
         found = (vars(each)[self._name] for each in cls.__mro__ if self._name in vars(each))
         for value in found:
-            if not isinstance(value, _Made):
+            if not isinstance(value, _LateAttribute):
                 return value.__get__(one, cls) if hasattr(value, "__get__") else value
         raise AttributeError(self._name)
 
@@ -65,16 +65,16 @@ def _raising(error: BaseException) -> Any:
 class _Late:
     """The first base of a class whose methods are not made yet; what has been made hides what is here."""
 
-    __init__: Any = _Made()
-    __repr__: Any = _Made()
-    __eq__: Any = _Made()
-    __hash__: Any = _Made()
-    __match_args__: Any = _Made()
-    __dataclass_fields__ = _Made()
-    __dataclass_params__ = _Made()
+    __init__: Any = _LateAttribute()
+    __repr__: Any = _LateAttribute()
+    __eq__: Any = _LateAttribute()
+    __hash__: Any = _LateAttribute()
+    __match_args__: Any = _LateAttribute()
+    __dataclass_fields__ = _LateAttribute()
+    __dataclass_params__ = _LateAttribute()
 
 
-_ATTRIBUTES = {name: value for name, value in vars(_Late).items() if isinstance(value, _Made)}
+_ATTRIBUTES = {name: value for name, value in vars(_Late).items() if isinstance(value, _LateAttribute)}
 
 
 def _late(cls: type, options: dict[str, Any]) -> type:

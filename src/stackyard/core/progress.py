@@ -19,7 +19,7 @@ class Progress:
         """A notice for the user: one sentence."""
 
 
-class Silent(Progress):
+class SilentProgress(Progress):
     """A `Progress` that keeps the notices and shows nothing."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Silent(Progress):
 class Listener:
     """Receives the progress of a step of a launch; a class that extends this one ignores what it does not take.
 
-    It may take its time, and an error of it ends nothing (`launch.records.outcome.Together`).
+    It may take its time, and an error of it ends nothing (`launch.records.outcome.ListenerGroup`).
     """
 
     def phase(self, name: str, detail: str = "") -> None:

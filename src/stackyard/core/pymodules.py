@@ -18,7 +18,7 @@ _LARGEST = 2_000_000
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedFile:
     """One parsed file. `imports`: its import statements, and whether each is one of the module itself (`surely`)."""
 
     tree: ast.Module
@@ -30,7 +30,7 @@ class Module:
     """One module of a program. `surely`: it is imported always, not within a function, an `if` or a `try`."""
 
     file: Path
-    parsed: Parsed
+    parsed: ParsedFile
     surely: bool
 
 
@@ -101,7 +101,7 @@ def modules(first: Path, roots: tuple[Path, ...], *others: Path) -> Iterator[Mod
             waiting += [(own, surely and of_module) for own in _beside(node, file, roots)]
 
 
-def parsed(file: Path) -> Parsed:
+def parsed(file: Path) -> ParsedFile:
     """A file as it is now. A launch plans several times, for the choice of the backend and for its record.
 
     Raises:
@@ -114,11 +114,11 @@ def parsed(file: Path) -> Parsed:
 
 
 @lru_cache(4 * MOST_FILES)
-def _parse(file: str, _version: tuple[int, ...]) -> Parsed:
+def _parse(file: str, _version: tuple[int, ...]) -> ParsedFile:
     tree = ast.parse(Path(file).read_bytes(), file)  # as Python reads it: a BOM, a coding cookie
     top = set[ast.AST](tree.body)
     found = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
-    return Parsed(tree, tuple((node, node in top) for node in found))
+    return ParsedFile(tree, tuple((node, node in top) for node in found))
 
 
 def _beside(node: ast.Import | ast.ImportFrom, file: Path, roots: tuple[Path, ...]) -> Iterator[Path]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stackyard.deploy.generation import Step as Step
     from stackyard.deploy.licence_policy import of_revision as licences_of_revision
     from stackyard.deploy.licence_policy import of_variant as licences_of_variant
-    from stackyard.deploy.licences import Needed as NeededLicence
+    from stackyard.deploy.licences import NeededLicence as NeededLicence
     from stackyard.deploy.licences import accept as accept_licence
     from stackyard.deploy.licences import accepted as accepted_licence
     from stackyard.deploy.licences import me as account_here

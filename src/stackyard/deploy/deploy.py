@@ -19,13 +19,13 @@ from stackyard.deploy.entries import entries_after
 from stackyard.deploy.forms import in_its_form
 from stackyard.deploy.generation import Step
 from stackyard.deploy.inputs import files_of
-from stackyard.deploy.locking import Locked, former_locks, fresh_lock, write_lock
+from stackyard.deploy.locking import FreshLock, former_locks, fresh_lock, write_lock
 from stackyard.deploy.plan import Planner, Task, take_back
 from stackyard.deploy.preview import looked_at
 from stackyard.deploy.published import share_later as sharedlater
 from stackyard.deploy.published.labels import without_labels
 from stackyard.deploy.wraps import pinned
-from stackyard.deploy.writing import Held
+from stackyard.deploy.writing import DeployLeases
 from stackyard.expose.published import follow_policy, users_policy
 from stackyard.expose.root import make_root
 from stackyard.host.machine.probe import machine
@@ -136,7 +136,7 @@ class Result:
         return all(o.status in USABLE and o.status != "inherited" for o in self.outcomes)
 
 
-def lock_all(request: Request, progress: Progress) -> list[Locked]:
+def lock_all(request: Request, progress: Progress) -> list[FreshLock]:
     """The fresh locks of all stacks, for the site's platforms and this machine's.
 
     Raises:
@@ -169,7 +169,7 @@ def require(request: Request) -> None:
     pathlengths.require_short(request, machine().platform)
 
 
-def plan(request: Request, locks: Sequence[Locked]) -> list[Task]:
+def plan(request: Request, locks: Sequence[FreshLock]) -> list[Task]:
     """The task for every variant on this machine. Writes nothing."""
     same = (request.site, request.yard, machine().platform, request.rebuild)
     tasks = [task for locked in locks for task in Planner(locked.stack, locked.lock, *same).tasks()]
@@ -187,7 +187,7 @@ def plan(request: Request, locks: Sequence[Locked]) -> list[Task]:
     return tasks
 
 
-def deploy(request: Request, progress: Progress, held: Held) -> Result:
+def deploy(request: Request, progress: Progress, held: DeployLeases) -> Result:
     """Lock, build, verify and publish.
 
     Args:
@@ -211,7 +211,7 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
 
 
 def carry_out(
-    tasks: Sequence[Task], request: Request, made_by: Origin, progress: Progress, result: Result, held: Held
+    tasks: Sequence[Task], request: Request, made_by: Origin, progress: Progress, result: Result, held: DeployLeases
 ) -> None:
     """Build, verify and publish these tasks; each outcome is added to the result."""
     policy = users_policy(request.site)
@@ -248,7 +248,7 @@ def _tell_pinned(yard: Yard, stacks: Collection[str], progress: Progress) -> Non
             progress.notice(f"{e.stack} loads {e.module}, which `stackyard default` set; --undo ends that")
 
 
-def _clean(yard: Yard, held: Held) -> None:
+def _clean(yard: Yard, held: DeployLeases) -> None:
     """Remove leftovers of killed builds from the caches, unless another build may be running."""
     left = unfinished(yard)  # listed first: what a build begins after this stays
     if left and held.is_alone:
@@ -256,7 +256,7 @@ def _clean(yard: Yard, held: Held) -> None:
             disk.remove_tree(path, caches.trusted(yard))
 
 
-def ensure_built(task: Task, request: Request, progress: Progress, held: Held) -> Task:
+def ensure_built(task: Task, request: Request, progress: Progress, held: DeployLeases) -> Task:
     """The task with its record, written last: without it, the next deploy removes the unfinished build."""
     if task.record is not None:
         take_back(task, progress)
@@ -323,7 +323,7 @@ def _publish(
     made_by: Origin,
     progress: Progress,
     result: Result,
-    held: Held,
+    held: DeployLeases,
 ) -> None:
     """Publish the candidates that pass their checks, and the present labels of the revisions in `kept`.
 

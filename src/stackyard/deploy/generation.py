@@ -71,7 +71,7 @@ class Draft:
         Args:
             step: what to publish, made from the current generation. If another process published meanwhile, it is
                 called again and the modules are written again, so that no publication is lost.
-            may: raises if this process may no longer publish (`writing.Held.check`).
+            may: raises if this process may no longer publish (`writing.DeployLeases.check`).
         """
         while True:
             base = generations.base(self.workspace.yard)

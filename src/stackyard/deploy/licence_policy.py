@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from stackyard.core.names import canonical
 from stackyard.core.progress import Progress
-from stackyard.deploy.locking import Locked
+from stackyard.deploy.locking import FreshLock
 from stackyard.inputs.models import Variant
 from stackyard.inputs.pip.settings import settings
 from stackyard.inputs.workspace import Workspace
 from stackyard.lock import licences
 from stackyard.lock.base.installed import site_packages
-from stackyard.lock.licences import Policy, Stated, of_metadata
+from stackyard.lock.licences import PackageLicence, Policy, of_metadata
 from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.lock.lockfile.text import read
 from stackyard.make.mirror.read import opened
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stackyard.deploy.deploy import Request
 
 
-def of_variant(locked: LockedVariant, variant: Variant | None, workspace: Workspace) -> list[Stated]:
+def of_variant(locked: LockedVariant, variant: Variant | None, workspace: Workspace) -> list[PackageLicence]:
     """The licence of every package of a locked variant.
 
     Args:
@@ -42,7 +42,7 @@ def of_variant(locked: LockedVariant, variant: Variant | None, workspace: Worksp
     return licences.stated(replace(locked, pip=packages), found, workspace.yard)
 
 
-def of_revision(record: BuildRecord, workspace: Workspace) -> list[Stated]:
+def of_revision(record: BuildRecord, workspace: Workspace) -> list[PackageLicence]:
     """The licence of every package of a revision, from its lock, else from its files if they are visible."""
     (locked,) = read(RevisionPaths.of(record.path).lock).variants
     packages = of_variant(locked, None, workspace)
@@ -55,7 +55,7 @@ def of_revision(record: BuildRecord, workspace: Workspace) -> list[Stated]:
     return [replace(each, licence=each.licence or known.get(canonical(each.name), "")) for each in packages]
 
 
-def require_allowed(locked: Locked, request: Request, progress: Progress) -> None:
+def require_allowed(locked: FreshLock, request: Request, progress: Progress) -> None:
     """Refuse a lock with a package whose licence the site denies.
 
     Raises:

@@ -95,7 +95,7 @@ def variables(
 
 
 @dataclass(frozen=True)
-class Needed:
+class NeededLicence:
     """A licence of a revision that an account has not accepted yet: its name, the hash of its text, its variable."""
 
     name: str
@@ -103,12 +103,12 @@ class Needed:
     variable: str
 
 
-def needed(workspace: Workspace, record: BuildRecord, environ: Mapping[str, str]) -> list[Needed]:
+def needed(workspace: Workspace, record: BuildRecord, environ: Mapping[str, str]) -> list[NeededLicence]:
     """The licences of a revision that this account has to accept before it uses it.
 
     Licences that the site accepts for all users are left out, and those whose variable the user has set.
     """
-    found = [Needed(e["name"], e["sha256"], e["variable"]) for e in record.licences if e.get("variable")]
+    found = [NeededLicence(e["name"], e["sha256"], e["variable"]) for e in record.licences if e.get("variable")]
     for_all = workspace.site.licences.on_behalf_of_users if in_sites_yard(record.path, workspace.site) else ()
     return [
         each
@@ -141,7 +141,7 @@ def text_of(record: BuildRecord, sha256: str) -> str:
     return found.decode("utf-8", "replace")
 
 
-def accept(yard: Yard, licence: Needed) -> Acceptance:
+def accept(yard: Yard, licence: NeededLicence) -> Acceptance:
     """Record that this account accepts a licence of a revision: for a user, in every yard that has the same text."""
     entry = Acceptance(licence.name, licence.sha256, licence.variable, me(), now(), os.getuid())
     _add(yard, entry)
@@ -202,7 +202,7 @@ def _of_record(
             f"licence not accepted by {me()} in {workspace.yard.root}: {entry['name']}, of {record.module}",
             hint=f"read its text, then the same again with --accept-licence {json.dumps(entry['name'])}",
         )
-    return held or accept(workspace.yard, Needed(entry["name"], entry["sha256"], entry.get("variable", "")))
+    return held or accept(workspace.yard, NeededLicence(entry["name"], entry["sha256"], entry.get("variable", "")))
 
 
 def require_for_build(request: Request, variant: Variant) -> tuple[Mapping[str, Any], ...]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Locked:
+class FreshLock:
     """A fresh lock with its stack, the file to write it to, and why it was solved again (empty: it was fresh).
 
     `stack` is the requested one; without a given version, it has the lock's: the day of the solve. `former` is the lock
@@ -40,7 +40,7 @@ class Locked:
     is_renewal: bool = False
 
 
-def fresh_lock(stack: Stack, request: Request, platforms: Sequence[str], progress: Progress) -> Locked:
+def fresh_lock(stack: Stack, request: Request, platforms: Sequence[str], progress: Progress) -> FreshLock:
     """The lock of a stack, solved if missing, stale or to be updated; it is not written beside the file yet.
 
     The lock beside the stack's file is authoritative: if it is deleted, the stack is solved again. For a file in a
@@ -56,7 +56,7 @@ def fresh_lock(stack: Stack, request: Request, platforms: Sequence[str], progres
         lines = "; ".join(verdict.harmless)
         progress.notice(f"{path.name} satisfies the policy of the site, which has changed since it was made: {lines}")
     if previous is not None and not reasons and not update:
-        return Locked(_as_locked(stack, previous), previous, path)
+        return FreshLock(_as_locked(stack, previous), previous, path)
     if request.only_locked:
         raise InputError(
             f"the lock {path} is stale" if previous else f"lock not found: {path}",
@@ -67,8 +67,8 @@ def fresh_lock(stack: Stack, request: Request, platforms: Sequence[str], progres
     kept_by = () if update else _sharing(path, yard)
     lock = solve.lock_stack(asked, site, yard, platforms, previous, progress, update=update, kept_by=kept_by)
     if previous is not None and lock.variants == previous.variants:
-        return Locked(asked, previous, path)
-    return Locked(stack, _of_today(lock, stack), path, reasons or (update.shown,), previous, is_renewal=not reasons)
+        return FreshLock(asked, previous, path)
+    return FreshLock(stack, _of_today(lock, stack), path, reasons or (update.shown,), previous, is_renewal=not reasons)
 
 
 def _of_today(lock: Lock, stack: Stack) -> Lock:
@@ -132,7 +132,7 @@ def _as_locked(stack: Stack, lock: Lock) -> Stack:
     return stack.model_copy(update={"variants": variants})
 
 
-def write_lock(locked: Locked, yard: Yard, progress: Progress) -> Path | None:
+def write_lock(locked: FreshLock, yard: Yard, progress: Progress) -> Path | None:
     """Write a new lock beside its file, or into the yard if that directory is read-only; returns the path.
 
     Beside the file, the lock gets the file's permissions, not the yard's. None if the lock was fresh.

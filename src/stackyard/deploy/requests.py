@@ -13,7 +13,7 @@ from stackyard.core.progress import Progress
 from stackyard.deploy import memo
 from stackyard.deploy.deploy import Request, Result, deploy, lock_all, plan, require
 from stackyard.deploy.inputs import as_read, memo_inputs, still_as_read
-from stackyard.deploy.locking import Locked, write_lock
+from stackyard.deploy.locking import FreshLock, write_lock
 from stackyard.deploy.plan import Task
 from stackyard.deploy.preview import Outlook, outlook
 from stackyard.deploy.writing import building, solving
@@ -94,7 +94,7 @@ def _remember(path: Path, request: Request, result: Result) -> None:
 class Preview:
     """The preview of a deploy: the new locks, the task of each variant, and the changes that users would see."""
 
-    locks: tuple[Locked, ...]
+    locks: tuple[FreshLock, ...]
     tasks: tuple[Task, ...]
     outlook: Outlook
 
@@ -112,7 +112,7 @@ def preview_deploy(request: Request, progress: Progress) -> Preview:
         return Preview(tuple(locks), tuple(tasks), outlook(request, tasks))
 
 
-def lock_files(request: Request, progress: Progress, *, dry_run: bool = False) -> list[tuple[Locked, Path | None]]:
+def lock_files(request: Request, progress: Progress, *, dry_run: bool = False) -> list[tuple[FreshLock, Path | None]]:
     """The fresh locks of all stacks, each with the path it was written to; None if it was fresh, and in a dry run.
 
     An account that cannot write to the yard keeps the result of the solve in a yard of its own. With `only_locked`,
@@ -127,6 +127,6 @@ def lock_files(request: Request, progress: Progress, *, dry_run: bool = False) -
         return _locked(request, yard, progress, dry_run)
 
 
-def _locked(request: Request, yard: Yard, progress: Progress, dry_run: bool) -> list[tuple[Locked, Path | None]]:
+def _locked(request: Request, yard: Yard, progress: Progress, dry_run: bool) -> list[tuple[FreshLock, Path | None]]:
     locks = lock_all(replace(request, yard=yard), progress)
     return [(locked, None if dry_run else write_lock(locked, yard, progress)) for locked in locks]

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
-from stackyard.core.grammar import YARD, NotAllowed
+from stackyard.core.grammar import YARD, GrammarError
 from stackyard.expose.root import check_root, users_path
 from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk
@@ -46,5 +46,5 @@ def _require_link(link: Path | None, yard: Yard) -> None:
 def _require_usable(path: Path) -> None:
     try:
         YARD(str(path))
-    except NotAllowed as error:
+    except GrammarError as error:
         raise InputError(f"cannot use this path: {error}", hint=error.hint) from error

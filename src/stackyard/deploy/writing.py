@@ -63,7 +63,7 @@ def _note_demand(workspace: Workspace) -> None:
 
 
 @dataclass(frozen=True)
-class Held:
+class DeployLeases:
     """The leases of a deploy."""
 
     yard: Yard
@@ -88,7 +88,7 @@ class Held:
 @contextmanager
 def building(
     workspace: Workspace, stacks: Iterable[str], on_wait: Callable[[str], None] | None = None
-) -> Iterator[Held]:
+) -> Iterator[DeployLeases]:
     """`writing`, with the leases to build these stacks.
 
     Args:
@@ -101,7 +101,7 @@ def building(
         caches.make(workspace.yard)
         names = sorted(set(stacks))  # always in this order: two deploys never wait for each other
         leases = [held.enter_context(_lease(workspace.yard, name, on_wait)) for name in names]
-        yield Held(workspace.yard, tuple(leases))
+        yield DeployLeases(workspace.yard, tuple(leases))
 
 
 @contextmanager

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Frozen:
+class _FrozenChange:
     change: tuple[dict[str, Any], ...]
 
 
 MODULE = formats.Kind(
     4,
-    lambda value: EnvironmentChange.from_json(members.make(_Frozen, value).change),
+    lambda value: EnvironmentChange.from_json(members.make(_FrozenChange, value).change),
     hint=lambda _path: (
         "restore it: `stackyard verify --repair`; or remove it: a deploy writes it from the record and the present site"
     ),

@@ -7,7 +7,7 @@ from stackyard.core.doors import door
 if TYPE_CHECKING:
     from stackyard.images.bases.compile import Packages as Packages
     from stackyard.images.bases.compile import of_variant as packages_of_variant
-    from stackyard.images.bases.container import Given as Given
+    from stackyard.images.bases.container import ContainerSetup as ContainerSetup
     from stackyard.images.bases.extend import Proof as Proof
     from stackyard.images.bases.extend import extend as extend_base
     from stackyard.images.bases.extend import python_of as python_of_base
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from stackyard.images.bases.model import ARCHITECTURES as ARCHITECTURES
     from stackyard.images.bases.sources import Source as Source
     from stackyard.images.bases.sources import source_of as source_of
-    from stackyard.images.bases.store import Kept as Kept
-    from stackyard.images.bases.store import Wanted as WantedBase
+    from stackyard.images.bases.store import BaseImport as BaseImport
+    from stackyard.images.bases.store import StoredBase as StoredBase
     from stackyard.images.bases.store import add as import_base
     from stackyard.images.bases.store import check as check_base
     from stackyard.images.bases.store import everything as all_bases
     from stackyard.images.bases.store import find as find_base
     from stackyard.images.bases.store import named as base_named
-    from stackyard.images.bindings.check import Asked as AskedBindings
-    from stackyard.images.bindings.check import Checked as CheckedBindings
+    from stackyard.images.bindings.check import BindingReport as BindingReport
+    from stackyard.images.bindings.check import BindingRequest as BindingRequest
     from stackyard.images.bindings.check import check as check_bindings
     from stackyard.images.bindings.check import drivers_of as drivers_of
     from stackyard.images.bindings.detect import detect as detect_bindings
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from stackyard.images.oci.artefact import require_sendable as require_sendable
     from stackyard.images.oci.base import SCRATCH as SCRATCH_BASE
     from stackyard.images.oci.build import ROOT as IMAGE_ROOT
-    from stackyard.images.oci.build import Built as BuiltImage
-    from stackyard.images.oci.build import Wanted as WantedImage
+    from stackyard.images.oci.build import BuiltImage as BuiltImage
+    from stackyard.images.oci.build import OciRequest as OciRequest
     from stackyard.images.oci.build import build as build_image
     from stackyard.images.oci.build import name_of as image_name
     from stackyard.images.oci.build import verified as verified_image
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from stackyard.images.oci.transfer import push as push_image
     from stackyard.images.recipe.write import Recipe as Recipe
     from stackyard.images.recipe.write import files as recipe_files
-    from stackyard.images.sif.build import Wanted as WantedSif
+    from stackyard.images.sif.build import SifRequest as SifRequest
     from stackyard.images.sif.build import build as build_sif
     from stackyard.images.sif.build import build_base as build_base_sif
     from stackyard.images.sif.build import check as check_sif

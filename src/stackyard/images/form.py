@@ -94,7 +94,7 @@ def _without_times(noted: Contents) -> Contents:
     return replace(noted, files=files)
 
 
-def _use(paths: RevisionPaths, packed: squashfs.Packed) -> disk.DiskUse:
+def _use(paths: RevisionPaths, packed: squashfs.PackedTree) -> disk.DiskUse:
     tree = contents.scan(paths.root, PARTS[:1])
     use = disk.measure([*tree.values(), paths.image.stat(), paths.launcher.stat()])
     return replace(use, link_mode="image")

@@ -14,7 +14,7 @@ LIST_S = 600.0
 
 
 @dataclass(frozen=True)
-class Found:
+class InventoryEntry:
     """One entry: ``d``, ``l`` or ``-`` (another letter: a special file), its rights, and where a link leads."""
 
     kind: str
@@ -31,7 +31,7 @@ class Found:
 class Inventory:
     """All entries of an image, by absolute path."""
 
-    entries: Mapping[str, Found]
+    entries: Mapping[str, InventoryEntry]
 
     def real(self, path: str) -> str:
         """The path without links; empty where it leads nowhere."""
@@ -84,11 +84,11 @@ def read(image: Path) -> Inventory:
     return Inventory(dict(_lines(run(words, timeout_s=LIST_S).stdout)))
 
 
-def _lines(text: str) -> Iterator[tuple[str, Found]]:
+def _lines(text: str) -> Iterator[tuple[str, InventoryEntry]]:
     """Lines of ``unsquashfs -lln``: rights, owner, bytes (or device), date, time, path. Others are not of a file."""
     for line in text.splitlines():
         row = line.split(maxsplit=5)
         if len(row) != 6 or len(row[0]) != 10 or not row[5].startswith("/"):
             continue
         path, _, target = row[5].partition(" -> ") if row[0][0] == "l" else (row[5], "", "")
-        yield posixpath.normpath(path), Found(row[0][0], row[0][1:], target)
+        yield posixpath.normpath(path), InventoryEntry(row[0][0], row[0][1:], target)

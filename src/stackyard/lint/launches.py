@@ -17,7 +17,7 @@ from stackyard.lint.request import number
 from stackyard.lint.shell.beginnings import may_be_options, plain_variables
 from stackyard.lint.shell.command import Command
 from stackyard.lint.shell.commands import parse_shell
-from stackyard.lint.shell.scope import Resolved, Scope, Value
+from stackyard.lint.shell.scope import ResolvedCommand, Scope, Value
 from stackyard.lint.shell.words import command_name
 from stackyard.lint.tables import (
     ACCELERATE,
@@ -102,7 +102,7 @@ class Launch:
     words: tuple[str, ...]
     reading: Reading
     program: tuple[str, ...]
-    command: Resolved = field(repr=False)
+    command: ResolvedCommand = field(repr=False)
     via: tuple[Launch, ...] = ()
     remote: bool = False
     doubtful: bool = False
@@ -132,28 +132,28 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Inner:
+class InnerCommand:
     """A command inside a launch, run in the shell of each task."""
 
     launch: Launch
-    resolved: Resolved
+    resolved: ResolvedCommand
     line: int
 
 
 @dataclass
-class _Found:
+class _ScriptLaunches:
     launches: list[Launch] = field(default_factory=list)
-    inner: list[Inner] = field(default_factory=list)
+    inner: list[InnerCommand] = field(default_factory=list)
     files: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Shell scripts that the script itself writes, by name: their text and first line."""
     plain: Mapping[str, bool] = field(default_factory=dict)
     """Variables that hold no options, and whether they may be empty."""
 
 
-def find_launches(commands: Iterable[Resolved]) -> tuple[list[Launch], list[Inner]]:
+def find_launches(commands: Iterable[ResolvedCommand]) -> tuple[list[Launch], list[InnerCommand]]:
     """The launches of the commands in their order, and the commands of the shells that they start."""
     commands = list(commands)
-    found = _Found(plain=plain_variables(commands))
+    found = _ScriptLaunches(plain=plain_variables(commands))
     for resolved in commands:
         if resolved.argv and len(found.launches) < _MOST:
             found.files.update(_written(resolved))
@@ -163,14 +163,14 @@ def find_launches(commands: Iterable[Resolved]) -> tuple[list[Launch], list[Inne
 
 def launches_inside(launch: Launch, commands: Sequence[Command]) -> list[Launch]:
     """The launches of a shell script that each task of a launch runs, all of them on the line of that launch."""
-    found = _Found()
+    found = _ScriptLaunches()
     for command in commands:
         command.line = launch.line
     _look_at(found, launch.command, commands, (*launch.via, launch), launch.remote, 1)
     return found.launches[:_MOST]
 
 
-def _written(resolved: Resolved) -> dict[str, tuple[str, int]]:
+def _written(resolved: ResolvedCommand) -> dict[str, tuple[str, int]]:
     """The shell script that ``cat > run.sh <<EOF`` or ``tee run.sh <<EOF`` writes."""
     command = resolved.command
     if not command.here or resolved.argv[0] not in ("cat", "tee"):
@@ -183,7 +183,13 @@ def _written(resolved: Resolved) -> dict[str, tuple[str, int]]:
 
 
 def _look(
-    found: _Found, resolved: Resolved, words: list[str], line: int, via: tuple[Launch, ...], remote: bool, depth: int
+    found: _ScriptLaunches,
+    resolved: ResolvedCommand,
+    words: list[str],
+    line: int,
+    via: tuple[Launch, ...],
+    remote: bool,
+    depth: int,
 ) -> None:
     """Read one command, and recursively what it starts."""
     words = list(unwrapped(words))
@@ -229,7 +235,7 @@ def _is_whole_launch(words: list[str]) -> bool:
 
 
 def _look_remote(
-    found: _Found, resolved: Resolved, words: list[str], line: int, via: tuple[Launch, ...], depth: int
+    found: _ScriptLaunches, resolved: ResolvedCommand, words: list[str], line: int, via: tuple[Launch, ...], depth: int
 ) -> None:
     for index, word in enumerate(words[1:], 1):
         head = word.split(maxsplit=1)[0] if word.split() else ""
@@ -240,7 +246,13 @@ def _look_remote(
 
 
 def _look_shell(
-    found: _Found, resolved: Resolved, words: list[str], line: int, via: tuple[Launch, ...], remote: bool, depth: int
+    found: _ScriptLaunches,
+    resolved: ResolvedCommand,
+    words: list[str],
+    line: int,
+    via: tuple[Launch, ...],
+    remote: bool,
+    depth: int,
 ) -> None:
     text = " ".join(words[1:]) if words[0] == "eval" else _command_string(words)
     if text is None and resolved.command.here and all(word.startswith("-") for word in words[1:]):
@@ -250,21 +262,32 @@ def _look_shell(
 
 
 def _look_inside(
-    found: _Found, resolved: Resolved, text: str, line: int, via: tuple[Launch, ...], remote: bool, depth: int
+    found: _ScriptLaunches,
+    resolved: ResolvedCommand,
+    text: str,
+    line: int,
+    via: tuple[Launch, ...],
+    remote: bool,
+    depth: int,
 ) -> None:
     """Read the commands in a shell's text."""
     _look_at(found, resolved, parse_shell(text, line), via, remote, depth)
 
 
 def _look_at(
-    found: _Found, resolved: Resolved, commands: Iterable[Command], via: tuple[Launch, ...], remote: bool, depth: int
+    found: _ScriptLaunches,
+    resolved: ResolvedCommand,
+    commands: Iterable[Command],
+    via: tuple[Launch, ...],
+    remote: bool,
+    depth: int,
 ) -> None:
     exported = {name: value for name, value in resolved.environment.items() if value.exported or not via}
     scope = Scope(exported, task=bool(via))
     for command in commands:
         each = scope.run(command)
         if via:
-            found.inner.append(Inner(via[-1], each, command.line))
+            found.inner.append(InnerCommand(via[-1], each, command.line))
         if each.argv:
             command.background = command.background or resolved.command.background
             _look(found, each, list(each.argv), command.line, via, remote, depth + 1)

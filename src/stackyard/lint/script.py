@@ -9,14 +9,14 @@ from functools import cached_property
 
 from stackyard.lint.dialect import Dialect
 from stackyard.lint.directives import Directive, foreign_directives, head_is_filled_in, read_directives, scheduler_of
-from stackyard.lint.launches import Inner, Launch, find_launches
+from stackyard.lint.launches import InnerCommand, Launch, find_launches
 from stackyard.lint.options import Table
 from stackyard.lint.request import Request, read_request, slurm_variables
 from stackyard.lint.shell.command import Command
 from stackyard.lint.shell.commands import read_shell
 from stackyard.lint.shell.functions import Function, uncalled
 from stackyard.lint.shell.placing import placed
-from stackyard.lint.shell.scope import Resolved, resolve
+from stackyard.lint.shell.scope import ResolvedCommand, resolve
 from stackyard.lint.tables import HEADS
 
 
@@ -35,9 +35,9 @@ class Script:
     directives: tuple[Directive, ...]
     scheduler: str
     request: Request
-    commands: tuple[Resolved, ...] = field(repr=False)
+    commands: tuple[ResolvedCommand, ...] = field(repr=False)
     launches: tuple[Launch, ...]
-    inner: tuple[Inner, ...] = field(repr=False)
+    inner: tuple[InnerCommand, ...] = field(repr=False)
     inner_lines: frozenset[int] = field(repr=False)
     uncalled: tuple[Function, ...] = ()
     unreached: tuple[int, int] | None = None
@@ -79,7 +79,7 @@ class Script:
         """The text without whole-line comments."""
         return "\n".join("" if row.lstrip().startswith("#") else row for row in self.text.splitlines())
 
-    def origin(self, text: str, at: Resolved, depth: int = 6) -> str:
+    def origin(self, text: str, at: ResolvedCommand, depth: int = 6) -> str:
         """The origin of a text: its variables replaced, step by step, by the source of their values."""
         for _ in range(depth):
             replaced = re.sub(r"\$\{?(\w+)(?:\[[^]]*\])?[^}\s\"'$)]*\}?", lambda m: self._source(m, at), text)
@@ -89,7 +89,7 @@ class Script:
         return text
 
     @staticmethod
-    def _source(match: re.Match[str], at: Resolved) -> str:
+    def _source(match: re.Match[str], at: ResolvedCommand) -> str:
         value = at.environment.get(match[1])
         source = value.source if value and value.source and not value.source.startswith("$" + match[1]) else ""
         return source if source and match[1] not in re.findall(r"\w+", source) else match[0]

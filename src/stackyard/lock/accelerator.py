@@ -15,7 +15,7 @@ from stackyard.core.late import dataclass
 from stackyard.core.names import canonical, pip_name
 from stackyard.inputs.models import PipRequirement, Site, Variant
 from stackyard.inputs.sites.sitemodels import TORCH_BACKEND
-from stackyard.lock.conda.virtual import NO_GPU, Virtual
+from stackyard.lock.conda.virtual import NO_GPU, VirtualPackages
 
 HOME = "https://download.pytorch.org/whl"
 PLATFORMS = ("linux-64", "linux-aarch64")
@@ -90,7 +90,7 @@ class Accelerator:
 
 
 def for_variant(
-    variant: Variant, requirements: Sequence[PipRequirement], site: Site, platform: str, virtual: Virtual
+    variant: Variant, requirements: Sequence[PipRequirement], site: Site, platform: str, virtual: VirtualPackages
 ) -> Accelerator | None:
     """The accelerator that selects a variant's build of torch; None if any build is acceptable.
 
@@ -112,7 +112,7 @@ def _has_own_places(variant: Variant, requirements: Iterable[PipRequirement]) ->
     return bool(named) or any(canonical(r.name) == "torch" and (r.index or r.kind != "name") for r in requirements)
 
 
-def accelerator(axes: Mapping[str, str], site: Site, platform: str, virtual: Virtual) -> Accelerator | None:
+def accelerator(axes: Mapping[str, str], site: Site, platform: str, virtual: VirtualPackages) -> Accelerator | None:
     """The accelerator of a variant: by its axes, else the site's `torch_backend`, else its node kinds or this machine.
 
     An axis such as ``rocm: none`` means the CPU only where no other axis names a GPU. None if the axis has a value that
@@ -174,7 +174,7 @@ def _exact(backend: str, why: str) -> Accelerator:
     return Accelerator(backend, why, (backend,) if exists else (), exact=True)
 
 
-def _of_nodes(site: Site, platform: str, virtual: Virtual, *, asks_gpu: bool) -> Accelerator | None:
+def _of_nodes(site: Site, platform: str, virtual: VirtualPackages, *, asks_gpu: bool) -> Accelerator | None:
     """The accelerator by the site's node kinds, as for conda's virtual packages; without node kinds by this machine."""
     kinds = [kind for kind in site.nodes.values() if kind.platform == platform]
     cuda = virtual.version("__cuda")

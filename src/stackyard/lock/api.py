@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from stackyard.lock.explain.changes import moves as package_moves
     from stackyard.lock.explain.diff import compare as compare_packages
     from stackyard.lock.explain.why import chains as requirement_chains
-    from stackyard.lock.licences import Stated as Stated
+    from stackyard.lock.licences import PackageLicence as PackageLicence
     from stackyard.lock.lockfile.export import EXPORTS as EXPORTS
     from stackyard.lock.lockfile.export import requirements as requirements_text
     from stackyard.lock.lockfile.export import writer_of as writer_of

@@ -29,7 +29,7 @@ from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.secrets import host_of
 from stackyard.host.files.hashing import local_path
 from stackyard.host.net import http
-from stackyard.host.net.ranged import Ranged
+from stackyard.host.net.ranged import RangedFile
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackage
@@ -72,7 +72,7 @@ _USUAL = {
 
 
 @dataclass(frozen=True)
-class Stated:
+class PackageLicence:
     """The licence of one package: `licence` is SPDX if possible, else the original text; empty if unknown."""
 
     name: str
@@ -161,7 +161,7 @@ def _matches(text: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(text.lower(), pattern.lower()) for pattern in patterns)
 
 
-def stated(locked: LockedVariant, settings: PipSettings, yard: Yard) -> list[Stated]:
+def stated(locked: LockedVariant, settings: PipSettings, yard: Yard) -> list[PackageLicence]:
     """The licence of every package of a locked variant, in the lock's order; unknown if metadata cannot be read.
 
     After a failed request, a server gets no further ones.
@@ -172,22 +172,22 @@ def stated(locked: LockedVariant, settings: PipSettings, yard: Yard) -> list[Sta
     return [*map(_of_conda, locked.conda), *pip]
 
 
-def _of_conda(package: CondaPackage) -> Stated:
-    return Stated(package.name, package.version, "conda", spdx(package.license) or package.license)
+def _of_conda(package: CondaPackage) -> PackageLicence:
+    return PackageLicence(package.name, package.version, "conda", spdx(package.license) or package.license)
 
 
-def _of_pip(package: PipPackage, settings: PipSettings, yard: Yard, silent: set[str]) -> Stated:
+def _of_pip(package: PipPackage, settings: PipSettings, yard: Yard, silent: set[str]) -> PackageLicence:
     for each in searched(yard):
         kept = disk.content(each.licence_note(package.sha256)) if package.sha256 else None
         if kept is not None:
-            return Stated(package.name, package.version, "pip", kept.decode("utf-8", "replace").strip())
+            return PackageLicence(package.name, package.version, "pip", kept.decode("utf-8", "replace").strip())
     text = _metadata(package, settings, silent)
     found = of_metadata(text) if text else ""
     if text and package.sha256 and os.access(yard.cache, os.W_OK):
         place = yard.licence_note(package.sha256)
         place.parent.mkdir(parents=True, exist_ok=True)
         atomic.write_text(place, f"{found}\n", synced=False)
-    return Stated(package.name, package.version, "pip", found)
+    return PackageLicence(package.name, package.version, "pip", found)
 
 
 def _metadata(package: PipPackage, settings: PipSettings, silent: set[str]) -> str:
@@ -212,7 +212,7 @@ def _beside_wheel(url: str, settings: PipSettings, silent: set[str]) -> str:
         if not isinstance(error.__cause__, HTTPError):  # no answer at all
             silent.add(server)
             raise
-    with zipfile.ZipFile(Ranged(url, _TIMEOUT_S, trust)) as wheel:
+    with zipfile.ZipFile(RangedFile(url, _TIMEOUT_S, trust)) as wheel:
         return wheel.read(_first(wheel.namelist())).decode("utf-8", "replace")
 
 
@@ -243,7 +243,9 @@ class Policy:
     unknown: bool = False
 
 
-def require_allowed(label: str, packages: Sequence[Stated], policy: Policy, notice: Callable[[str], None]) -> None:
+def require_allowed(
+    label: str, packages: Sequence[PackageLicence], policy: Policy, notice: Callable[[str], None]
+) -> None:
     """Reject a locked variant with a licence that the site denies.
 
     Args:

@@ -64,7 +64,7 @@ def former(previous: Lock | None, version: str, variant: str, platform: str) -> 
 
 
 @dataclass(frozen=True)
-class Preferred:
+class PreferredPackages:
     """The packages that a solve keeps if possible.
 
     Attributes:
@@ -78,7 +78,7 @@ class Preferred:
     renewed: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, locked: LockedVariant | None, update: Update) -> Preferred:
+    def of(cls, locked: LockedVariant | None, update: Update) -> PreferredPackages:
         """The preferences that follow from a locked variant."""
         if locked is None or update.everything:
             return cls()
@@ -97,7 +97,7 @@ class Preferred:
         return tuple(p for p in self.kept if p.name not in needed)
 
 
-ALL_FREE = Preferred()
+ALL_FREE = PreferredPackages()
 
 
 @dataclass(frozen=True)

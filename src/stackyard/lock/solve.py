@@ -18,7 +18,7 @@ from stackyard.lock.lockfile.fingerprint import Fingerprint, fingerprint
 from stackyard.lock.lockfile.freshness import Verdict, judge
 from stackyard.lock.lockfile.model import Lock, LockedVariant
 from stackyard.lock.renewal import NOTHING, Update, former
-from stackyard.lock.solving import Solving
+from stackyard.lock.solving import SolveContext
 from stackyard.yard import checksum
 from stackyard.yard.layout import Yard
 from stackyard.yard.write import atomic
@@ -73,7 +73,7 @@ def lock_stack(
         if found is None and before is None:
             found = _kept(platform, print_of, kept_by, subject, progress)
         if found is None:
-            found = Solving(variant, site, yard, platform, subject, progress, before, update).run(print_of)
+            found = SolveContext(variant, site, yard, platform, subject, progress, before, update).run(print_of)
             _keep(found, yard)
             progress.phase(subject, "locked", counted(len(found.conda) + len(found.pip), "package"))
         # a lock that is shared has the names of the variant that it was solved for

@@ -16,7 +16,7 @@ from stackyard.inputs.models import Interpreter, PipRequirement, Site, Variant
 from stackyard.inputs.pip import settings as pipsettings
 from stackyard.lock import interpreter as python
 from stackyard.lock.accelerator import HOME, Accelerator, for_variant
-from stackyard.lock.conda.virtual import Virtual, for_platform
+from stackyard.lock.conda.virtual import VirtualPackages, for_platform
 from stackyard.lock.lockfile.fingerprint import (
     Fingerprint,
     conda_requirements,
@@ -27,17 +27,17 @@ from stackyard.lock.lockfile.fingerprint import (
     where_of,
 )
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant
-from stackyard.lock.renewal import Preferred, Update
+from stackyard.lock.renewal import PreferredPackages, Update
 from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:
-    from stackyard.lock.base.distributions import Unread
-    from stackyard.lock.pip.provided import Given
+    from stackyard.lock.base.distributions import UnreadPackage
+    from stackyard.lock.pip.provided import ProvidedDistribution
 
 
 @dataclass(frozen=True)
-class Solving:
+class SolveContext:
     """The inputs of one solve.
 
     Attributes:
@@ -74,7 +74,7 @@ class Solving:
         locked = self._with_conda(locked, asked if source == "conda" else None)
         if source != "conda":
             locked = replace(locked, interpreter=self._interpreter(source, asked, locked))
-        unread: tuple[Unread, ...] = ()
+        unread: tuple[UnreadPackage, ...] = ()
         if pip_requirements(variant, self.platform):
             locked, unread = self._described(locked)
         return self._with_pip(locked, unread)
@@ -94,13 +94,13 @@ class Solving:
         return self._with_pip(locked, unread)
 
     @cached_property
-    def _virtual(self) -> Virtual:
+    def _virtual(self) -> VirtualPackages:
         conda = self.variant.base is None or bool(conda_requirements(self.variant, self.platform))
         return for_platform(self.site, self.platform, self.variant.axes, conda=conda)
 
     @cached_property
-    def _preferred(self) -> Preferred:
-        return Preferred.of(self.before, self.update)
+    def _preferred(self) -> PreferredPackages:
+        return PreferredPackages.of(self.before, self.update)
 
     def _with_conda(
         self, locked: LockedVariant, asked: Interpreter | None, base: tuple[CondaPackage, ...] = ()
@@ -137,7 +137,7 @@ class Solving:
 
     def _described(
         self, locked: LockedVariant, below: tuple[CondaPackage, ...] = ()
-    ) -> tuple[LockedVariant, tuple[Unread, ...]]:
+    ) -> tuple[LockedVariant, tuple[UnreadPackage, ...]]:
         """The variant with the distributions in its conda packages, and the packages that could not be read."""
         from stackyard.lock.base import distributions as dists
 
@@ -162,7 +162,7 @@ class Solving:
             return python.from_host(asked, self.platform, where)
         return python.from_uv(asked, self.platform, self.yard.pythons, where)
 
-    def _with_pip(self, locked: LockedVariant, unread: Sequence[Unread]) -> LockedVariant:
+    def _with_pip(self, locked: LockedVariant, unread: Sequence[UnreadPackage]) -> LockedVariant:
         """The variant with its pip packages, and all notices."""
         from stackyard.lock.base.distributions import require_read
         from stackyard.lock.pip import resolve as pip
@@ -186,7 +186,7 @@ class Solving:
         hidden = require_read(unread, solution.packages)
         return replace(locked, pip=solution.packages, notices=(*told, *notices, *unknown, *hidden, *solution.notices))
 
-    def _given(self, locked: LockedVariant) -> tuple[tuple[Given, ...], tuple[str, ...]]:
+    def _given(self, locked: LockedVariant) -> tuple[tuple[ProvidedDistribution, ...], tuple[str, ...]]:
         """The distributions that pip must not change: those of conda packages and of the base."""
         from stackyard.lock.base import extension as onbase
         from stackyard.lock.pip import provided as given

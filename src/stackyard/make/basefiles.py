@@ -69,7 +69,7 @@ _NOWHERE = Path(os.devnull)
 
 
 @dataclass(frozen=True)
-class OfBase:
+class BaseFile:
     """A file of the base: what is said of it, and what it holds if it is an ``__init__.py``."""
 
     claim: Claim
@@ -83,7 +83,7 @@ class Bases:
         self._job, self._base = job, base
         self._owners: dict[str, Owner] = {}
 
-    def of(self, paths: Iterable[str], site: str) -> dict[str, OfBase]:
+    def of(self, paths: Iterable[str], site: str) -> dict[str, BaseFile]:
         """What the base has of these paths of the layer.
 
         Args:
@@ -96,10 +96,10 @@ class Bases:
         keys = {key: path for path in paths if (key := _key(path, site))}
         if not keys:
             return {}
-        found: dict[str, OfBase] = {}
+        found: dict[str, BaseFile] = {}
         for key, name, digest, text in self._ask(list(keys)):
             owner = self._owners.setdefault(name, Owner("base", name or self._base.id, -1, _NOWHERE))
-            found[keys[key]] = OfBase(Claim(owner, key, digest), None if text is None else bytes.fromhex(text))
+            found[keys[key]] = BaseFile(Claim(owner, key, digest), None if text is None else bytes.fromhex(text))
         return found
 
     def _ask(self, keys: Sequence[str]) -> list[tuple[str, str, str, str | None]]:

@@ -35,7 +35,7 @@ from stackyard.yard.write.lease import Lease
 if TYPE_CHECKING:
     from stackyard.inputs.models import Check, Site, Variant
     from stackyard.make.tools import Tool
-    from stackyard.make.wheels.compile import Compiled
+    from stackyard.make.wheels.compile import CompiledWheel
     from stackyard.make.wheels.install import Wheel
 
 __all__ = ["build", "input_hash", "is_build_of"]
@@ -132,13 +132,13 @@ class _Steps:
     """The steps of one build in their order, with their times."""
 
     def __init__(self, job: Job) -> None:
-        from stackyard.make.collisions.settle import Settling
+        from stackyard.make.collisions.settle import BuildCollisions
 
         self.job = job
         self.timings: dict[str, float] = {}
         self.notices: list[str] = [*job.variant.notices, *job.locked.notices]
         self.kept: dict[str, str] = {}
-        self.settling = Settling(job)
+        self.settling = BuildCollisions(job)
         self.collisions: tuple[Collision, ...] = ()
         self.installed: list[Wheel] = []
 
@@ -173,7 +173,7 @@ class _Steps:
         locked_wheels = pip.locked_wheels(job)
         with self._phase("pip", counted(len(locked_wheels), "package")):
             self._install(locked_wheels)
-        compiled: list[Compiled] = []
+        compiled: list[CompiledWheel] = []
         if any(p.kind != "wheel" for p in job.locked.pip):
             from stackyard.make.wheels import compile as wheels
 
@@ -264,7 +264,7 @@ class _Steps:
         self,
         python: Mapping[str, str],
         tools: Mapping[str, Tool],
-        compiled: Sequence[Compiled],
+        compiled: Sequence[CompiledWheel],
         activation: Activation,
         use: disk.DiskUse,
     ) -> BuildRecord:
@@ -349,7 +349,7 @@ def captured(job: Job, root: Path | None = None) -> Activation:
     return replace(found, change=found.change + added)
 
 
-def packages(job: Job, compiled: Sequence[Compiled]) -> tuple[PackageRecord, ...]:
+def packages(job: Job, compiled: Sequence[CompiledWheel]) -> tuple[PackageRecord, ...]:
     """All packages for the record, conda's first. The build of a compiled one is the start of its wheel's key."""
     keys = {c.package.name: c.key[:12] for c in compiled}
     conda = (

@@ -14,7 +14,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.progress import Progress
 from stackyard.yard.cache import notes
 from stackyard.yard.cache.caches import CONDA, Kind, unchecked
-from stackyard.yard.cache.notes import Checked
+from stackyard.yard.cache.notes import CheckedEntry
 from stackyard.yard.layout import Yard
 
 _CLOCK_NS = 2_000_000_000  # file systems and this host may differ by as much
@@ -78,7 +78,7 @@ class Entries:
             raise written_through(f"{entry / name} has changed")
         return digest
 
-    def _checked(self, yard: Yard, kind: Kind, entry: Path) -> tuple[Checked | None, tuple[str, ...]]:
+    def _checked(self, yard: Yard, kind: Kind, entry: Path) -> tuple[CheckedEntry | None, tuple[str, ...]]:
         """An entry against its note, or its own listing where it has none, and what is wrong with it."""
         try:
             checked = notes.check(yard, kind, entry, deep=self._deep)
@@ -86,11 +86,11 @@ class Entries:
             return None, (unchecked(entry, error),)
         return checked, checked.problems if checked else tuple(kind.audited(entry))
 
-    def _note(self, yard: Yard, kind: Kind, entry: Path) -> Checked | None:
+    def _note(self, yard: Yard, kind: Kind, entry: Path) -> CheckedEntry | None:
         """Note an entry of our own; one of a parent without a note is only used."""
         return notes.write(yard, kind, entry) if yard == self._yard else None
 
-    def _remember(self, entry: Path, checked: Checked | None) -> None:
+    def _remember(self, entry: Path, checked: CheckedEntry | None) -> None:
         self._used.add(entry)
         if checked is None:
             return
@@ -100,7 +100,7 @@ class Entries:
                 known = (entry, name, status.st_size, status.st_mtime_ns, item.sha256)
                 self._linked[status.st_dev, status.st_ino] = known
 
-    def _require_as_unpacked(self, kind: Kind, entry: Path, checked: Checked) -> None:
+    def _require_as_unpacked(self, kind: Kind, entry: Path, checked: CheckedEntry) -> None:
         """An archive gives its files old times; a newer one was written after the entry was unpacked."""
         if any(item.mtime_ns > self._started_ns for item in checked.contents.files.values()):
             problems = list(kind.audited(entry))

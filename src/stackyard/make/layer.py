@@ -102,7 +102,7 @@ class Ground:
         """What is added once all packages are installed."""
 
 
-class OnBase(Ground):
+class BaseGround(Ground):
     """A layer: it has the Python of its base, and finds what that has installed."""
 
     def __init__(self, base: BaseRevision) -> None:
@@ -133,7 +133,7 @@ class OnBase(Ground):
 
 def ground(job: Job) -> Ground:
     """What a build stands on."""
-    return OnBase(job.variant.base) if job.variant.base else Ground()
+    return BaseGround(job.variant.base) if job.variant.base else Ground()
 
 
 def prepare(job: Job, base: BaseRevision) -> dict[str, str]:

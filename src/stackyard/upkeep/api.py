@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stackyard.upkeep.extensions.deploying import preview_changed as preview_changed
     from stackyard.upkeep.extensions.drift import drifted as drifted
     from stackyard.upkeep.extensions.drift import reset as reset_to_record
-    from stackyard.upkeep.extensions.file import Asked as AskedPackages
+    from stackyard.upkeep.extensions.file import ExtensionRequest as ExtensionRequest
     from stackyard.upkeep.extensions.file import Files as ExtensionFiles
     from stackyard.upkeep.extensions.file import checked as checked_packages
     from stackyard.upkeep.extensions.file import checked_name as new_extension_name
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from stackyard.upkeep.health.verifying import revisions_to_verify as revisions_to_verify
     from stackyard.upkeep.health.verifying import verify_again as verify_again
     from stackyard.upkeep.sign import sign_again as sign_again
-    from stackyard.upkeep.transfer.adopt import Wanted as WantedAdoption
+    from stackyard.upkeep.transfer.adopt import AdoptionOptions as AdoptionOptions
     from stackyard.upkeep.transfer.adopt import adopt as adopt
     from stackyard.upkeep.transfer.adopt import look as look_at_prefix
     from stackyard.upkeep.transfer.adopt import request as adoption_request
     from stackyard.upkeep.transfer.adopt import tasks as adoption_tasks
     from stackyard.upkeep.transfer.arrival import arrive as arrive
     from stackyard.upkeep.transfer.arrival import require_fit as require_fit
-    from stackyard.upkeep.transfer.move import Done as Moved
+    from stackyard.upkeep.transfer.move import MoveResult as MoveResult
     from stackyard.upkeep.transfer.move import move as move_yard
     from stackyard.upkeep.transfer.moveplan import Plan as MovePlan
     from stackyard.upkeep.transfer.moveplan import Request as MoveRequest

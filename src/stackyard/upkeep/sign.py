@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
-from stackyard.core.progress import Silent
+from stackyard.core.progress import SilentProgress
 from stackyard.deploy.signing import sign
 from stackyard.inputs.workspace import Workspace
 from stackyard.upkeep.health.fsck.check import check
@@ -31,7 +31,7 @@ def _require_whole(entry: Entry, record: BuildRecord, workspace: Workspace) -> N
     Raises:
         StackyardError: they differ; images are read completely, other files as a sample.
     """
-    report = check(workspace, [entry], Silent(), deep=record.payload.image is not None, whole=False)
+    report = check(workspace, [entry], SilentProgress(), deep=record.payload.image is not None, whole=False)
     others = RevisionPaths.of(entry.folder).signatures  # what is wrong with these, another one does not change
     found = [each for each in report.faults if not each.path.is_relative_to(others)]
     if found:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.late import dataclass
-from stackyard.core.progress import Progress, Silent
+from stackyard.core.progress import Progress, SilentProgress
 from stackyard.expose.base import stack_change
 from stackyard.expose.commands import runs_beside
 from stackyard.expose.published import change_of
@@ -30,7 +30,7 @@ from stackyard.verify.checks.base import Check, Stage, looked_into
 from stackyard.verify.checks.content import look
 from stackyard.verify.checks.images.launcher import wrong_launcher
 from stackyard.verify.checks.interpreter import find_python
-from stackyard.verify.checks.loading import Loaded, check_loading
+from stackyard.verify.checks.loading import LoadedModule, check_loading
 from stackyard.verify.context import Context, Exceptions
 from stackyard.verify.expectations import Expectations, in_force
 from stackyard.verify.report import KINDS, CheckResult, Kind, Report
@@ -81,7 +81,7 @@ def verify(
     """
     kinds = _kinds(only)
     rows = (*TABLE, *site_checks(site))
-    progress = progress or Silent()
+    progress = progress or SilentProgress()
     expectations = expectations or in_force(record)
     if bad := wrong_launcher(record):  # what it shows of an image proves nothing
         return only_check(record, bad)
@@ -131,7 +131,7 @@ class _Job:
     rows: tuple[Check, ...]
     deep: bool = False
     yards: tuple[Path, ...] = ()
-    loaded: list[Loaded] = field(default_factory=list)
+    loaded: list[LoadedModule] = field(default_factory=list)
 
     def run(self) -> list[CheckResult]:
         """All checks of the requested kinds; of an adopted prefix that does not exist only that."""

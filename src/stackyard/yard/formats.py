@@ -21,11 +21,11 @@ from stackyard.host.files import at
 from stackyard.yard import checksum
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
-Made = TypeVar("Made")
+Content = TypeVar("Content")
 
 
 @dataclass(frozen=True)
-class Kind(Generic[Made]):
+class Kind(Generic[Content]):
     """One kind of file.
 
     Attributes:
@@ -39,7 +39,7 @@ class Kind(Generic[Made]):
     """
 
     version: int
-    make: Callable[[dict[str, Any]], Made]
+    make: Callable[[dict[str, Any]], Content]
     upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
     hint: Callable[[Path], str] = lambda path: f"restore {path}"
     checked_since: int = 0
@@ -47,7 +47,7 @@ class Kind(Generic[Made]):
     error: Callable[..., StackyardError] = StackyardError
 
 
-def load(path: Path, kind: Kind[Made], top: Path | None = None) -> Made:
+def load(path: Path, kind: Kind[Content], top: Path | None = None) -> Content:
     """Read a JSON file of any format up to the present one.
 
     Args:
@@ -70,7 +70,7 @@ def bytes_of(path: Path, kind: Kind[Any], top: Path | None = None) -> bytes:
         raise unreadable(str(path), kind, error) from error
 
 
-def parsed(raw: bytes, origin: str, kind: Kind[Made]) -> Made:
+def parsed(raw: bytes, origin: str, kind: Kind[Content]) -> Content:
     """The object in a file's bytes. Raises as `load`; `origin` names the file in errors."""
     try:
         text, checked = checksum.remove(raw.decode("utf-8"))
@@ -105,7 +105,7 @@ def content(text: str | bytes) -> Any:
     return value
 
 
-def read(value: Any, origin: str, kind: Kind[Made]) -> Made:
+def read(value: Any, origin: str, kind: Kind[Content]) -> Content:
     """The object that a file's values are, whichever format they have. `origin` names the file in errors."""
     try:
         return kind.make(_upgraded(value, origin, kind))

@@ -13,12 +13,12 @@ from dataclasses import MISSING, fields
 from functools import lru_cache, partial
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-Made = TypeVar("Made")
+Instance = TypeVar("Instance")
 Check = Callable[[Any], Any]
 """Returns a value as its field holds it (a list as a tuple), or raises ValueError."""
 
 
-def make(cls: Callable[..., Made], value: Mapping[str, Any]) -> Made:
+def make(cls: Callable[..., Instance], value: Mapping[str, Any]) -> Instance:
     """A dataclass from the values of its fields; lists become tuples where the field is one.
 
     Raises:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DeployOptions:
     """How the deploy of a changed extension is done and shown."""
 
     dry_run: bool = False
@@ -24,7 +24,7 @@ class Wanted:
     renew: bool = False
 
 
-def carry_out(context: Context, name: str, change: ExtensionChange, wanted: Wanted) -> None:
+def carry_out(context: Context, name: str, change: ExtensionChange, wanted: DeployOptions) -> None:
     """Change the files of an extension and deploy it; they stay as they were where that fails.
 
     Raises:
@@ -74,7 +74,7 @@ def show_difference(before: BuildRecord | None, after: BuildRecord | None) -> No
         echo(f"    {line}")
 
 
-def _dry_run(context: Context, name: str, change: ExtensionChange, wanted: Wanted) -> None:
+def _dry_run(context: Context, name: str, change: ExtensionChange, wanted: DeployOptions) -> None:
     from stackyard.cli.display import display
     from stackyard.cli.publish.deploy import plan_line, plan_row
     from stackyard.upkeep.api import preview_changed

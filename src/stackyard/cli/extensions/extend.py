@@ -36,10 +36,10 @@ def command(context: Context, /, name: str | None, base: str | None, full: bool,
     It is a layer: what its base has is used where it is, only what is new is installed. Its module does everything that
     the module of the base does.
     """
-    from stackyard.cli.extensions.common import Wanted, carry_out
-    from stackyard.upkeep.api import AskedPackages, checked_packages, chosen_extension, extended, new_extension_name
+    from stackyard.cli.extensions.common import DeployOptions, carry_out
+    from stackyard.upkeep.api import ExtensionRequest, checked_packages, chosen_extension, extended, new_extension_name
 
     yard = context.yard()
-    asked = checked_packages(AskedPackages(options.pop("pip"), options.pop("conda"), options.pop("files")))
+    asked = checked_packages(ExtensionRequest(options.pop("pip"), options.pop("conda"), options.pop("files")))
     name = new_extension_name(name, yard) if name is not None else chosen_extension(yard, None)
-    carry_out(context, name, extended(yard, name, base, asked, full=full), Wanted(**options))
+    carry_out(context, name, extended(yard, name, base, asked, full=full), DeployOptions(**options))

@@ -27,7 +27,7 @@ def command(
 
     NAME is the loaded one by default. The former revision stays, and its full name loads it.
     """
-    from stackyard.cli.extensions.common import Wanted, carry_out
+    from stackyard.cli.extensions.common import DeployOptions, carry_out
     from stackyard.upkeep.api import chosen_extension, on_base
 
     yard = context.yard()
@@ -39,7 +39,7 @@ def command(
         else:
             echo(f"{name} is on the newest revision of its base")
         return
-    carry_out(context, name, lambda files: on_base(files, target), Wanted(dry_run, as_json, accept))
+    carry_out(context, name, lambda files: on_base(files, target), DeployOptions(dry_run, as_json, accept))
 
 
 def _newer(yard: Yard, name: str) -> str:

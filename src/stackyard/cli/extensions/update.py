@@ -27,10 +27,10 @@ def command(
 
     NAME is the loaded one by default. A revision never changes: load the module again to use the new one.
     """
-    from stackyard.cli.extensions.common import Wanted, carry_out
+    from stackyard.cli.extensions.common import DeployOptions, carry_out
     from stackyard.upkeep.api import (
-        AskedPackages,
         ExtensionFiles,
+        ExtensionRequest,
         chosen_extension,
         drifted,
         used_extension,
@@ -45,9 +45,9 @@ def command(
     lines = tuple(each.line for each in drifted(used_extension(yard, name)) if each.requested)
 
     def change(files: ExtensionFiles) -> ExtensionFiles:
-        return with_more_packages(files, AskedPackages(lines)) if lines else files
+        return with_more_packages(files, ExtensionRequest(lines)) if lines else files
 
-    carry_out(context, name, change, Wanted(dry_run, as_json, accept, renew))
+    carry_out(context, name, change, DeployOptions(dry_run, as_json, accept, renew))
 
 
 def _reset(yard: Yard, name: str, dry_run: bool, as_json: bool) -> None:

@@ -19,7 +19,7 @@ from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
     from stackyard.core.findings import Finding
-    from stackyard.images.api import AskedBindings, CheckedBindings, Rank
+    from stackyard.images.api import BindingReport, BindingRequest, Rank
     from stackyard.inputs.api import HostBindings
 
 FILE = "bindings.yaml"
@@ -235,21 +235,21 @@ def _pmi_of(launcher: str) -> str:
     return found.group(1) if found else ""
 
 
-def _asked(context: Context, file: Path | None, pmi: str) -> AskedBindings:
+def _asked(context: Context, file: Path | None, pmi: str) -> BindingRequest:
     """What the site and the bindings want of an image."""
     from stackyard.host.machine.daemons import daemons
     from stackyard.host.machine.probe import machine
-    from stackyard.images.api import AskedBindings, drivers_of, drivers_of_machine
+    from stackyard.images.api import BindingRequest, drivers_of, drivers_of_machine
 
     site = context.site()
     pmi = pmi or site.scheduler.mpi or daemons(os.environ).pmi
     drivers = drivers_of(site, drivers_of_machine(machine()))
-    return AskedBindings(_bindings(context, file), site.launch.container, pmi, drivers)
+    return BindingRequest(_bindings(context, file), site.launch.container, pmi, drivers)
 
 
 def _repair(
-    context: Context, image: Path, done: CheckedBindings, asked: AskedBindings, directory: Path, file: Path | None
-) -> AskedBindings:  # fmt: skip
+    context: Context, image: Path, done: BindingReport, asked: BindingRequest, directory: Path, file: Path | None
+) -> BindingRequest:  # fmt: skip
     """Keep repaired copies of the image's files, and note them in the bindings."""
     from dataclasses import replace
 
@@ -263,7 +263,7 @@ def _repair(
     return replace(asked, bindings=bindings)
 
 
-def _ranks(context: Context, image: Path, asked: AskedBindings, launcher: str, program: Sequence[str]) -> list[Rank]:
+def _ranks(context: Context, image: Path, asked: BindingRequest, launcher: str, program: Sequence[str]) -> list[Rank]:
     from stackyard.images.api import run_ranks
 
     ranks, done = run_ranks(image, asked.bindings, asked.policy, launcher, program)
@@ -271,7 +271,7 @@ def _ranks(context: Context, image: Path, asked: AskedBindings, launcher: str, p
     return ranks
 
 
-def _show_checked(done: CheckedBindings, findings: Sequence[Finding], ranks: Sequence[Rank]) -> None:
+def _show_checked(done: BindingReport, findings: Sequence[Finding], ranks: Sequence[Rank]) -> None:
     """The findings, what each rank has loaded, and the verdict."""
     for finding in findings:
         show_finding(finding)

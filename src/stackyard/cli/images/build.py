@@ -16,7 +16,7 @@ from stackyard.core.errors import InputError
 from stackyard.yard.api import record_of
 
 if TYPE_CHECKING:
-    from stackyard.images.api import BuiltImage, Compression, Kept, Reference, WantedImage
+    from stackyard.images.api import BuiltImage, Compression, OciRequest, Reference, StoredBase
     from stackyard.yard.api import BuildRecord
 
 
@@ -32,7 +32,7 @@ def revision_of(context: Context, rev: str) -> BuildRecord:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ImageOptions:
     """What the command line asks for: the base, the file or directory to write, and the prefix in the image."""
 
     base: str
@@ -44,7 +44,7 @@ class Asked:
     as_json: bool
 
 
-def oci(context: Context, record: BuildRecord | None, asked: Asked) -> None:
+def oci(context: Context, record: BuildRecord | None, asked: ImageOptions) -> None:
     """Write an OCI layout."""
     from stackyard.images.api import Reference, build_image, image_name
 
@@ -60,10 +60,10 @@ def oci(context: Context, record: BuildRecord | None, asked: Asked) -> None:
     show(build_image(wanted), asked.as_json)
 
 
-def sif(context: Context, record: BuildRecord | None, asked: Asked) -> None:
+def sif(context: Context, record: BuildRecord | None, asked: ImageOptions) -> None:
     """Write a SIF file."""
     from stackyard.expose.api import change_of
-    from stackyard.images.api import WantedSif, build_sif, find_base, sif_labels
+    from stackyard.images.api import SifRequest, build_sif, find_base, sif_labels
 
     if asked.name or asked.prefix or asked.compression != "gzip":
         raise InputError(
@@ -75,7 +75,7 @@ def sif(context: Context, record: BuildRecord | None, asked: Asked) -> None:
     if record is None:
         _base_alone(base, asked)
         return
-    wanted = WantedSif(record, change_of(record, workspace.site), base, file, workspace.site)
+    wanted = SifRequest(record, change_of(record, workspace.site), base, file, workspace.site)
     notices = build_sif(wanted, dry_run=asked.dry_run)
     size = 0 if asked.dry_run else file.stat().st_size
     if asked.as_json:
@@ -88,7 +88,7 @@ def sif(context: Context, record: BuildRecord | None, asked: Asked) -> None:
         echo(f"  note: {notice}")
 
 
-def _base_alone(base: Kept, asked: Asked) -> None:
+def _base_alone(base: StoredBase, asked: ImageOptions) -> None:
     from stackyard.images.api import build_base_sif
 
     file = asked.output.absolute()
@@ -107,7 +107,7 @@ compression_option = click.option(
     help="Of an OCI image's layers; zstd packs sooner and closer, and needs readers from 2022 on.",
 )  # fmt: skip
 
-FORMATS: Mapping[str, Callable[[Context, BuildRecord | None, Asked], None]] = {"oci": oci, "sif": sif}
+FORMATS: Mapping[str, Callable[[Context, BuildRecord | None, ImageOptions], None]] = {"oci": oci, "sif": sif}
 """What `image build` makes, by the name of the format."""
 
 
@@ -155,19 +155,19 @@ def command(
     layers: a registry and a node keep each once.
     """
     record = None if rev is None else revision_of(context, rev)
-    FORMATS[kind](context, record, Asked(base, output, name, prefix, compression, dry_run, as_json))
+    FORMATS[kind](context, record, ImageOptions(base, output, name, prefix, compression, dry_run, as_json))
 
 
 def wanted_of(
     context: Context, record: BuildRecord, base: str, target: Reference, prefix: str, compression: Compression = "gzip"
-) -> WantedImage:
+) -> OciRequest:
     """What to build for these options.
 
     Raises:
         InputError: the base does not exist.
     """
     from stackyard.expose.api import change_of
-    from stackyard.images.api import SCRATCH_BASE, Reference, WantedImage, find_base, image_tag, is_reference, reference
+    from stackyard.images.api import SCRATCH_BASE, OciRequest, Reference, find_base, image_tag, is_reference, reference
 
     image_tag(target.name)
     below = None
@@ -175,7 +175,7 @@ def wanted_of(
         below = reference(base)
     elif base != SCRATCH_BASE:
         below = Reference(find_base(context.workspace(), base).paths.layout, base)
-    return WantedImage(record, change_of(record, context.site), below, target, prefix, base, compression)
+    return OciRequest(record, change_of(record, context.site), below, target, prefix, base, compression)
 
 
 def show(built: BuiltImage, as_json: bool) -> None:

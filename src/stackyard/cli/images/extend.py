@@ -15,7 +15,7 @@ from stackyard.cli.output import echo
 from stackyard.core.errors import InputError
 
 if TYPE_CHECKING:
-    from stackyard.images.api import Given, Packages, Proof
+    from stackyard.images.api import ContainerSetup, Packages, Proof
     from stackyard.inputs.api import Site
 
 
@@ -105,11 +105,11 @@ def _of_file(file: Path, site: Site, platform: str) -> Packages:
     return packages_of_variant(variants[0], platform)
 
 
-def _given(site: Site, base: str, before: tuple[str, ...], places: tuple[Path, ...]) -> Given:
-    from stackyard.images.api import Given
+def _given(site: Site, base: str, before: tuple[str, ...], places: tuple[Path, ...]) -> ContainerSetup:
+    from stackyard.images.api import ContainerSetup
 
     listed = site.bases.get(base)
-    return Given(listed.activate if listed else "", before, tuple(place.absolute() for place in places))
+    return ContainerSetup(listed.activate if listed else "", before, tuple(place.absolute() for place in places))
 
 
 def _proof(site: Site) -> Proof:

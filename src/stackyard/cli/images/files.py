@@ -17,7 +17,7 @@ from stackyard.core.findings import counted
 from stackyard.inputs.api import Workspace
 
 if TYPE_CHECKING:
-    from stackyard.images.api import Kept, Source
+    from stackyard.images.api import Source, StoredBase
     from stackyard.inputs.api import BaseImage, BaseLicence, Site
     from stackyard.yard.api import Yard
 
@@ -89,7 +89,7 @@ def _import(
     platform: str, limit_gib: float, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from stackyard.deploy.api import writing
-    from stackyard.images.api import ARCHITECTURES, WantedBase, base_findings, import_base
+    from stackyard.images.api import ARCHITECTURES, BaseImport, base_findings, import_base
 
     workspace, listed = context.workspace(), site.bases.get(name)
     declared = listed.licences if listed else ()
@@ -106,7 +106,7 @@ def _import(
     def licences(root: Path) -> tuple[Sequence[Mapping[str, Any]], Sequence[tuple[str, str]]]:
         return _accepted(context, workspace, name, root, declared, accept_licence)
 
-    wanted = WantedBase(source, name, digest, platform, int(limit_gib * (1 << 30)), licences)
+    wanted = BaseImport(source, name, digest, platform, int(limit_gib * (1 << 30)), licences)
     with writing(workspace):
         kept = import_base(workspace.yard, wanted, on_wait=context.notice)
     show_base(kept, as_json)
@@ -185,7 +185,7 @@ def _ask(context: Context, yard: Yard, name: str, licence: Any) -> None:
                            detail=text or None, hint=f"read it, then type: {again}")  # fmt: skip
 
 
-def show_base(kept: Kept, as_json: bool) -> None:
+def show_base(kept: StoredBase, as_json: bool) -> None:
     """What is known about a base."""
     base = kept.base
     if as_json:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stackyard.core.findings import Finding
-    from stackyard.launch.api.explaining import Explained, Layout
+    from stackyard.launch.api.explaining import JobExplanation, Layout
 
 COLUMN = 30
 """The widest column for the words of a command line, beside their reasons."""
@@ -53,7 +53,7 @@ def command(context: Context, /, program: tuple[str, ...], only: str | None, **o
     _show(found, options["picture"], min(120, shutil.get_terminal_size((100, 24)).columns))
 
 
-def _show(found: Explained, picture: bool, width: int) -> None:
+def _show(found: JobExplanation, picture: bool, width: int) -> None:
     _show_layout(found, picture, width)
     for name, line in found.lines.items():
         _show_line(name, line, found.own, width)
@@ -62,7 +62,7 @@ def _show(found: Explained, picture: bool, width: int) -> None:
     _show_head(found, width)
 
 
-def _more_json(found: Explained) -> dict[str, Any]:
+def _more_json(found: JobExplanation) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
@@ -93,7 +93,7 @@ def _alike(kind: str) -> str:
     return f"like {THIS}" if kind == THIS else f"of kind {kind}"
 
 
-def _show_layout(found: Explained, picture: bool, width: int) -> None:
+def _show_layout(found: JobExplanation, picture: bool, width: int) -> None:
     from stackyard.launch.api.explaining import draw
 
     layout, node = found.layout, found.layout.node
@@ -165,7 +165,7 @@ def _show_reasons(rows: Sequence[tuple[str, str]], width: int, *, cut: bool = Fa
         show_text(start + first + "  " + f"\n{' ' * (column + 6)}".join(lines))
 
 
-def _show_hosts(found: Explained, width: int) -> None:
+def _show_hosts(found: JobExplanation, width: int) -> None:
     from stackyard.launch.api.explaining import stand_for
 
     names = stand_for(found.layout.nodes)
@@ -175,7 +175,7 @@ def _show_hosts(found: Explained, width: int) -> None:
         _wrapped(f"{few} stand{'s' * (len(names) == 1)} for the hosts of the allocation.", "", width)
 
 
-def _show_rank(found: Explained, width: int) -> None:
+def _show_rank(found: JobExplanation, width: int) -> None:
     program, reasons = found.rank
     show_text(f"\n{click.style('each rank' if 'RANK' in found.identity else 'each node', bold=True)}")
     variables = ", ".join(found.identity)
@@ -184,7 +184,7 @@ def _show_rank(found: Explained, width: int) -> None:
     _show_reasons([(" ".join(reason.words), reason.reason) for reason in reasons], width)
 
 
-def _show_head(found: Explained, width: int) -> None:
+def _show_head(found: JobExplanation, width: int) -> None:
     prefix, reasons = found.head
     if reasons:
         show_text(f"\n{click.style('batch script', bold=True)}: the directives that `submit` writes")

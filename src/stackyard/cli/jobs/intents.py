@@ -24,7 +24,7 @@ LAUNCHERS = ["srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
 BACKENDS = ["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "any"]
 
 
-class NameOf(click.ParamType):  # type: ignore[type-arg]
+class PluginName(click.ParamType):  # type: ignore[type-arg]
     """A built-in name, or that of a plug-in: the room that uses it knows which exist, and refuses others."""
 
     name = "NAME"
@@ -94,13 +94,13 @@ PROGRAM = (
     ),
     program_option("--with", "stack", metavar="REV", help="Run with a published revision, e.g. pytorch/2.13."),
     program_option("--container", metavar="IMAGE", help="Run in an image: a SIF or SquashFS file, or a directory."),
-    program_option("--backend", type=NameOf(BACKENDS), help="Default: from the program's imports."),
+    program_option("--backend", type=PluginName(BACKENDS), help="Default: from the program's imports."),
     program_option("--torchrun", "by_torchrun", is_flag=True, help="Start torchrun on every node instead of ranks."),
     program_option("--controller", type=click.Choice(["auto", "mpi", "gloo"]), help="Horovod controller."),
     program_option(
         "--mpi-abort/--no-mpi-abort", default=None, help="mpi4py: an exception on one rank aborts all. Default: yes."
     ),
-    program_option("--launcher", type=NameOf(LAUNCHERS), help="What starts the ranks. Default: the site's."),
+    program_option("--launcher", type=PluginName(LAUNCHERS), help="What starts the ranks. Default: the site's."),
     program_option(
         "--launcher-arg",
         "launcher_args",

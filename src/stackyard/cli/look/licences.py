@@ -17,7 +17,7 @@ from stackyard.inputs.api import Workspace
 from stackyard.yard.api import record_of
 
 if TYPE_CHECKING:
-    from stackyard.lock.api import Stated
+    from stackyard.lock.api import PackageLicence
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
@@ -111,7 +111,7 @@ def _is_file(name: str) -> bool:
     return name.endswith((".yaml", ".yml", ".txt")) or Path(name).is_file()
 
 
-def _of_revision(context: Context, name: str) -> dict[str, list[Stated]]:
+def _of_revision(context: Context, name: str) -> dict[str, list[PackageLicence]]:
     from stackyard.deploy.api import licences_of_revision
 
     yard = context.yard(reading=True)
@@ -119,7 +119,7 @@ def _of_revision(context: Context, name: str) -> dict[str, list[Stated]]:
     return {record.module: licences_of_revision(record, Workspace(context.site(), yard))}
 
 
-def _of_file(context: Context, file: Path) -> dict[str, list[Stated]]:
+def _of_file(context: Context, file: Path) -> dict[str, list[PackageLicence]]:
     from stackyard.cli.display import display
     from stackyard.deploy.api import Request, licences_of_variant, lock_all
     from stackyard.lock.api import load_stacks

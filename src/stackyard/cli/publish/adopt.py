@@ -36,12 +36,12 @@ def command(context: Context, /, prefix: Path, dry_run: bool, as_json: bool, **o
     It gets a record, a lock, a module and a verification. `verify` finds what others change in it later; adopting it
     again records that as the next revision. Nothing ever removes its files.
     """
-    from stackyard.upkeep.api import WantedAdoption, adopt, adoption_request, adoption_tasks, look_at_prefix
+    from stackyard.upkeep.api import AdoptionOptions, adopt, adoption_request, adoption_tasks, look_at_prefix
 
     workspace = context.workspace()
     found = look_at_prefix(prefix, workspace.yard)
     given = options.pop("exceptions")
-    wanted = WantedAdoption(exceptions=_exceptions(given) if given else None, **options)
+    wanted = AdoptionOptions(exceptions=_exceptions(given) if given else None, **options)
     request = adoption_request(found, wanted, workspace, context.command)
     if dry_run:
         _dry_run(found, adoption_tasks(found, request), as_json)

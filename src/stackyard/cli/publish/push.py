@@ -54,7 +54,9 @@ def command(
             needs = f", glibc {fit.glibc} or newer" if fit.glibc else ""
             echo(f"would push {record.module} to {target}: for {fit.path} on {fit.platform}{needs}")
         return
-    place, found = _send(_Made(record, asdict(entry), compression), target, Registry(plain_http, authfile, limit_s))
+    place, found = _send(
+        _OwnArtefact(record, asdict(entry), compression), target, Registry(plain_http, authfile, limit_s)
+    )
     if as_json:
         show_json({"target": place, "digest": found.manifest.digest, "bytes": found.bytes})
     else:
@@ -74,7 +76,7 @@ def _told(entry: Entry) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _OwnArtefact:
     record: BuildRecord
     entry: Mapping[str, Any]
     compression: Compression
@@ -85,7 +87,7 @@ class _Made:
         return pack_revision(self.record, self.entry, layout, self.compression)
 
 
-def _send(made: _Made, target: str, registry: Registry) -> tuple[str, Image]:
+def _send(made: _OwnArtefact, target: str, registry: Registry) -> tuple[str, Image]:
     """Where it is now, and its manifest."""
     from stackyard.host.files.scratch import scratch
     from stackyard.images.api import Reference, image_name, is_reference, push_image, reference

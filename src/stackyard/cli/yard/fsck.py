@@ -67,11 +67,11 @@ def _checked(
     import sys
 
     from stackyard.cli.display import display
-    from stackyard.core.progress import Silent
+    from stackyard.core.progress import SilentProgress
     from stackyard.upkeep.api import check_files
 
     if not sys.stderr.isatty():  # a job of every night says what it found, and nothing else
-        return check_files(workspace, entries, Silent(), deep=deep, whole=whole, again=again)
+        return check_files(workspace, entries, SilentProgress(), deep=deep, whole=whole, again=again)
     with display() as progress:
         return check_files(workspace, entries, progress, deep=deep, whole=whole, again=again)
 

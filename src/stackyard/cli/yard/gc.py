@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MOST_DIGITS = 6  # no yard has existed for as many days as a longer number has
 
 
-class _Sized(Protocol):
+class _DiskItem(Protocol):
     """What has a size: a revision, garbage, a thing in the trash."""
 
     @property
@@ -150,7 +150,7 @@ def _show_plan(watch: Watch, plan: CollectionPlan, as_json: bool) -> None:
 
 
 def _totals(plan: CollectionPlan) -> list[str]:
-    aside: list[_Sized] = [*plan.revisions, *plan.garbage]
+    aside: list[_DiskItem] = [*plan.revisions, *plan.garbage]
     texts = [
         f"deleted now: {_total([*(item.what for item in plan.due), *plan.counts])}",
         f"put aside, and deleted {'at once' if plan.rules.now else 'after the grace time'}: {_total(aside)}",
@@ -164,7 +164,7 @@ def _totals(plan: CollectionPlan) -> list[str]:
     return texts if is_something else [*texts[2:], "nothing to collect"]
 
 
-def _total(sized: Iterable[_Sized]) -> str:
+def _total(sized: Iterable[_DiskItem]) -> str:
     pairs = [(each.bytes, each.inodes) for each in sized]
     return _size(sum(size for size, _ in pairs), sum(count for _, count in pairs))
 

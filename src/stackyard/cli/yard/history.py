@@ -47,12 +47,12 @@ def command(context: Context, number: int | None, most: int | None, everything: 
     """
     yard = context.yard(reading=True)
     if number is not None:
-        _one(Past.of(yard, 0), read_manifest(yard, number), as_json)
+        _one(GenerationHistory.of(yard, 0), read_manifest(yard, number), as_json)
         return
     if everything and most is not None:
         raise InputError("-n and --all exclude each other", hint="use one of them")
     most = most if most is not None or everything or as_json else _MOST
-    pasts = [past for past in (Past.of(each, most) for each in yard.lineage()) if past.numbers]
+    pasts = [past for past in (GenerationHistory.of(each, most) for each in yard.lineage()) if past.numbers]
     if as_json:
         show_json([row for past in pasts for row in past.rows()])
         return
@@ -68,7 +68,7 @@ def command(context: Context, number: int | None, most: int | None, everything: 
 
 
 @dataclass(frozen=True)
-class Past:
+class GenerationHistory:
     """The last generations of a yard by number, or all; a manifest is read when it is asked for, once."""
 
     yard: Yard
@@ -77,7 +77,7 @@ class Past:
     _found: dict[int, Manifest | StackyardError] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, yard: Yard, most: int | None = None) -> Past:
+    def of(cls, yard: Yard, most: int | None = None) -> GenerationHistory:
         """The generations on disk, the newest first."""
         return cls(yard, current_number(yard), tuple(islice(generation_numbers(yard), most)))
 
@@ -127,7 +127,7 @@ class Past:
         }
 
 
-def _list(past: Past) -> None:
+def _list(past: GenerationHistory) -> None:
     width = max(len(str(number)) for number in past.numbers)
     found = {number: past.manifest(number) for number in past.numbers}
     names = max((len(_who(each)) for each in found.values() if isinstance(each, Manifest)), default=0)
@@ -141,7 +141,7 @@ def _list(past: Past) -> None:
         _show_changes(past, manifest)
 
 
-def _one(past: Past, manifest: Manifest, as_json: bool) -> None:
+def _one(past: GenerationHistory, manifest: Manifest, as_json: bool) -> None:
     if as_json:
         show_json({**past.row(manifest), "entries": [asdict(e) for e in manifest.entries]})
         return
@@ -170,7 +170,7 @@ def _one(past: Past, manifest: Manifest, as_json: bool) -> None:
         echo(f"    {e.module}" + ("  (D)" if e.default else "") + (f"  {e.state}" * (e.state != "published")))
 
 
-def _show_changes(past: Past, manifest: Manifest) -> None:
+def _show_changes(past: GenerationHistory, manifest: Manifest) -> None:
     changes = past.changes(manifest)
     if changes is None:
         echo(f"    compared with generation {manifest.previous}: not known, it cannot be read")

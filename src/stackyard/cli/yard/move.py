@@ -15,7 +15,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
-    from stackyard.upkeep.api import Moved, MovePlan, MoveRequest
+    from stackyard.upkeep.api import MovePlan, MoveRequest, MoveResult
 
 
 @verb(
@@ -86,7 +86,7 @@ def _size(row: dict[str, Any]) -> str:
     return f"{human_bytes(row['bytes'])} in {row['inodes']:,} files{shared}"
 
 
-def _show(done: Moved, request: MoveRequest, as_json: bool) -> None:
+def _show(done: MoveResult, request: MoveRequest, as_json: bool) -> None:
     steps = _next(request)
     if as_json:
         show_json({"root": str(request.root), "generation": done.manifest.number, "reason": done.manifest.reason,

@@ -232,7 +232,7 @@ def give(top: int, uid: int) -> list[str]:
         Refused: the directory is not the account's, who may have exchanged its yard with a link to another one.
     """
     if os.fstat(top).st_uid != uid:
-        raise at.Refused(errno.EPERM, "it is another directory than it was")
+        raise at.UnexpectedFileError(errno.EPERM, "it is another directory than it was")
     names = Counter(_inode(status) for _, status, _ in _left(top, ""))
     most = 1 << 30 if _protected() else 1
     given: list[str] = []

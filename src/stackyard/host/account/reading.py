@@ -48,7 +48,7 @@ class Reading(NamedTuple):
     problem: str
 
 
-class _Enough(Exception):
+class _ReadLimit(Exception):
     """There is more than is read."""
 
 
@@ -69,7 +69,7 @@ def read_yard(root: Path, *, records: bool = True, solutions: bool = True, withi
                 reader.records(top)
     except (FileNotFoundError, NotADirectoryError):
         pass
-    except (OSError, _Enough) as error:
+    except (OSError, _ReadLimit) as error:
         reader.note(error)
     return Reading(list(reader.items), reader.problem)
 
@@ -110,7 +110,7 @@ class _Reader:
         for name in self._names(fd, place):
             self._seen += 1
             if self._seen > MOST_RECORDS:
-                raise _Enough(f"more than {MOST_RECORDS:,} records")
+                raise _ReadLimit(f"more than {MOST_RECORDS:,} records")
             with self._opened(fd, name, f"{place}/{name}") as below:
                 if below is not None:
                     yield below, f"{place}/{name}"
@@ -120,7 +120,7 @@ class _Reader:
             with os.scandir(fd) as entries:
                 for entry in entries:
                     if time.monotonic() > self._until:
-                        raise _Enough(f"timed out after {self._within_s:g} s")
+                        raise _ReadLimit(f"timed out after {self._within_s:g} s")
                     yield entry.name
         except FileNotFoundError:  # removed meanwhile
             return
@@ -184,7 +184,7 @@ class _Reader:
         if isinstance(yard, str) and isinstance(name, str):
             self._yards.add(yard)
             if len(self._yards) > MOST_YARDS:
-                raise _Enough(f"names bases in more than {MOST_YARDS} yards")
+                raise _ReadLimit(f"names bases in more than {MOST_YARDS} yards")
             self._add("base", yard, name, module if isinstance(module, str) and len(module) <= _MOST_TEXT else "")
 
     def _lock(self, fd: int, place: str) -> None:
@@ -230,5 +230,5 @@ class _Reader:
             return
         self._size += sum(map(len, item))
         if self._size > MOST_ANSWER:
-            raise _Enough(f"says more than {MOST_ANSWER:,} characters")
+            raise _ReadLimit(f"says more than {MOST_ANSWER:,} characters")
         self.items[item] = None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import socket
 
     from stackyard.host.account.reading import Reading
-    from stackyard.host.run.processes import Found
+    from stackyard.host.run.processes import ProcessMatch
 
 _MOST = 1 << 28
 _MOST_DIGITS = 9  # of the number of an account
@@ -103,20 +103,20 @@ def read(asked: Sequence[tuple[int, Path]]) -> list[Reading]:
         return [Reading([], f"the supervisor does not answer: {error}") for _ in wanted]
 
 
-def processes(roots: Iterable[Path]) -> tuple[list[Found], int]:
+def processes(roots: Iterable[Path]) -> tuple[list[ProcessMatch], int]:
     """The processes of this host that name something of a yard, and how many could not be looked into.
 
     Args:
         roots: the paths by which the yard is named.
     """
-    from stackyard.host.run.processes import Found, naming, of_yard
+    from stackyard.host.run.processes import ProcessMatch, naming, of_yard
 
     places = [os.fsencode(root) for root in roots]
     if _asking:
         try:
             found, hidden = _asked("processes", [place.hex() for place in places])
             return [
-                Found(pid, user, name, frozenset(map(bytes.fromhex, paths))) for pid, user, name, paths in found
+                ProcessMatch(pid, user, name, frozenset(map(bytes.fromhex, paths))) for pid, user, name, paths in found
             ], hidden
         except (OSError, ValueError, TypeError):
             pass  # as without a supervisor: it counts those that are hidden

@@ -33,7 +33,7 @@ Place = tuple[int, str]
 """An open directory, and a name in it."""
 
 
-class Refused(OSError):
+class UnexpectedFileError(OSError):
     """What has a name is not what it has to be, e.g. a pipe, or a file of another account."""
 
 
@@ -192,7 +192,7 @@ def walk(
         if entry.is_dir(follow_symlinks=False):
             try:
                 if path.count("/") > 2 * DEPTH:
-                    raise Refused(errno.ENAMETOOLONG, "nested too deeply", entry.name)
+                    raise UnexpectedFileError(errno.ENAMETOOLONG, "nested too deeply", entry.name)
                 below = os.open(entry.name, DIR, dir_fd=top) if cross else open_directory(top, entry.name)
             except OSError as error:
                 error.filename = path + entry.name
@@ -219,15 +219,15 @@ def read_bounded(top: int, name: str, most: int, owner: int | None = None) -> tu
         owner: the account that must own it; None: any.
 
     Raises:
-        Refused: it is not a regular file, too large, or another account's.
+        UnexpectedFileError: it is not a regular file, too large, or another account's.
         OSError: it cannot be opened, e.g. it is a symbolic link; EXDEV for a mount.
     """
     with closing(open_directory(top, name, READ)) as fd:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise Refused(errno.EINVAL, "not a regular file", name)
+            raise UnexpectedFileError(errno.EINVAL, "not a regular file", name)
         if owner is not None and status.st_uid != owner:
-            raise Refused(errno.EPERM, f"belongs to account {status.st_uid}, not {owner}", name)
+            raise UnexpectedFileError(errno.EPERM, f"belongs to account {status.st_uid}, not {owner}", name)
         _require_size(status.st_size, most, name)
         data = b""  # a file may grow meanwhile, and not say how large it is
         while len(data) <= most and (more := os.read(fd, min(_BLOCK, most + 1 - len(data)))):
@@ -238,7 +238,7 @@ def read_bounded(top: int, name: str, most: int, owner: int | None = None) -> tu
 
 def _require_size(size: int, most: int, name: str) -> None:
     if size > most:
-        raise Refused(errno.EFBIG, f"larger than {most:,} bytes", name)
+        raise UnexpectedFileError(errno.EFBIG, f"larger than {most:,} bytes", name)
 
 
 def read_regular(path: Path) -> bytes:
@@ -257,7 +257,7 @@ def open_regular(path: Path) -> BinaryIO:
     stream = open(path, "rb", opener=lambda name, _: os.open(name, READ & ~os.O_NOFOLLOW))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
-        raise Refused(errno.EINVAL, "not a regular file", str(path))
+        raise UnexpectedFileError(errno.EINVAL, "not a regular file", str(path))
     return stream
 
 
@@ -266,7 +266,7 @@ def ends(path: Path, count: int) -> tuple[bytes, bytes]:
     with closing(os.open(path, READ & ~os.O_NOFOLLOW)) as fd:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise Refused(errno.EINVAL, "not a regular file", str(path))
+            raise UnexpectedFileError(errno.EINVAL, "not a regular file", str(path))
         return os.pread(fd, count, 0), os.pread(fd, count, max(0, status.st_size - count))
 
 
@@ -294,17 +294,17 @@ def set_mode(
         kinds: what it may be (`stat.S_IFMT`).
 
     Raises:
-        Refused: it is something else, or another account's; or a file with other names in a directory of others would
-            get more bits.
+        UnexpectedFileError: it is something else, or another account's; or a file with other names in a directory of
+            others would get more bits.
         OSError: it cannot be opened or changed.
     """
     with closing(os.open(name, PEEK, dir_fd=top)) as fd:
         status = os.fstat(fd)
         if stat.S_IFMT(status.st_mode) not in kinds or status.st_uid not in (owners or (os.geteuid(),)):
-            raise Refused(errno.EPERM, "not what it was, or another account's", name)
+            raise UnexpectedFileError(errno.EPERM, "not what it was, or another account's", name)
         before, mode = stat.S_IMODE(status.st_mode), change(status) & 0o7777
         if mode & ~before and is_named_by_others(os.fstat(top), status):
-            raise Refused(errno.EMLINK, "has other names, which may be anywhere", name)
+            raise UnexpectedFileError(errno.EMLINK, "has other names, which may be anywhere", name)
         if mode != before:
             change_open(fd, mode)
 

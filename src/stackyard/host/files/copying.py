@@ -35,18 +35,18 @@ def _copy(top: int, name: str, target: at.Place, owners: Collection[int], link: 
         os.symlink(os.readlink(name, dir_fd=top), target[1], dir_fd=target[0])
         return
     if depth > 2 * at.DEPTH:
-        raise at.Refused(errno.ENAMETOOLONG, "nested too deeply", name)
+        raise at.UnexpectedFileError(errno.ENAMETOOLONG, "nested too deeply", name)
     if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):  # not even opened: a device may act on that
-        raise at.Refused(errno.EINVAL, "neither a file nor a directory", name)
+        raise at.UnexpectedFileError(errno.EINVAL, "neither a file nor a directory", name)
     with at.closing(at.open_directory(top, name, at.DIR if stat.S_ISDIR(mode) else at.READ)) as fd:
         status = os.fstat(fd)
         if owners and status.st_uid not in owners:
-            raise at.Refused(errno.EPERM, f"belongs to account {status.st_uid}", name)
+            raise at.UnexpectedFileError(errno.EPERM, f"belongs to account {status.st_uid}", name)
         if stat.S_IFMT(status.st_mode) != stat.S_IFMT(mode):
-            raise at.Refused(errno.EINVAL, "not what it was", name)
+            raise at.UnexpectedFileError(errno.EINVAL, "not what it was", name)
         around = os.fstat(top)
         if at.is_named_by_others(around, status) and not _is_readable(around, status):
-            raise at.Refused(errno.EMLINK, "has other names, which may be anywhere", name)
+            raise at.UnexpectedFileError(errno.EMLINK, "has other names, which may be anywhere", name)
         if stat.S_ISDIR(mode):
             _copy_directory(fd, target, owners, link, depth)
         elif not (link and _linked(fd, status, target)):

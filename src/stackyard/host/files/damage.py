@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import IO, cast
 
 
-class _Checked:
+class _DamageStream:
     def __init__(self, stream: IO[bytes], damage: tuple[type[Exception], ...]) -> None:
         self._stream, self._damage = stream, damage
 
@@ -21,4 +21,4 @@ class _Checked:
 
 def checked(stream: object, *damage: type[Exception]) -> IO[bytes]:
     """A stream of which only `read` is used: where it would raise one of `damage` it raises EOFError."""
-    return cast(IO[bytes], _Checked(cast(IO[bytes], stream), damage))
+    return cast(IO[bytes], _DamageStream(cast(IO[bytes], stream), damage))

@@ -14,7 +14,7 @@ _IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 _ON_DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "bcachefs", "jfs", "reiserfs")
 
 
-class Mounted(NamedTuple):
+class MountedFileSystem(NamedTuple):
     """One line of mountinfo: where, which type of file system, from what, with which options of the file system."""
 
     where: str
@@ -23,14 +23,14 @@ class Mounted(NamedTuple):
     options: str
 
 
-def mounts() -> list[Mounted]:
+def mounts() -> list[MountedFileSystem]:
     """What is mounted in this namespace, the last one at a place last. Source: proc(5)."""
     found = []
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         before, _, after = line.partition(b" - ")
         kind, source, *options = after.split(b" ")
         texts = (unescaped(before.split(b" ")[4]), kind, unescaped(source), b" ".join(options))
-        found.append(Mounted(*map(os.fsdecode, texts)))
+        found.append(MountedFileSystem(*map(os.fsdecode, texts)))
     return found
 
 

@@ -21,7 +21,7 @@ _OVERFLOW = "/proc/sys/kernel/overflowuid"
 
 
 @dataclass(frozen=True)
-class Open:
+class WritablePath:
     """A file or a directory that another account may write to: its owner, or by its mode or an ACL `entry`."""
 
     place: Path
@@ -42,7 +42,7 @@ class Open:
         return f"setfacl -x {self.entry} {self.place}" if self.entry else f"chmod go-w {self.place}"
 
 
-def writable_by_others(file: Path, owners: Collection[int]) -> Open | None:
+def writable_by_others(file: Path, owners: Collection[int]) -> WritablePath | None:
     """The first of a file and the directories above it that another account may write to, by its mode or its POSIX ACL.
 
     A file and its directory may not be writable for any group; directories further up not for everybody and for no
@@ -57,7 +57,7 @@ def writable_by_others(file: Path, owners: Collection[int]) -> Open | None:
     near = {file.parent, file.resolve(strict=True), file.resolve().parent}
     for place in _places(file):
         status = place.stat()
-        found = Open(place, status.st_uid, stat.S_IMODE(status.st_mode), False)
+        found = WritablePath(place, status.st_uid, stat.S_IMODE(status.st_mode), False)
         if status.st_uid not in (0, *owners) and not _is_unknown(status.st_uid):
             return replace(found, is_others=True)
         if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:

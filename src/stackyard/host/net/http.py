@@ -105,7 +105,7 @@ def open_url(url: str, method: str, timeout_s: float, trust: Trust = PLAIN) -> A
     return urllib.request.build_opener(_Redirects(), *remote).open(request, timeout=timeout_s)
 
 
-class _Unchanged(urllib.request.HTTPRedirectHandler, urllib.request.HTTPErrorProcessor):
+class _RawResponses(urllib.request.HTTPRedirectHandler, urllib.request.HTTPErrorProcessor):
     """Neither follows a redirect nor makes an error of a status."""
 
     def http_response(self, request: Any, response: Any) -> Any:
@@ -119,7 +119,7 @@ def exchange(
 ) -> Any:
     """One request, passed on as it is; the open answer, whatever its status. Raises one of `FAILURES`."""
     request = _request(method, url, headers, body)
-    opener = urllib.request.build_opener(_Unchanged(), *_handlers(request.full_url, trust))
+    opener = urllib.request.build_opener(_RawResponses(), *_handlers(request.full_url, trust))
     return opener.open(request, timeout=timeout_s)
 
 

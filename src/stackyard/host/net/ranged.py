@@ -10,7 +10,7 @@ from stackyard.host.net.trust import PLAIN, Trust
 _TAIL = 1 << 16
 
 
-class Ranged(io.RawIOBase):
+class RangedFile(io.RawIOBase):
     """A file that can be sought in, read by range requests (RFC 9110, section 14). Its last 64 KiB are read at once.
 
     Raises:

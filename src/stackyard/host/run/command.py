@@ -13,7 +13,7 @@ from pathlib import Path
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.core.secrets import redacted
-from stackyard.host.run.running import Running
+from stackyard.host.run.running import RunningProgram
 from stackyard.host.run.view import PLAIN, View
 
 GUARDED_FROM_S = 60.0
@@ -82,7 +82,7 @@ def run(
         if view.readonly and "/" not in words[0] and which(words[0], env) is None:
             raise FileNotFoundError(words[0])
         guarded = timeout_s >= GUARDED_FROM_S and not leaves_others
-        running = Running(words, env, cwd, stdin, guarded=guarded, view=view)
+        running = RunningProgram(words, env, cwd, stdin, guarded=guarded, view=view)
         out, err, timed_out = running.finish(started + timeout_s, watch)
     except OSError as error:
         raise cannot_start(words, cwd, error) from error

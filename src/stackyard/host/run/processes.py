@@ -18,7 +18,7 @@ _MOST_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
-class Found:
+class ProcessMatch:
     """A process, and what of its names matches. Its account chose its `name`."""
 
     pid: int
@@ -36,7 +36,7 @@ def of_yard(roots: Iterable[bytes]) -> re.Pattern[bytes]:
     return re.compile(b"(?:" + places + rb")/(?:stacks/[^/\0\n:]+/[^/\0\n:]+|trash/[^/\0\n:]+)(?=[/\0\n:\s]|$)")
 
 
-def naming(pattern: re.Pattern[bytes]) -> tuple[list[Found], int]:
+def naming(pattern: re.Pattern[bytes]) -> tuple[list[ProcessMatch], int]:
     """The processes that name something with this pattern, and how many could not be looked into.
 
     A shell's own variables are not seen (the kernel shows those with which it was started), but those of what it
@@ -80,10 +80,10 @@ def _target(link: Path) -> bytes:
         raise
 
 
-def _found(pid: int, paths: frozenset[bytes]) -> Found:
+def _found(pid: int, paths: frozenset[bytes]) -> ProcessMatch:
     place = Path("/proc", str(pid))
     try:
         name = (place / "comm").read_text(errors="surrogateescape").strip()
-        return Found(pid, account_name(place.stat().st_uid), name, paths)
+        return ProcessMatch(pid, account_name(place.stat().st_uid), name, paths)
     except OSError:  # it has ended meanwhile
-        return Found(pid, "?", "?", paths)
+        return ProcessMatch(pid, "?", "?", paths)

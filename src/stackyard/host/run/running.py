@@ -23,7 +23,7 @@ _KILL_S = 10.0
 """How long its end is waited for after it was killed; a process in a system call that hangs does not end."""
 
 
-class Running:
+class RunningProgram:
     """A program from its start to its end.
 
     Args:

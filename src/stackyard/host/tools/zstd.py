@@ -75,12 +75,12 @@ def unpacking(source: IO[bytes]) -> Iterator[IO[bytes]]:
     os.lseek(source.fileno(), source.tell(), os.SEEK_SET)  # what this process has read ahead, the program reads too
     with subprocess.Popen(words, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
-            yield cast(IO[bytes], _Unpacked(process))
+            yield cast(IO[bytes], _UnpackedStream(process))
         finally:
             process.kill()
 
 
-class _Unpacked:
+class _UnpackedStream:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 

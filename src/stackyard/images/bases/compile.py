@@ -16,7 +16,7 @@ from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.names import canonical, pip_name
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.command import CommandError, Result
-from stackyard.images.bases.container import VENV, Box, Given
+from stackyard.images.bases.container import VENV, Box, ContainerSetup
 from stackyard.images.bases.model import PythonEnvironment
 from stackyard.inputs.models import BuildSpec, Check, PackageBuild, PipOptions, Variant
 from stackyard.lock.lockfile.fingerprint import conda_requirements, constraints, pip_requirements
@@ -56,7 +56,7 @@ class Packages:
     build: BuildSpec = field(default_factory=BuildSpec)
     checks: tuple[Check, ...] = ()
     recipe: Mapping[str, str] = field(default_factory=dict)
-    given: Given = field(default_factory=Given)
+    given: ContainerSetup = field(default_factory=ContainerSetup)
 
     def with_places(self, environ: Mapping[str, str]) -> Packages:
         """The same, with the directories that ``{env:NAME}`` stands for in the container."""
@@ -111,7 +111,7 @@ def _recipe(variant: Variant) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Building:
+class BaseBuild:
     """One build on top of a base.
 
     Attributes:
@@ -152,7 +152,7 @@ def environment(build: BuildSpec) -> dict[str, str]:
     return {**os.environ, **(toolchain.with_modules(build.modules) if build.modules else {})}
 
 
-def require_tools(building: Building) -> dict[str, str]:
+def require_tools(building: BaseBuild) -> dict[str, str]:
     """The variables that are set to the paths of tools.
 
     Raises:
@@ -176,7 +176,7 @@ def require_tools(building: Building) -> dict[str, str]:
     return paths
 
 
-def compile_all(building: Building) -> dict[str, str]:
+def compile_all(building: BaseBuild) -> dict[str, str]:
     """Compile what has settings of its own; the wheel of each in the container, by its canonical name."""
     named = {pip_name(line): line for line in building.packages.requirements}
     made = {}
@@ -190,7 +190,7 @@ def compile_all(building: Building) -> dict[str, str]:
     return made
 
 
-def _compiled(building: Building, name: str, line: str, how: PackageBuild) -> str:
+def _compiled(building: BaseBuild, name: str, line: str, how: PackageBuild) -> str:
     """Fetch the source in the container, patch it here, compile it there."""
     paths = _required(building, name, how)
     isolation = [] if how.isolation else ["--no-build-isolation"]
@@ -217,7 +217,7 @@ def _compiled(building: Building, name: str, line: str, how: PackageBuild) -> st
     return f"/tmp/{wheel.relative_to(building.box.tmp)}"
 
 
-def _required(building: Building, name: str, how: PackageBuild) -> dict[str, str]:
+def _required(building: BaseBuild, name: str, how: PackageBuild) -> dict[str, str]:
     """Install the build requirements beside, so that they do not stay; the search paths with them."""
     if not how.requires or how.isolation:
         return {}
@@ -227,7 +227,7 @@ def _required(building: Building, name: str, how: PackageBuild) -> dict[str, str
 
 
 def require_checks(
-    building: Building, own: Mapping[str, str], judge: Judge, unmet: Callable[[Check], str | None]
+    building: BaseBuild, own: Mapping[str, str], judge: Judge, unmet: Callable[[Check], str | None]
 ) -> list[str]:
     """Run the checks in the result; what was skipped, and what did not pass and need not, a sentence each.
 
@@ -257,7 +257,7 @@ def require_checks(
     return notices
 
 
-def _argv(building: Building, check: Check) -> list[str]:
+def _argv(building: BaseBuild, check: Check) -> list[str]:
     if check.run:
         words = {"{prefix}": building.python.path, "{python}": f"{VENV}/bin/python"}
         return [words.get(word, word) for word in check.run]

@@ -12,7 +12,7 @@ from stackyard.core.errors import InputError, MissingError
 from stackyard.host.run.command import Result, run, which
 from stackyard.host.tools.pipconf import read_config
 from stackyard.images import inventory
-from stackyard.images.bases.store import Kept
+from stackyard.images.bases.store import StoredBase
 from stackyard.images.sif import build as sifbuild
 from stackyard.inputs.sites.library_directories import LIBRARIES
 from stackyard.make.programs import PROXIES
@@ -37,7 +37,7 @@ def runtime() -> Path:
 
 
 @dataclass(frozen=True)
-class Given:
+class ContainerSetup:
     """What a container of a base gets.
 
     Attributes:
@@ -54,7 +54,7 @@ class Given:
 class Box:
     """A container of a base with an empty directory at `VENV`, and a /tmp of its own."""
 
-    def __init__(self, program: Path, kept: Kept, work: Path, given: Given) -> None:
+    def __init__(self, program: Path, kept: StoredBase, work: Path, given: ContainerSetup) -> None:
         self.kept, self.work, self.given, self._runtime = kept, work, given, program
         self.venv, self.tmp = work / "root" / VENV.lstrip("/"), work / "tmp"
         self._settings = read_config(os.environ)

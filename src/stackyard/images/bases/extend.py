@@ -21,12 +21,12 @@ from stackyard.images import inventory
 from stackyard.images.bases import compile as onbase
 from stackyard.images.bases import store
 from stackyard.images.bases.blobs import EPOCH, TAR, Blob, Layout, manifest_of
-from stackyard.images.bases.compile import Building, Judge, Packages
+from stackyard.images.bases.compile import BaseBuild, Judge, Packages
 from stackyard.images.bases.container import VENV, Box, runtime
 from stackyard.images.bases.directory import write_layer
 from stackyard.images.bases.model import Base, Layer, PythonEnvironment
 from stackyard.images.bases.sources import Source
-from stackyard.images.bases.store import Kept, Wanted
+from stackyard.images.bases.store import BaseImport, StoredBase
 from stackyard.images.oci.settings import PATH
 from stackyard.inputs.models import Check
 from stackyard.make.programs import telling
@@ -43,14 +43,14 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Extended:
+class ExtendedBase:
     """A base with packages on top, and sentences about what could not be checked here."""
 
-    kept: Kept
+    kept: StoredBase
     notices: tuple[str, ...] = ()
 
 
-def extend(yard: Yard, kept: Kept, name: str, packages: Packages, proof: Proof) -> Extended:
+def extend(yard: Yard, kept: StoredBase, name: str, packages: Packages, proof: Proof) -> ExtendedBase:
     """Install packages on top of a base, as a new base. Call it within `deploy.writing`.
 
     Raises:
@@ -63,7 +63,7 @@ def extend(yard: Yard, kept: Kept, name: str, packages: Packages, proof: Proof) 
     packages = packages.with_places(environ)
     with scratch("extend") as work:
         box = Box(program, kept, work, packages.given)
-        building = onbase.Building(box, python, packages, environ)
+        building = onbase.BaseBuild(box, python, packages, environ)
         box.prepare()
         variables = activated(box)
         building = replace(building, tools=onbase.require_tools(building))
@@ -71,12 +71,12 @@ def extend(yard: Yard, kept: Kept, name: str, packages: Packages, proof: Proof) 
         notices = onbase.require_checks(building, own, proof.judge, proof.unmet)
         source = Source("oci", str(_layout(building, name, {**variables, **own}).directory), name)
         origin = f"base:{kept.base.name}@{kept.base.manifest} with {shlex.join(packages.requirements)}"
-        wanted = Wanted(source, name, platform=kept.base.platform, origin=origin,
+        wanted = BaseImport(source, name, platform=kept.base.platform, origin=origin,
                         licences=lambda _: (kept.base.licences, ()))  # fmt: skip
-        return Extended(store.add(yard, wanted), tuple(notices))
+        return ExtendedBase(store.add(yard, wanted), tuple(notices))
 
 
-def python_of(kept: Kept, activation: str = "") -> PythonEnvironment:
+def python_of(kept: StoredBase, activation: str = "") -> PythonEnvironment:
     """The Python of a base: its own environment, the one that is activated first; else its system's.
 
     Args:
@@ -106,7 +106,7 @@ def activated(box: Box) -> dict[str, str]:
         raise StackyardError(what, detail=error.detail, hint=hint) from error
 
 
-def _install(building: Building, activated: Mapping[str, str]) -> dict[str, str]:
+def _install(building: BaseBuild, activated: Mapping[str, str]) -> dict[str, str]:
     """Install all; the variables by which programs of the result find it."""
     box, packages = building.box, building.packages
     try:
@@ -159,7 +159,7 @@ def _prefix(box: Box, program: str, activated: Mapping[str, str]) -> tuple[tuple
     return ("--prefix", VENV), {"PYTHONPATH": ":".join(filter(None, [own, given.get("PYTHONPATH", "")]))}
 
 
-def _layout(building: Building, name: str, variables: Mapping[str, str]) -> Layout:
+def _layout(building: BaseBuild, name: str, variables: Mapping[str, str]) -> Layout:
     """The base's layers and one more."""
     box = building.box
     layout, kept = Layout(box.work / "oci"), box.kept
@@ -175,7 +175,7 @@ def _layout(building: Building, name: str, variables: Mapping[str, str]) -> Layo
     return layout
 
 
-def _configuration(building: Building, blob: Blob, variables: Mapping[str, str]) -> dict[str, Any]:
+def _configuration(building: BaseBuild, blob: Blob, variables: Mapping[str, str]) -> dict[str, Any]:
     box, recipe = building.box, building.packages.recipe
     layout = box.kept.layout
     value = dict(layout.read_json(layout.read_json(box.kept.base.manifest)["config"]["digest"]))

@@ -9,7 +9,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding
 from stackyard.images import needs
 from stackyard.images.bases.model import Base
-from stackyard.images.bases.store import Kept
+from stackyard.images.bases.store import StoredBase
 from stackyard.images.bindings.check import drivers_of
 from stackyard.images.bindings.drivers import Toolkit, check_driver, numbers
 from stackyard.images.inventory import Inventory, read
@@ -20,7 +20,7 @@ from stackyard.yard.revision.record import BuildRecord
 _HOST = ("/home", "/tmp", "/var/tmp", "/root", "/proc", "/sys", "/dev")
 
 
-def require(record: BuildRecord, kept: Kept) -> None:
+def require(record: BuildRecord, kept: StoredBase) -> None:
     """Raise where a revision cannot run on a base.
 
     Raises:
@@ -88,7 +88,7 @@ def require_driver(base: Base, site: Site) -> list[Finding]:
     return found
 
 
-def notices(record: BuildRecord, kept: Kept) -> Iterator[str]:
+def notices(record: BuildRecord, kept: StoredBase) -> Iterator[str]:
     """What is different in a container of this revision and this base, a sentence each."""
     hidden = next((each for each in _HOST if Path(record.prefix).is_relative_to(each)), "")
     if hidden:

@@ -11,7 +11,7 @@ from pathlib import Path
 from stackyard.images.bases.model import PythonEnvironment, Software
 from stackyard.images.bindings.drivers import Toolkit, newest, numbers, toolkit_of
 from stackyard.images.bindings.elf.versions import read_versions
-from stackyard.images.bindings.tree import Found, Tree
+from stackyard.images.bindings.tree import Tree, TreePath
 
 _MACHINES = {(62, 1): "linux-64", (183, 1): "linux-aarch64", (21, 1): "linux-ppc64le", (22, 2): "linux-s390x",
              (243, 1): "linux-riscv64"}  # fmt: skip
@@ -111,7 +111,7 @@ def _venv(path: str, file: Path) -> PythonEnvironment:
 def _activate(tree: Tree, env: Sequence[str]) -> str:
     """The value of $WITH_CONDA or its like: a line of shell that the image's makers give to be evaluated."""
     scripts = [tree.find(f"{_ENVIRONMENT}/{name}") for name in tree.names(_ENVIRONMENT)]
-    for text in ("\n".join(env), *(_text(found.outside) for found in scripts if isinstance(found, Found))):
+    for text in ("\n".join(env), *(_text(found.outside) for found in scripts if isinstance(found, TreePath))):
         found = _ACTIVATE.search(text)
         if found and found.group(1).strip("\"' "):
             return found.group(1).strip("\"' ")

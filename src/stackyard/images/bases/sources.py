@@ -51,7 +51,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchedImage:
     """An image in an OCI layout. `digests`: what else it may be pinned by than its manifest there."""
 
     manifest: Blob
@@ -81,7 +81,7 @@ def source_of(text: str, directory: Path = Path()) -> Source:
     raise InputError(f"unknown source of an image: {shown(redacted(text))}", hint=f"write {known}")
 
 
-def fetch(source: Source, layout: Layout, platform: str, most_bytes: int = MOST_BYTES) -> Fetched:
+def fetch(source: Source, layout: Layout, platform: str, most_bytes: int = MOST_BYTES) -> FetchedImage:
     """Copy an image into a layout.
 
     Args:
@@ -103,7 +103,7 @@ def fetch(source: Source, layout: Layout, platform: str, most_bytes: int = MOST_
         raise _incomplete(source, error) from error
 
 
-def _from_oci(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
+def _from_oci(source: Source, layout: Layout, platform: str, most_bytes: int) -> FetchedImage:
     origin = Layout(Path(source.place))
     data = read(origin.directory, digest_in_layout(source, platform))
     return _copied(parsed(data, str(source)), data, lambda each: _opened(origin.path(each)), layout)
@@ -134,7 +134,9 @@ def _objects(value: Any, source: Source) -> list[Mapping[str, Any]]:
     return value
 
 
-def _copied(manifest: Mapping[str, Any], data: bytes, opened: Callable[[str], IO[bytes]], layout: Layout) -> Fetched:
+def _copied(
+    manifest: Mapping[str, Any], data: bytes, opened: Callable[[str], IO[bytes]], layout: Layout
+) -> FetchedImage:
     """Copy what a manifest names, and itself: unchanged where it is an OCI manifest."""
     place = Source("manifest", manifest["config"]["digest"])
     config = _add(manifest["config"], opened, layout)
@@ -157,7 +159,7 @@ def _copied(manifest: Mapping[str, Any], data: bytes, opened: Callable[[str], IO
     )
     made = layout.add_bytes(data) if own else layout.add_json(manifest_of(config, layers))
     at_source = "sha256:" + hashlib.sha256(data).hexdigest()
-    return Fetched(made, values, tuple(layers), (made.digest, at_source, config.digest))
+    return FetchedImage(made, values, tuple(layers), (made.digest, at_source, config.digest))
 
 
 def _add(entry: Mapping[str, Any], opened: Callable[[str], IO[bytes]], layout: Layout) -> Blob:
@@ -176,7 +178,7 @@ def _opened(path: Path) -> IO[bytes]:
         ) from error
 
 
-def _from_registry(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
+def _from_registry(source: Source, layout: Layout, platform: str, most_bytes: int) -> FetchedImage:
     """By skopeo, with the logins and the policy of its own files; the manifest stays as the registry has it."""
     if which("skopeo") is None:
         hint = "install skopeo, or save the image elsewhere: skopeo copy docker://... docker-archive:FILE"
@@ -194,7 +196,7 @@ def _from_registry(source: Source, layout: Layout, platform: str, most_bytes: in
     return replace(fetched, digests=(*fetched.digests, *index))
 
 
-def _from_archive(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
+def _from_archive(source: Source, layout: Layout, platform: str, most_bytes: int) -> FetchedImage:
     """Of `docker save` and `podman save`; gzip around it is allowed."""
     file = Path(source.place)
     if not file.is_file():
@@ -212,7 +214,7 @@ def _from_archive(source: Source, layout: Layout, platform: str, most_bytes: int
             raise _too_large(source.place, most_bytes)
         layers = tuple(_archived(tar, members, str(n), str(d), layout, file) for n, d in zip(names, diffs, strict=True))
     made = layout.add_json(manifest_of(config, layers))
-    return Fetched(made, values, layers, (made.digest, config.digest, f"sha256:{sha256_file(file)}"))
+    return FetchedImage(made, values, layers, (made.digest, config.digest, f"sha256:{sha256_file(file)}"))
 
 
 def _too_large(place: str, most_bytes: int) -> StackyardError:
@@ -272,7 +274,7 @@ def _archived(tar: tarfile.TarFile, members: Members, name: str, diff: str, layo
     return Layer(blob.digest, blob.size, f"{TAR}{packed}", diff)
 
 
-def _from_directory(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
+def _from_directory(source: Source, layout: Layout, platform: str, most_bytes: int) -> FetchedImage:
     """One layer, the same bytes for the same files and times, independent of their owners."""
     root = Path(source.place)
     if not root.is_dir():
@@ -297,10 +299,10 @@ def _from_directory(source: Source, layout: Layout, platform: str, most_bytes: i
     }  # fmt: skip
     config = layout.add_json(values)
     manifest = layout.add_json(manifest_of(config, (layer,)))
-    return Fetched(manifest, values, (layer,), (manifest.digest, config.digest))
+    return FetchedImage(manifest, values, (layer,), (manifest.digest, config.digest))
 
 
-def _from_sif(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
+def _from_sif(source: Source, layout: Layout, platform: str, most_bytes: int) -> FetchedImage:
     """The system partition of a SIF, as a directory; its environment stays in its own scripts."""
     found = sif.read(Path(source.place))
     part = found.partition(sif.SYSTEM)
@@ -317,7 +319,7 @@ def _from_sif(source: Source, layout: Layout, platform: str, most_bytes: int) ->
     return replace(fetched, digests=(*fetched.digests, f"sha256:{sha256_file(Path(source.place))}"))
 
 
-_SOURCES: Mapping[str, Callable[[Source, Layout, str, int], Fetched]] = {
+_SOURCES: Mapping[str, Callable[[Source, Layout, str, int], FetchedImage]] = {
     "docker-archive": _from_archive,
     "oci": _from_oci,
     "docker": _from_registry,

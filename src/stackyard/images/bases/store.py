@@ -16,7 +16,7 @@ from typing import Any
 
 from stackyard.core.errors import ChecksFailed, InputError, StackyardError
 from stackyard.core.findings import some
-from stackyard.core.grammar import LABEL, NotAllowed
+from stackyard.core.grammar import LABEL, GrammarError
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.files.scratch import scratch
 from stackyard.host.machine.platforms import this_platform
@@ -25,8 +25,8 @@ from stackyard.images.bases import software
 from stackyard.images.bases.blobs import EPOCH, Layout, manifest_of
 from stackyard.images.bases.directory import write_layer
 from stackyard.images.bases.model import ARCHITECTURES, BASE, Base, Defaults, Layer, Root
-from stackyard.images.bases.sources import Fetched, Source, fetch
-from stackyard.images.bases.unpack import MOST_BYTES, Unpacked
+from stackyard.images.bases.sources import FetchedImage, Source, fetch
+from stackyard.images.bases.unpack import MOST_BYTES, UnpackedTree
 from stackyard.images.squashfs import file as squashfs
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.inputs.sites.siteyard import in_sites_yard
@@ -45,7 +45,7 @@ Licences = Callable[[Path], tuple[Sequence[Mapping[str, Any]], Sequence[tuple[st
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BaseImport:
     """An import that is asked for.
 
     Attributes:
@@ -67,7 +67,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredBase:
     """A base and where it is."""
 
     base: Base
@@ -79,7 +79,7 @@ class Kept:
         return Layout(self.paths.layout)
 
 
-def add(yard: Yard, wanted: Wanted, on_wait: Callable[[str], None] | None = None) -> Kept:
+def add(yard: Yard, wanted: BaseImport, on_wait: Callable[[str], None] | None = None) -> StoredBase:
     """Import a base; one of this name and digest that is there already is returned as it is.
 
     Call it within `deploy.writing`. Two imports of one name wait for each other.
@@ -91,11 +91,11 @@ def add(yard: Yard, wanted: Wanted, on_wait: Callable[[str], None] | None = None
     """
     try:
         LABEL(wanted.name)
-    except NotAllowed as error:
+    except GrammarError as error:
         raise InputError(str(error), hint=error.hint) from error
     there = _read(yard.base(wanted.name))
     if there is not None and wanted.digest in there.digests:
-        return Kept(there, yard.base(wanted.name))
+        return StoredBase(there, yard.base(wanted.name))
     with lease(yard.lease(f"base {wanted.name}"), f"the base {wanted.name}", on_wait=on_wait) as held:
         _remove_left(yard, wanted.name)
         there = _read(yard.base(wanted.name))
@@ -109,14 +109,14 @@ def add(yard: Yard, wanted: Wanted, on_wait: Callable[[str], None] | None = None
                 _seal(made)
                 atomic.fault_point("base")
                 _claim(made.root, yard.base(wanted.name), kept)
-            return Kept(kept, yard.base(wanted.name))
+            return StoredBase(kept, yard.base(wanted.name))
         except OSError as error:
             raise disk.failure(error, f"importing the base {wanted.name}") from error
         finally:
             disk.remove_tree(made.root, yard.root)
 
 
-def find(workspace: Workspace, name: str) -> Kept:
+def find(workspace: Workspace, name: str) -> StoredBase:
     """The base of this name, of this yard or of the site's.
 
     A base that another account imported is used where it is in the site's yard, which its staff answer for.
@@ -134,15 +134,15 @@ def find(workspace: Workspace, name: str) -> Kept:
             _trust(each.base(name), base, workspace.site)
             if listed is not None:
                 _pinned(base, listed.digest, f"{workspace.site.file}")
-            return Kept(base, each.base(name))
+            return StoredBase(base, each.base(name))
     names = sorted({base.name for base, _ in everything(workspace.yard)})
     hint = f"its bases: {some(names, 8)}" if names else "`stackyard image from SOURCE --name NAME` imports one"
     raise InputError(f"no such base in {workspace.yard.root}: {name}", hint=hint)
 
 
-def named(yard: Yard, name: str) -> Kept | None:
+def named(yard: Yard, name: str) -> StoredBase | None:
     """The base of this name as it is, for showing and checking it; None where the yard has none."""
-    return next((Kept(base, paths) for base, paths in everything(yard) if base.name == name), None)
+    return next((StoredBase(base, paths) for base, paths in everything(yard) if base.name == name), None)
 
 
 def everything(yard: Yard) -> Iterator[tuple[Base, BasePaths]]:
@@ -156,7 +156,7 @@ def everything(yard: Yard) -> Iterator[tuple[Base, BasePaths]]:
     yield from (seen[name] for name in sorted(seen))
 
 
-def check(kept: Kept) -> None:
+def check(kept: StoredBase) -> None:
     """Compare every byte of a base with its record and the digests in it.
 
     Raises:
@@ -175,7 +175,7 @@ def check(kept: Kept) -> None:
             raise ChecksFailed(f"{path} has changed: its hash is not its name", hint=_again(kept))
 
 
-def _again(kept: Kept) -> str:
+def _again(kept: StoredBase) -> str:
     return f"move {kept.paths.root} away and import it again from {kept.base.source}"
 
 
@@ -205,7 +205,7 @@ def _remove_left(yard: Yard, name: str) -> None:
         disk.remove_tree(place, yard.root)
 
 
-def _make(paths: BasePaths, wanted: Wanted, there: Base | None) -> Base:
+def _make(paths: BasePaths, wanted: BaseImport, there: Base | None) -> Base:
     platform = wanted.platform or this_platform()
     layout = Layout(paths.layout)
     fetched = fetch(wanted.source, layout, platform, wanted.most_bytes)
@@ -220,14 +220,14 @@ def _make(paths: BasePaths, wanted: Wanted, there: Base | None) -> Base:
     with scratch("base") as work:
         root = work / "root"
         root.mkdir(mode=0o700)
-        unpacked = Unpacked(root, wanted.most_bytes)
+        unpacked = UnpackedTree(root, wanted.most_bytes)
         for layer in fetched.layers:
             unpacked.apply(layer, layout.path(layer.digest))
         _check_platform(wanted, fetched, root, platform)
         return _kept(paths, wanted, fetched, unpacked, platform)
 
 
-def _check_platform(wanted: Wanted, fetched: Fetched, root: Path, platform: str) -> None:
+def _check_platform(wanted: BaseImport, fetched: FetchedImage, root: Path, platform: str) -> None:
     said = str(fetched.config.get("architecture"))
     found = software.platform_of(root) or ARCHITECTURES.get(said, "")
     if found != platform:
@@ -236,7 +236,7 @@ def _check_platform(wanted: Wanted, fetched: Fetched, root: Path, platform: str)
         raise InputError(f"{wanted.source} is not for {platform}: {what}", hint=hint)
 
 
-def _kept(paths: BasePaths, wanted: Wanted, fetched: Fetched, unpacked: Unpacked, platform: str) -> Base:
+def _kept(paths: BasePaths, wanted: BaseImport, fetched: FetchedImage, unpacked: UnpackedTree, platform: str) -> Base:
     """Pack what was unpacked, and write the record."""
     accepted, lines = wanted.licences(unpacked.root)
     fetched = _with_lines(Layout(paths.layout), fetched, unpacked, lines)
@@ -264,7 +264,9 @@ def _kept(paths: BasePaths, wanted: Wanted, fetched: Fetched, unpacked: Unpacked
     return base
 
 
-def _with_lines(layout: Layout, fetched: Fetched, unpacked: Unpacked, lines: Sequence[tuple[str, str]]) -> Fetched:
+def _with_lines(
+    layout: Layout, fetched: FetchedImage, unpacked: UnpackedTree, lines: Sequence[tuple[str, str]]
+) -> FetchedImage:
     """Add lines to files of the image, as one more layer: what says that its licences are accepted."""
     if not lines:
         return fetched
@@ -286,7 +288,7 @@ def _with_lines(layout: Layout, fetched: Fetched, unpacked: Unpacked, lines: Seq
         config["history"] = [*config["history"], note]
     layers = (*fetched.layers, layer)
     manifest = layout.add_json(manifest_of(layout.add_json(config), layers))
-    return Fetched(manifest, config, layers, (*fetched.digests, manifest.digest))
+    return FetchedImage(manifest, config, layers, (*fetched.digests, manifest.digest))
 
 
 def _defaults(config: Mapping[str, Any]) -> Defaults:

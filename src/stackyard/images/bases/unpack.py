@@ -37,7 +37,7 @@ _HINT = "it is damaged or harmful: do not use it"
 
 
 @dataclass
-class Unpacked:
+class UnpackedTree:
     """A directory, and what was applied to it.
 
     Attributes:
@@ -60,7 +60,7 @@ class Unpacked:
         """
         try:
             with blob.open("rb") as raw, plain(raw) as unpacked:
-                stream = _Counted(unpacked, self.most_bytes + (64 << 20))
+                stream = _CountedStream(unpacked, self.most_bytes + (64 << 20))
                 self._extract(cast(IO[bytes], stream))
                 stream.drain()
         except (tarfile.TarError, EOFError) as error:
@@ -267,7 +267,7 @@ class CheckedHeader(tarfile.TarInfo):
         return made
 
 
-class _Counted:
+class _CountedStream:
     """A stream whose bytes are hashed and counted as they are read."""
 
     def __init__(self, stream: IO[bytes], most: int) -> None:

@@ -19,7 +19,7 @@ from stackyard.images.bindings.detect import files_below
 from stackyard.images.bindings.drivers import Driver, check_driver, newest
 from stackyard.images.bindings.elf.symbols import version_findings
 from stackyard.images.bindings.families import KnownMpi, companion_sonames, families, known_mpi, mpi_sonames, parts
-from stackyard.images.bindings.loader import Closure, Loaded, read_elf
+from stackyard.images.bindings.loader import Closure, LoadedFile, read_elf
 from stackyard.images.bindings.opened import opened
 from stackyard.images.bindings.profiles import missing_here
 from stackyard.images.bindings.tree import Tree
@@ -37,7 +37,7 @@ _OF_AN_MPI = (
 
 
 @dataclass(frozen=True)
-class Checked:
+class BindingReport:
     """What is known about an image with the host's bindings.
 
     Attributes:
@@ -60,7 +60,7 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Asked:
+class BindingRequest:
     """What an image is checked for. `pmi`: the kind that the launcher starts MPI programs with; empty: unknown."""
 
     bindings: HostBindings
@@ -69,7 +69,7 @@ class Asked:
     drivers: tuple[Driver, ...] = ()
 
 
-def check(image: Path, asked: Asked) -> Checked:
+def check(image: Path, asked: BindingRequest) -> BindingReport:
     """Check an image.
 
     Raises:
@@ -87,7 +87,7 @@ def check(image: Path, asked: Asked) -> Checked:
         findings += _of_users(users, seen, asked.bindings, loads, rpaths)
         findings += _of_components(users, seen, asked.bindings, loads)
         findings += _of_drivers(inside, asked.drivers)
-        return Checked(
+        return BindingReport(
             str(image), files.how, tuple(user.path for user in users), loads, _sorted(findings), tuple(rpaths)
         )
 
@@ -183,7 +183,7 @@ def _names(seen: View) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _pmi(asked: Asked) -> Iterator[Finding]:
+def _pmi(asked: BindingRequest) -> Iterator[Finding]:
     kinds, given = asked.bindings.mpi.pmi, asked.pmi
     if not given or not kinds or any(given == kind or given.startswith(f"{kind}_") for kind in kinds):
         return
@@ -227,7 +227,7 @@ def _of_files(found: Finding, files: Sequence[str]) -> Finding:
     return replace(found, message=f"{files[0]} {found.message}{more}")
 
 
-def _own(user: User, name: str, item: Loaded | None, seen: View, host: _Host) -> Finding:
+def _own(user: User, name: str, item: LoadedFile | None, seen: View, host: _Host) -> Finding:
     """Why a program loads another MPI than the host's. The message goes on after the program's name."""
     own = known_mpi(item.elf.path) if item else None
     abi = own.family.abi if own else _abi_of(name)
@@ -254,7 +254,7 @@ def _own(user: User, name: str, item: Loaded | None, seen: View, host: _Host) ->
     return _unprovided(name, item, seen, host.library, loaded)
 
 
-def _unprovided(name: str, item: Loaded | None, seen: View, library: Path, loaded: str) -> Finding:
+def _unprovided(name: str, item: LoadedFile | None, seen: View, library: Path, loaded: str) -> Finding:
     """A program whose MPI could be the host's: it is not bound under that name, or not searched."""
     reason = f"it was found by {item.rule}; the image's own MPI would run, with exit status 0" if item else ""
     directory = library.parent

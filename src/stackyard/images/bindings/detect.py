@@ -18,7 +18,7 @@ from stackyard.core.errors import InputError, MissingError
 from stackyard.host.machine.daemons import daemons
 from stackyard.host.run.command import which
 from stackyard.images.bindings.families import KnownMpi, asked_version, known_mpi, mpi_sonames, parts, pmi_kinds
-from stackyard.images.bindings.loader import Closure, Loaded, Loader, is_c_library
+from stackyard.images.bindings.loader import Closure, LoadedFile, Loader, is_c_library
 from stackyard.images.bindings.tree import Tree
 from stackyard.inputs.sites.bindings import Bind, BoundPath, BoundVariable, HostBindings, HostMpi
 
@@ -51,7 +51,7 @@ _SHARED = ("/", "/usr", "/usr/local", "/opt", "/etc", "/var", "/lib", "/lib64")
 
 
 @dataclass
-class _Found:
+class _HostFiles:
     """What is collected, by path, in the order of discovery."""
 
     libraries: dict[str, str] = field(default_factory=dict)
@@ -61,14 +61,14 @@ class _Found:
 
 
 @dataclass(frozen=True)
-class Detected:
+class DetectedBindings:
     """The bindings, and what is worth knowing about them: libraries that were not found on this machine."""
 
     bindings: HostBindings
     notes: tuple[str, ...] = ()
 
 
-def detect(environ: Mapping[str, str], *, mpi: str = "") -> Detected:
+def detect(environ: Mapping[str, str], *, mpi: str = "") -> DetectedBindings:
     """The bindings for the MPI of this machine.
 
     Args:
@@ -86,17 +86,17 @@ def detect(environ: Mapping[str, str], *, mpi: str = "") -> Detected:
     return required(loader, path, known, daemons(environ).sockets)
 
 
-def required(loader: Loader, path: str, known: KnownMpi, sockets: Mapping[str, str]) -> Detected:
+def required(loader: Loader, path: str, known: KnownMpi, sockets: Mapping[str, str]) -> DetectedBindings:
     """The bindings for an MPI of a tree: what it needs, what it opens, and the daemons' `sockets`."""
     closure = loader.closure([path, *_companions(loader, path, known)])
-    main, found = closure.loaded[0], _Found()
+    main, found = closure.loaded[0], _HostFiles()
     for item in closure.loaded:
         _place(loader, item, known, found)
     notes = [f"{each.name}, required by {each.by.name}, not found" for each in closure.missing]
     notes += _open_components(loader, closure, found)
     for place, why in sockets.items():
         _bind(place, why, found)
-    return Detected(_bindings(loader.tree, main, known, closure, found), tuple(notes))
+    return DetectedBindings(_bindings(loader.tree, main, known, closure, found), tuple(notes))
 
 
 def _directories(text: str) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ def _companions(loader: Loader, path: str, known: KnownMpi) -> list[str]:
     return [f"{directory}/{name}" for name in known.family.companions if loader.tree.find(f"{directory}/{name}")]
 
 
-def _place(loader: Loader, item: Loaded, known: KnownMpi, found: _Found) -> None:
+def _place(loader: Loader, item: LoadedFile, known: KnownMpi, found: _HostFiles) -> None:
     """Decide how one library gets into the image."""
     if is_left_to_image(item.name):
         return
@@ -175,7 +175,7 @@ def _place(loader: Loader, item: Loaded, known: KnownMpi, found: _Found) -> None
     _put(loader.tree, item, why, found)
 
 
-def _put(tree: Tree, item: Loaded, why: str, found: _Found) -> None:
+def _put(tree: Tree, item: LoadedFile, why: str, found: _HostFiles) -> None:
     item = _for_all_processors(tree, item)
     directory = posixpath.dirname(item.inside)
     path = _own_path(tree, item)  # /lib may be a link to /usr/lib here
@@ -187,19 +187,19 @@ def _put(tree: Tree, item: Loaded, why: str, found: _Found) -> None:
         found.library_path.setdefault(directory, f"{item.name} is there")
 
 
-def _for_all_processors(tree: Tree, item: Loaded) -> Loaded:
+def _for_all_processors(tree: Tree, item: LoadedFile) -> LoadedFile:
     """The library that every node can run, where the one of this node's processor was found."""
     plain = re.sub(r"/glibc-hwcaps/[^/]+(?=/[^/]+$)", "", item.inside)
     return replace(item, inside=plain) if tree.find(plain) is not None else item
 
 
-def _bind(place: str, why: str, found: _Found) -> None:
+def _bind(place: str, why: str, found: _HostFiles) -> None:
     """Bind a file or directory, unless one above it is bound."""
     if not any(posixpath.commonpath([place, bound]) == bound for bound in found.binds):
         found.binds[place] = why
 
 
-def _soname(item: Loaded) -> str:
+def _soname(item: LoadedFile) -> str:
     """The name that programs ask for: CONTAINLIBS binds a file under its own name, and another is never looked for."""
     return item.elf.soname or item.name
 
@@ -211,7 +211,7 @@ def _whole(directory: str) -> str:
     return parent if is_lib and parent not in _SHARED else directory
 
 
-def _open_components(loader: Loader, closure: Closure, found: _Found) -> list[str]:
+def _open_components(loader: Loader, closure: Closure, found: _HostFiles) -> list[str]:
     """Directories whose files are opened by dlopen, what these files need, and what that opens in its turn."""
     notes: dict[str, None] = {}
     opened: set[str] = set()
@@ -227,7 +227,7 @@ def _open_components(loader: Loader, closure: Closure, found: _Found) -> list[st
     return list(notes)
 
 
-def _beside(tree: Tree, item: Loaded, names: Iterable[str]) -> list[str]:
+def _beside(tree: Tree, item: LoadedFile, names: Iterable[str]) -> list[str]:
     """Directories beside a library, or beside the file that its link leads to; by their own path, without links."""
     real = tree.find(item.inside)
     directories = (posixpath.dirname(item.inside), posixpath.dirname(real.inside) if real else "")
@@ -235,7 +235,7 @@ def _beside(tree: Tree, item: Loaded, names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(place.inside for place in places if place))
 
 
-def _open_directory(loader: Loader, closure: Closure, directory: str, found: _Found) -> list[str]:
+def _open_directory(loader: Loader, closure: Closure, directory: str, found: _HostFiles) -> list[str]:
     """Note what the components of a directory need. Returns what they need and this machine does not have."""
     files = [path for path in files_below(loader.tree, directory) if re.search(r"\.so(\.\d+)*$", path)]
     files = [path for path in files if _is_below(loader.tree, path, directory)]
@@ -270,13 +270,13 @@ def files_below(tree: Tree, directory: str, depth: int = 4) -> Iterator[str]:
             yield path
 
 
-def _own_path(tree: Tree, item: Loaded) -> str:
+def _own_path(tree: Tree, item: LoadedFile) -> str:
     """The path of a library in a directory without links, by the name that programs ask for."""
     directory = tree.find(posixpath.dirname(item.inside))
     return f"{directory.inside if directory else posixpath.dirname(item.inside)}/{_soname(item)}"
 
 
-def _bindings(tree: Tree, main: Loaded, known: KnownMpi, closure: Closure, found: _Found) -> HostBindings:
+def _bindings(tree: Tree, main: LoadedFile, known: KnownMpi, closure: Closure, found: _HostFiles) -> HostBindings:
     names = [*(item.name for item in closure.loaded), *found.components]
     why = "each rank in a namespace of its own cannot read another's memory: shared memory is copied twice instead"
     return HostBindings(

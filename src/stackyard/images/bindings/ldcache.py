@@ -21,14 +21,14 @@ _OF_HWCAPS, _IS_NAMED = 1, 1 << 62
 
 
 @dataclass(frozen=True)
-class Cached:
+class CachedLibrary:
     """A library's file. `hwcaps`: the processors that it is built for, as directories have it; empty: all."""
 
     path: str
     hwcaps: str = ""
 
 
-def read_cache(path: Path) -> Mapping[str, tuple[Cached, ...]]:
+def read_cache(path: Path) -> Mapping[str, tuple[CachedLibrary, ...]]:
     """Library to its files, in the order of the cache; empty without a cache. Of several architectures too."""
     try:
         data = path.read_bytes()
@@ -41,12 +41,12 @@ def read_cache(path: Path) -> Mapping[str, tuple[Cached, ...]]:
     names = _hwcaps(data, start, sections)
     count = min(count, (len(data) - start - _HEADER_BYTES) // _ENTRY.size)
     entries = (_ENTRY.unpack_from(data, start + _HEADER_BYTES + index * _ENTRY.size) for index in range(count))
-    cache: dict[str, tuple[Cached, ...]] = {}
+    cache: dict[str, tuple[CachedLibrary, ...]] = {}
     for _, key, value, _, hwcap in entries:
         built_for = names.get(hwcap ^ _IS_NAMED) if hwcap else ""
         if built_for is not None:
             name = _text(data, start + key)
-            cache[name] = (*cache.get(name, ()), Cached(_text(data, start + value), built_for))
+            cache[name] = (*cache.get(name, ()), CachedLibrary(_text(data, start + value), built_for))
     return cache
 
 

@@ -21,8 +21,8 @@ from stackyard.host.files.elf import ElfFile
 from stackyard.host.files.elf import read_elf as _read_elf
 from stackyard.host.machine.probe import microarchitecture
 from stackyard.images.bindings.elf.versions import read_versions
-from stackyard.images.bindings.ldcache import Cached, read_cache
-from stackyard.images.bindings.tree import Found, Tree
+from stackyard.images.bindings.ldcache import CachedLibrary, read_cache
+from stackyard.images.bindings.tree import Tree, TreePath
 
 C_LIBRARY = frozenset({
     "libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libresolv.so.2", "libutil.so.1",
@@ -75,7 +75,7 @@ def is_c_library(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedFile:
     """One file that is loaded.
 
     Attributes:
@@ -89,32 +89,32 @@ class Loaded:
     name: str
     inside: str
     elf: ElfFile
-    by: Loaded | None = None
+    by: LoadedFile | None = None
     rule: str = ""
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingLibrary:
     """A library that the loader does not find, and the file that needs it."""
 
     name: str
-    by: Loaded
+    by: LoadedFile
 
 
 @dataclass
 class Closure:
     """All that is loaded with some files, in the loader's order, and what is missing."""
 
-    loaded: list[Loaded] = field(default_factory=list)
-    missing: list[Missing] = field(default_factory=list)
-    _names: dict[str, Loaded] = field(default_factory=dict)
-    _files: dict[Path, Loaded] = field(default_factory=dict)
+    loaded: list[LoadedFile] = field(default_factory=list)
+    missing: list[MissingLibrary] = field(default_factory=list)
+    _names: dict[str, LoadedFile] = field(default_factory=dict)
+    _files: dict[Path, LoadedFile] = field(default_factory=dict)
 
-    def get(self, name: str) -> Loaded | None:
+    def get(self, name: str) -> LoadedFile | None:
         """The file that answers for a name, or None."""
         return self._names.get(name)
 
-    def add(self, item: Loaded, outside: Path) -> bool:
+    def add(self, item: LoadedFile, outside: Path) -> bool:
         """Note a file; False if it is loaded already, under another name."""
         known = self._files.get(outside)
         for name in {item.name, item.elf.soname} - {""}:
@@ -133,7 +133,7 @@ class Loader:
     library_path: tuple[str, ...] = ()
 
     @cached_property
-    def cache(self) -> Mapping[str, tuple[Cached, ...]]:
+    def cache(self) -> Mapping[str, tuple[CachedLibrary, ...]]:
         """ld.so.cache of the tree."""
         found = self.tree.find("/etc/ld.so.cache")
         return read_cache(found.outside) if found else {}
@@ -156,7 +156,7 @@ class Loader:
 
     def closure(self, paths: Iterable[str], *, preload: Iterable[str] = ()) -> Closure:
         """What is loaded with some files of the tree; what are not ELF files is left out."""
-        result, queue = Closure(), deque[Loaded]()
+        result, queue = Closure(), deque[LoadedFile]()
         for path in (*preload, *paths):
             item = self.open(path) if "/" in path else self._preloaded(path)
             if item is not None and result.add(item, self._outside(item)):
@@ -167,41 +167,41 @@ class Loader:
                 self._load(name, item, result, queue)
         return result
 
-    def open(self, path: str) -> Loaded | None:
+    def open(self, path: str) -> LoadedFile | None:
         """A file of the tree by its path."""
         found = self.tree.find(path)
         elf = read_elf(found.outside) if found else None
-        return Loaded(posixpath.basename(path), path, elf) if elf else None
+        return LoadedFile(posixpath.basename(path), path, elf) if elf else None
 
-    def find(self, name: str, item: Loaded) -> Loaded | None:
+    def find(self, name: str, item: LoadedFile) -> LoadedFile | None:
         """The file that the loader takes for a library which a loaded file needs, or None."""
         for path, rule in self._candidates(name, item):
             found = self.tree.find(path)
             elf = read_elf(found.outside) if found else None
             if elf is not None and elf.machine == item.elf.machine:
-                return Loaded(name, path, elf, item, rule)
+                return LoadedFile(name, path, elf, item, rule)
         return None
 
-    def _preloaded(self, name: str) -> Loaded | None:
+    def _preloaded(self, name: str) -> LoadedFile | None:
         """A library by name alone, as LD_PRELOAD may have it: LD_LIBRARY_PATH, the cache."""
         paths = (path for directory in self.library_path for path in self._below(directory, name))
         return next((item for path in (*paths, *self.cached(name)) if (item := self.open(path))), None)
 
-    def _load(self, name: str, item: Loaded, result: Closure, queue: deque[Loaded]) -> None:
+    def _load(self, name: str, item: LoadedFile, result: Closure, queue: deque[LoadedFile]) -> None:
         if result.get(name) is not None:
             return
         found = self.find(name, item)
         if found is None:
             if not any(each.name == name for each in result.missing):
-                result.missing.append(Missing(name, item))
+                result.missing.append(MissingLibrary(name, item))
         elif result.add(found, self._outside(found)):
             queue.append(found)
 
-    def _outside(self, item: Loaded) -> Path:
+    def _outside(self, item: LoadedFile) -> Path:
         found = self.tree.find(item.inside)
         return found.outside if found else item.elf.path
 
-    def _candidates(self, name: str, item: Loaded) -> Iterator[tuple[str, str]]:
+    def _candidates(self, name: str, item: LoadedFile) -> Iterator[tuple[str, str]]:
         """Paths in the order in which the loader tries them, and the rule of each."""
         if "/" in name:
             yield next(iter(self.expanded((name,), item))), "its path"
@@ -219,9 +219,9 @@ class Loader:
             yield from (f"{directory}/{_HWCAPS}/{each}/{name}" for each in self.hwcaps)
         yield f"{directory}/{name}"
 
-    def _directories(self, item: Loaded) -> Iterator[tuple[str, str]]:
+    def _directories(self, item: LoadedFile) -> Iterator[tuple[str, str]]:
         if not item.elf.runpath:
-            above: Loaded | None = item
+            above: LoadedFile | None = item
             while above is not None:
                 if not above.elf.runpath:
                     for directory in self.expanded(above.elf.rpath, above):
@@ -232,7 +232,7 @@ class Loader:
         for directory in self.expanded(item.elf.runpath, item):
             yield directory, f"RUNPATH of {item.inside}"
 
-    def expanded(self, directories: Iterable[str], item: Loaded) -> Iterator[str]:
+    def expanded(self, directories: Iterable[str], item: LoadedFile) -> Iterator[str]:
         """Directories with ``$ORIGIN`` and ``$LIB`` replaced. The origin is where the file really lies."""
         found = self.tree.find(item.inside)
         origin = posixpath.dirname(_real(found, item))
@@ -244,5 +244,5 @@ class Loader:
                 yield re.sub(r"\$(LIB\b|\{LIB\})", lambda _, lib=lib: lib, text)  # type: ignore[misc]
 
 
-def _real(found: Found | None, item: Loaded) -> str:
+def _real(found: TreePath | None, item: LoadedFile) -> str:
     return found.inside if found else item.inside

@@ -1,7 +1,7 @@
 """The files of an image, whatever it is: a directory, a SquashFS file, or a SIF file with its overlays.
 
 An image file is mounted with squashfuse, which copies nothing. Where that is not possible its programs and libraries
-are unpacked with unsquashfs. Which of the two it was is said in `Opened.how`.
+are unpacked with unsquashfs. Which of the two it was is said in `OpenedImage.how`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOUNT_S, _UNPACK_S = 60, 1800
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedImage:
     """An image's tree, and how it is read: ``directory``, ``mounted``, ``unpacked``."""
 
     tree: Tree
@@ -30,7 +30,7 @@ class Opened:
 
 
 @contextmanager
-def opened(image: Path) -> Iterator[Opened]:
+def opened(image: Path) -> Iterator[OpenedImage]:
     """The files of an image, for as long as the context lasts.
 
     Raises:
@@ -38,7 +38,7 @@ def opened(image: Path) -> Iterator[Opened]:
         MissingError: neither squashfuse nor unsquashfs is installed.
     """
     if image.is_dir():
-        yield Opened(Tree((image.absolute(),)), "directory")
+        yield OpenedImage(Tree((image.absolute(),)), "directory")
         return
     offsets = _partitions(image)
     with ExitStack() as stack:
@@ -49,7 +49,7 @@ def opened(image: Path) -> Iterator[Opened]:
             layer.mkdir()
             ways.append(_open(image, offset, layer, stack))
             layers.append(layer)
-        yield Opened(Tree(tuple(layers)), "unpacked" if "unpacked" in ways else "mounted")
+        yield OpenedImage(Tree(tuple(layers)), "unpacked" if "unpacked" in ways else "mounted")
 
 
 def _partitions(image: Path) -> list[int]:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from stackyard.core.errors import InputError, MissingError
 from stackyard.host.machine.probe import glibc
 from stackyard.inputs.reading.versioned import load_versioned
-from stackyard.inputs.sites.bindings import FORMAT, BoundPath, HostBindings, Tested
+from stackyard.inputs.sites.bindings import FORMAT, BoundPath, HostBindings, LastTest
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 B = TypeVar("B", bound=BoundPath)
@@ -82,7 +82,7 @@ def of_this_machine(bindings: HostBindings) -> tuple[HostBindings, tuple[str, ..
 def tested(bindings: HostBindings) -> HostBindings:
     """The bindings with where and when their paths were seen to exist."""
     time = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%MZ")
-    return bindings.model_copy(update={"tested": Tested(host=socket.gethostname(), time=time, glibc=glibc())})
+    return bindings.model_copy(update={"tested": LastTest(host=socket.gethostname(), time=time, glibc=glibc())})
 
 
 def missing_here(bindings: HostBindings) -> list[str]:

@@ -24,7 +24,7 @@ def repaired(image: Path, paths: Iterable[str], directory: Path, bindings: HostB
     """The bindings with a repaired copy of each file over it.
 
     Args:
-        paths: files of the image, as `check.Checked.rpaths` has them.
+        paths: files of the image, as `check.BindingReport.rpaths` has them.
         directory: where the copies are kept: all nodes must see it.
 
     Raises:

@@ -18,7 +18,7 @@ from stackyard.images import links
 
 
 @dataclass(frozen=True)
-class Found:
+class TreePath:
     """A file or directory. `inside`: its path without links, as seen inside; `outside`: where it is on this machine."""
 
     inside: str
@@ -36,13 +36,13 @@ class Tree:
 
     layers: tuple[Path, ...] = (Path("/"),)
     mounts: Mapping[str, Path] = field(default_factory=dict)
-    _known: dict[str, Found | None] = field(default_factory=dict, compare=False, repr=False)
+    _known: dict[str, TreePath | None] = field(default_factory=dict, compare=False, repr=False)
 
     def bound(self, mounts: Mapping[str, Path]) -> Tree:
         """This tree with more of the machine bound into it."""
         return replace(self, mounts={**self.mounts, **mounts}, _known={})
 
-    def find(self, path: str) -> Found | None:
+    def find(self, path: str) -> TreePath | None:
         """What is at an absolute path, links followed as inside; None if it does not exist."""
         if path not in self._known:
             self._known[path] = self._walk(path)
@@ -66,10 +66,10 @@ class Tree:
         above = (str(parent) for point in self.mounts for parent in Path(point).parents)
         return tuple({*self.mounts, *above})
 
-    def _walk(self, path: str) -> Found | None:
+    def _walk(self, path: str) -> TreePath | None:
         here = links.end(path, self._target)
         outside = self._locate(here) if here else None
-        return Found(here, outside) if outside is not None else None
+        return TreePath(here, outside) if outside is not None else None
 
     def _target(self, path: str) -> str | None:
         """Where the link at a path leads; empty: it is not a link; None: nothing is there."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from stackyard.host.files.elf import ElfFile
 from stackyard.images.bindings.drivers import Toolkit, toolkit_of
 from stackyard.images.bindings.families import companion_sonames, mpi_sonames
-from stackyard.images.bindings.loader import Loaded, Loader, read_elf
+from stackyard.images.bindings.loader import LoadedFile, Loader, read_elf
 from stackyard.images.bindings.profiles import files_of
 from stackyard.images.bindings.tree import Tree
 from stackyard.inputs.sites.library_directories import LIBRARIES
@@ -57,7 +57,7 @@ class View:
     libraries: dict[str, Path]
     searched: bool
 
-    def is_host(self, item: Loaded) -> bool:
+    def is_host(self, item: LoadedFile) -> bool:
         """Whether a loaded file is the host's."""
         return not any(item.elf.path.is_relative_to(layer) for layer in self.image.layers)
 

@@ -20,9 +20,9 @@ from stackyard.host.tools.sshkeygen import fingerprint
 from stackyard.images import needs
 from stackyard.images.bases.model import ARCHITECTURES
 from stackyard.images.bases.model import Layer as Applied
-from stackyard.images.bases.unpack import Unpacked
+from stackyard.images.bases.unpack import UnpackedTree
 from stackyard.images.oci import layers
-from stackyard.images.oci.layers import Compression, Entry, Layer, Made
+from stackyard.images.oci.layers import Compression, Entry, Layer, PackedLayer
 from stackyard.images.oci.layout import MANIFEST, TITLE, Descriptor, Image, Reference, blob, image
 from stackyard.images.oci.owners import owners
 from stackyard.images.oci.writer import Writer, writer
@@ -100,7 +100,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Signed:
+class SignedRecord:
     """The text of a record as it was signed, all that was signed (`yard.revision.signatures`), and the signatures."""
 
     record: str
@@ -109,7 +109,7 @@ class Signed:
 
 
 @dataclass(frozen=True)
-class Arrived:
+class Artefact:
     """An artefact in a layout: the record of its revision, and how it was published where it comes from."""
 
     reference: Reference
@@ -117,7 +117,7 @@ class Arrived:
     fit: Fit
     record: BuildRecord
     entry: Mapping[str, Any]
-    signed: Signed | None = None
+    signed: SignedRecord | None = None
 
 
 def fit_of(record: BuildRecord) -> Fit:
@@ -205,14 +205,14 @@ def pack(record: BuildRecord, entry: Mapping[str, Any], target: Reference, compr
     return image(target)
 
 
-def _signed(paths: RevisionPaths) -> Signed | None:
+def _signed(paths: RevisionPaths) -> SignedRecord | None:
     texts = signatures.texts(paths)
-    return Signed(signatures.record_text(paths), signatures.statement(paths), texts) if texts else None
+    return SignedRecord(signatures.record_text(paths), signatures.statement(paths), texts) if texts else None
 
 
 def _publish(
     into: Writer, name: str, record: BuildRecord, entry: Mapping[str, Any],
-    made: Sequence[tuple[Descriptor, str]], notes: Mapping[str, str], signed: Signed | None = None,
+    made: Sequence[tuple[Descriptor, str]], notes: Mapping[str, str], signed: SignedRecord | None = None,
 ) -> None:  # fmt: skip
     architecture = next((each for each, platform in ARCHITECTURES.items() if platform == record.platform), "unknown")
     config = into.add_json(KIND, {
@@ -278,7 +278,7 @@ def _entries(root: Path, tree: Tree) -> Iterator[Entry]:
 
 
 def _layer(into: Writer, number: int, part: str, layer: Layer, compression: Compression) -> tuple[Descriptor, str]:
-    made: Made = layers.write(layer, into.work / f"layer-{number}", compression)
+    made: PackedLayer = layers.write(layer, into.work / f"layer-{number}", compression)
     assert made.file is not None
     into.add_file(made.file, made.descriptor.digest)
     kept = made.descriptor
@@ -296,7 +296,7 @@ def _image(into: Writer, paths: RevisionPaths, record: BuildRecord) -> tuple[Des
 # --------------------------------------------------------------------------- reading
 
 
-def read(wanted: Reference) -> Arrived:
+def read(wanted: Reference) -> Artefact:
     """An artefact in a layout. Its blobs are compared with their digests by who fetched it.
 
     Raises:
@@ -313,14 +313,14 @@ def read(wanted: Reference) -> Arrived:
         raise StackyardError(f"cannot read {wanted}: {error}", hint="push it again") from error
     if (record.module, record.path, record.platform) != (fit.module, fit.path, fit.platform):
         raise StackyardError(f"{wanted} is damaged: its record is of another revision", hint="push it again")
-    return Arrived(wanted, found, fit, record, asdict(entry), signed)
+    return Artefact(wanted, found, fit, record, asdict(entry), signed)
 
 
-def _read_signed(value: Any, record: BuildRecord, origin: str) -> Signed | None:
+def _read_signed(value: Any, record: BuildRecord, origin: str) -> SignedRecord | None:
     """What was signed of a revision, if anything. Raises ValueError: it is none, or of another record."""
     if value is None:
         return None
-    signed: Signed = members.make(Signed, value)
+    signed: SignedRecord = members.make(SignedRecord, value)
     for each in signed.signatures:
         fingerprint(each)
     text, _ = checksum.remove(signed.record)
@@ -329,13 +329,13 @@ def _read_signed(value: Any, record: BuildRecord, origin: str) -> Signed | None:
     return signed
 
 
-def unpack(arrived: Arrived, directory: Path) -> None:
+def unpack(arrived: Artefact, directory: Path) -> None:
     """Unpack the parts of an artefact, each into a directory (`BESIDE`, with the prefix; `INTERPRETER`) or file.
 
     Raises:
         StackyardError: it is damaged or harmful, or the disk is full.
     """
-    trees = {name: Unpacked(directory / name) for name in (BESIDE, INTERPRETER)}
+    trees = {name: UnpackedTree(directory / name) for name in (BESIDE, INTERPRETER)}
     for tree in trees.values():
         tree.root.mkdir()
     for layer, diff in zip(arrived.image.layers, arrived.image.diff_ids, strict=True):

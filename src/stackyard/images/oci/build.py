@@ -18,7 +18,7 @@ from stackyard.core.findings import counted, some
 from stackyard.host.files.scratch import scratch
 from stackyard.images.oci import base as bases
 from stackyard.images.oci import check, layers, settings
-from stackyard.images.oci.layers import Compression, Entry, Layer, Made
+from stackyard.images.oci.layers import Compression, Entry, Layer, PackedLayer
 from stackyard.images.oci.layout import (
     CONFIG,
     MANIFEST,
@@ -34,7 +34,7 @@ from stackyard.images.oci.layout import (
 )
 from stackyard.images.oci.owners import owners
 from stackyard.images.oci.paths import Moves
-from stackyard.images.oci.relocate import Relocated, Relocation
+from stackyard.images.oci.relocate import RelocatedPrefix, Relocation
 from stackyard.images.oci.writer import Writer, writer
 from stackyard.images.squashfs.enter import run_module_within
 from stackyard.make.job import cores
@@ -50,7 +50,7 @@ WITHIN = "stackyard.images.oci.within"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class OciRequest:
     """What to build.
 
     Attributes:
@@ -77,7 +77,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltImage:
     """An image that was built: where, its layers' bytes (ours, those that the layout did not have), and notices."""
 
     reference: Reference
@@ -93,7 +93,7 @@ def name_of(record: BuildRecord) -> str:
     return tag(record.module.replace("/", "-"))
 
 
-def build(wanted: Wanted) -> Built:
+def build(wanted: OciRequest) -> BuiltImage:
     """Build the image of a revision into a layout.
 
     Raises:
@@ -114,11 +114,11 @@ def build(wanted: Wanted) -> Built:
         made = pickle.loads((work / "built").read_bytes())
     if isinstance(made, StackyardError):
         raise made
-    assert isinstance(made, Built)
+    assert isinstance(made, BuiltImage)
     return made
 
 
-def carry_out(wanted: Wanted) -> Built:
+def carry_out(wanted: OciRequest) -> BuiltImage:
     """`build`, where the files of the prefix can be read at their paths."""
     record = wanted.record
     base = bases.read(wanted.base, record.platform)
@@ -142,7 +142,7 @@ class _Part:
     """A directory that goes into the image: the prefix, or an interpreter beside it."""
 
     tree: Path
-    found: Relocated
+    found: RelocatedPrefix
 
 
 def _interpreter(record: BuildRecord, base: bases.Base) -> tuple[list[tuple[str, str]], list[str]]:
@@ -167,7 +167,7 @@ def _interpreter(record: BuildRecord, base: bases.Base) -> tuple[list[tuple[str,
     return [], [f"its Python is {path} of the base"]
 
 
-def _parts(wanted: Wanted, moves: Moves, work: Path) -> Iterator[_Part]:
+def _parts(wanted: OciRequest, moves: Moves, work: Path) -> Iterator[_Part]:
     record, yard = wanted.record, RevisionPaths.of(wanted.record.path).yard
     trees = {Path(record.prefix): wanted.place}
     if record.interpreter.get("source") == "uv":
@@ -181,7 +181,7 @@ def _parts(wanted: Wanted, moves: Moves, work: Path) -> Iterator[_Part]:
         yield _Part(tree, made)
 
 
-def _plan(wanted: Wanted, parts: list[_Part], work: Path, room: int) -> list[Layer]:
+def _plan(wanted: OciRequest, parts: list[_Part], work: Path, room: int) -> list[Layer]:
     """The layers from below: the interpreter, the packages, and what describes the revision."""
     if room < layers.BUCKETS:
         raise InputError(f"{wanted.base} has more layers than fit below a stack", hint="flatten it to a single layer")
@@ -197,7 +197,7 @@ def _plan(wanted: Wanted, parts: list[_Part], work: Path, room: int) -> list[Lay
     return [*made, _description(wanted, work)]
 
 
-def _description(wanted: Wanted, work: Path) -> Layer:
+def _description(wanted: OciRequest, work: Path) -> Layer:
     """A last layer with the lock, the recipe and the packages."""
     paths, place = RevisionPaths.of(wanted.record.path), wanted.place.lstrip("/")
     listed = [[each.name, each.version, each.build, each.kind] for each in wanted.record.packages]
@@ -223,8 +223,8 @@ def _said(part: _Part, base: bases.Base) -> Iterator[str]:
 
 
 def _write(
-    wanted: Wanted, into: Writer, base: bases.Base, planned: list[Layer], moves: Moves, notices: list[str]
-) -> Built:
+    wanted: OciRequest, into: Writer, base: bases.Base, planned: list[Layer], moves: Moves, notices: list[str]
+) -> BuiltImage:
     before = {path.name for path in (into.directory / "blobs" / "sha256").iterdir()}
     # the layers: those of the base as they are, then one per group of packages
     below = _take_over(into, base)
@@ -250,7 +250,7 @@ def _write(
     new = sum(each.descriptor.size for each in made if each.descriptor.digest.removeprefix("sha256:") not in before)
     total = sum(each.descriptor.size for each in made)
     notices += [f"not in the image's environment: {sentence}" for sentence in lost]
-    return Built(wanted.target, manifest.digest, len(below) + len(made), total, new, tuple(notices))
+    return BuiltImage(wanted.target, manifest.digest, len(below) + len(made), total, new, tuple(notices))
 
 
 def _take_over(into: Writer, base: bases.Base) -> tuple[Descriptor, ...]:
@@ -272,11 +272,11 @@ def copy_blob(source: Path, wanted: Descriptor, into: Writer) -> int:
     return wanted.size
 
 
-def _pack(into: Writer, planned: list[Layer], compression: Compression) -> list[Made]:
+def _pack(into: Writer, planned: list[Layer], compression: Compression) -> list[PackedLayer]:
     """Write all layers, on all cores: compressing and hashing leave the interpreter free."""
     there = _packed_before(into.directory, layers.compressor(compression))
 
-    def one(numbered: tuple[int, Layer]) -> Made:
+    def one(numbered: tuple[int, Layer]) -> PackedLayer:
         number, layer = numbered
         made = layers.known(layer, there) or layers.write(layer, into.work / f"layer-{number}", compression)
         if made.file is not None:

@@ -66,7 +66,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Made:
+class PackedLayer:
     """A packed layer: its descriptor, the digest before compression, and its file; None: the layout has it."""
 
     layer: Layer
@@ -107,7 +107,7 @@ def _layer(
     return Layer(title.lstrip("~") or "files of no package", tuple(entries), packages)
 
 
-def write(layer: Layer, file: Path, compression: Compression = "gzip") -> Made:
+def write(layer: Layer, file: Path, compression: Compression = "gzip") -> PackedLayer:
     """Write a layer as a compressed tar file: sorted, owned by root, readable for everybody, times 0.
 
     Each layer has all directories above its files, but for those of the top, whose rights are the base's.
@@ -118,11 +118,11 @@ def write(layer: Layer, file: Path, compression: Compression = "gzip") -> Made:
     with file.open("wb") as raw:
         diff, digest, size = _PACKERS[compression](layer, raw)
     made = Descriptor(_KINDS[compression], f"sha256:{digest}", size, _notes(layer))
-    return Made(layer, made, f"sha256:{diff}", file)
+    return PackedLayer(layer, made, f"sha256:{diff}", file)
 
 
 def _gzip(layer: Layer, raw: IO[bytes]) -> tuple[str, str, int]:
-    packed = _Packed(raw)
+    packed = _PackedFile(raw)
     _tar(layer, packed)
     packed.close()
     return packed.diff.hexdigest(), packed.blob.hexdigest(), packed.size
@@ -130,12 +130,12 @@ def _gzip(layer: Layer, raw: IO[bytes]) -> tuple[str, str, int]:
 
 def _zstd(layer: Layer, raw: IO[bytes]) -> tuple[str, str, int]:
     with zstd.packing(raw, ZSTD_LEVEL) as stream:
-        hashed = _Hashed(stream)
+        hashed = _HashedFile(stream)
         _tar(layer, hashed)
     return hashed.diff.hexdigest(), sha256_file(Path(raw.name)), Path(raw.name).stat().st_size
 
 
-def known(layer: Layer, there: Mapping[str, Descriptor]) -> Made | None:
+def known(layer: Layer, there: Mapping[str, Descriptor]) -> PackedLayer | None:
     """The same layer where it was packed before: to hash it takes a tenth of the time that packing takes.
 
     Args:
@@ -143,14 +143,14 @@ def known(layer: Layer, there: Mapping[str, Descriptor]) -> Made | None:
     """
     if not there:
         return None
-    hashed = _Hashed()
+    hashed = _HashedFile()
     _tar(layer, hashed)
     diff_id = f"sha256:{hashed.diff.hexdigest()}"
     found = there.get(diff_id)
-    return None if found is None else Made(layer, replace(found, annotations=_notes(layer)), diff_id, None)
+    return None if found is None else PackedLayer(layer, replace(found, annotations=_notes(layer)), diff_id, None)
 
 
-def _tar(layer: Layer, into: _Hashed | _Packed) -> None:
+def _tar(layer: Layer, into: _HashedFile | _PackedFile) -> None:
     with tarfile.open(fileobj=cast(IO[bytes], into), mode="w|", format=tarfile.PAX_FORMAT, bufsize=_BLOCK) as tar:
         for directory in _directories(layer.entries):
             tar.addfile(_header(Entry(directory, mode=0o755, directory=True)))
@@ -195,7 +195,7 @@ def _add(tar: tarfile.TarFile, entry: Entry) -> None:
         tar.addfile(header, stream)
 
 
-class _Hashed:
+class _HashedFile:
     """A file that is hashed as it is written; without a stream only the digest is wanted."""
 
     def __init__(self, stream: IO[bytes] | None = None) -> None:
@@ -208,7 +208,7 @@ class _Hashed:
         return len(data)
 
 
-class _Packed:
+class _PackedFile:
     """A file that is compressed as it is written; counts and hashes both sides."""
 
     def __init__(self, raw: IO[bytes]) -> None:

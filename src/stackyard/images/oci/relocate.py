@@ -41,7 +41,7 @@ _PIECE = 4 << 20
 
 
 @dataclass
-class Relocated:
+class RelocatedPrefix:
     """A prefix at its path in the image.
 
     Attributes:
@@ -58,7 +58,7 @@ class Relocated:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _FileTraits:
     """What the bytes of a file have: a path that moves; the yard's; ELF's magic number; a null character."""
 
     moves: bool
@@ -84,7 +84,7 @@ class Relocation:
         self._changed: dict[str, Path] = {}
         self._dropped: set[str] = set()
 
-    def relocate(self, python: Path | None) -> Relocated:
+    def relocate(self, python: Path | None) -> RelocatedPrefix:
         """Make all that changes.
 
         Args:
@@ -116,7 +116,7 @@ class Relocation:
             raise InputError(f"cannot pack {self._tree}: {some(found, 3)}",
                              hint="remove them in the stack's post script")  # fmt: skip
 
-    def _look(self, name: str) -> _Seen:
+    def _look(self, name: str) -> _FileTraits:
         """Read in pieces, each with the end of the one before: a library may have gigabytes."""
         moves = yard = elf = binary = False
         kept = self._moves.reach + len(self._yard)
@@ -132,7 +132,7 @@ class Relocation:
                     data = data[-kept:] + more if more else b""
         except OSError as error:
             raise StackyardError(f"cannot read {place}: {cause(error)}") from error
-        return _Seen(moves, yard, elf, binary)
+        return _FileTraits(moves, yard, elf, binary)
 
     def _read(self, name: str) -> bytes:
         """A file as it is so far: texts and notes only, never a library."""
@@ -161,7 +161,7 @@ class Relocation:
         directory = self._tree / "conda-meta"
         return sorted(f"conda-meta/{path.name}" for path in directory.glob("*.json")) if directory.is_dir() else []
 
-    def _move(self, name: str, seen: _Seen, has_room: bool) -> None:
+    def _move(self, name: str, seen: _FileTraits, has_room: bool) -> None:
         if not seen.binary:
             data = self._moves.in_text(self._read(name))
             self._place(name).write_bytes(data)
@@ -237,8 +237,8 @@ class Relocation:
 
     # ------------------------------------------------------------------- the result
 
-    def _result(self, tree: Tree, seen: Mapping[str, _Seen]) -> Relocated:
-        found = Relocated(programs=[name for name, each in seen.items() if each.elf])
+    def _result(self, tree: Tree, seen: Mapping[str, _FileTraits]) -> RelocatedPrefix:
+        found = RelocatedPrefix(programs=[name for name, each in seen.items() if each.elf])
         full = {name.rstrip("/").rpartition("/")[0] for name in tree}
         for name, status in sorted(tree.items()):
             if name in self._dropped or (name.endswith("/") and name[:-1] in full):

@@ -85,7 +85,7 @@ def labels(
 
 
 def configuration(
-    architecture: str, base: Mapping[str, Any], config: Mapping[str, Any], made: Sequence[layers.Made]
+    architecture: str, base: Mapping[str, Any], config: Mapping[str, Any], made: Sequence[layers.PackedLayer]
 ) -> dict[str, Any]:
     """The configuration of an image: that of its base with our layers on top.
 

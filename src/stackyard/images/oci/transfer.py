@@ -52,7 +52,7 @@ class Registry:
 
 
 @dataclass(frozen=True)
-class Sent:
+class Transfer:
     """What was transferred: where it is now, and the digest of its manifest."""
 
     place: str
@@ -60,7 +60,7 @@ class Sent:
     image: Image
 
 
-def push(source: Reference, target: str, registry: Registry = Registry()) -> Sent:
+def push(source: Reference, target: str, registry: Registry = Registry()) -> Transfer:
     """Send an image of a layout to ``docker://REGISTRY/NAME:TAG``, or to another layout, ``oci:DIR:NAME``.
 
     Raises:
@@ -87,7 +87,7 @@ def push(source: Reference, target: str, registry: Registry = Registry()) -> Sen
         digest = noted.read_text(encoding="ascii").strip()
     if digest != found.manifest.digest:
         raise StackyardError(f"{target} has another digest than was sent: {digest}", hint="push it again")
-    return Sent(target, digest, found)
+    return Transfer(target, digest, found)
 
 
 def notes_of(source: str, registry: Registry = Registry()) -> Mapping[str, str]:
@@ -103,7 +103,7 @@ def notes_of(source: str, registry: Registry = Registry()) -> Mapping[str, str]:
     return {str(key): str(value) for key, value in notes.items()} if isinstance(notes, dict) else {}
 
 
-def pull(source: str, directory: Path, name: str = "", registry: Registry = Registry()) -> Sent:
+def pull(source: str, directory: Path, name: str = "", registry: Registry = Registry()) -> Transfer:
     """Fetch an image into a layout; it gets its name there once all its blobs have their digests.
 
     Args:
@@ -128,7 +128,7 @@ def pull(source: str, directory: Path, name: str = "", registry: Registry = Regi
         for each in found.blobs:
             into.add_file(blob(received.directory, each.digest), each.digest)
         into.publish(name, found.manifest)
-    return Sent(str(Reference(directory, name)), found.manifest.digest, found)
+    return Transfer(str(Reference(directory, name)), found.manifest.digest, found)
 
 
 def _named(wanted: Reference, found: Image) -> Reference:
@@ -138,12 +138,12 @@ def _named(wanted: Reference, found: Image) -> Reference:
     return Reference(wanted.directory, name)
 
 
-def _copied(source: Reference, found: Image, target: Reference) -> Sent:
+def _copied(source: Reference, found: Image, target: Reference) -> Transfer:
     with writer(target.directory) as into:
         for each in found.blobs:
             copy_blob(source.directory, each, into)
         into.publish(target.name, found.manifest)
-    return Sent(str(target), found.manifest.digest, found)
+    return Transfer(str(target), found.manifest.digest, found)
 
 
 def _parsed(text: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
-from stackyard.images.oci.build import Built, carry_out
+from stackyard.images.oci.build import BuiltImage, carry_out
 from stackyard.images.squashfs.enter import staying_mounted
 
 
@@ -19,7 +19,7 @@ def main(work: Path) -> None:
     try:
         wanted = pickle.loads((work / "wanted").read_bytes())
         with staying_mounted(wanted.record.payload):
-            made: Built | StackyardError = carry_out(wanted)
+            made: BuiltImage | StackyardError = carry_out(wanted)
     except StackyardError as error:
         made = error
     (work / "built").write_bytes(pickle.dumps(made))

@@ -13,7 +13,7 @@ from stackyard.core.errors import ChecksFailed, InputError
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.files.scratch import scratch
 from stackyard.images.bases import fit
-from stackyard.images.bases.store import Kept
+from stackyard.images.bases.store import StoredBase
 from stackyard.images.sif import file as sif
 from stackyard.images.sif import inside, overlay
 from stackyard.images.squashfs import file as squashfs
@@ -29,17 +29,17 @@ BASE_LABEL, OVERLAY_LABEL = "io.stackyard.base-sha256", "io.stackyard.overlay-sh
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SifRequest:
     """What to write: a revision, what loading it does, the base under it, the file, the site whose nodes run it."""
 
     record: BuildRecord
     change: EnvironmentChange
-    base: Kept
+    base: StoredBase
     file: Path
     site: Site
 
 
-def build(wanted: Wanted, *, dry_run: bool = False) -> list[str]:
+def build(wanted: SifRequest, *, dry_run: bool = False) -> list[str]:
     """Write a SIF; sentences that its user should know.
 
     Args:
@@ -64,7 +64,7 @@ def _within(change: EnvironmentChange) -> EnvironmentChange:
     return EnvironmentChange(tuple(each for each in change if getattr(each, "variable", "") != IMAGES))
 
 
-def labels_of(record: BuildRecord, base: Kept) -> dict[str, str]:
+def labels_of(record: BuildRecord, base: StoredBase) -> dict[str, str]:
     """What an image says of itself, the same for the same revision and base."""
     paths = RevisionPaths.of(record.path)
     recipe = {path.name: sha256_file(path) for path in sorted(paths.recipe.glob("*")) if path.is_file()}
@@ -86,7 +86,7 @@ def labels_of(record: BuildRecord, base: Kept) -> dict[str, str]:
     return {key: value for key, value in given.items() if value}
 
 
-def _labels_of_base(base: Kept) -> dict[str, str]:
+def _labels_of_base(base: StoredBase) -> dict[str, str]:
     return {
         "org.opencontainers.image.base.name": base.base.source,
         "org.opencontainers.image.base.digest": base.base.manifest,
@@ -94,7 +94,7 @@ def _labels_of_base(base: Kept) -> dict[str, str]:
     }
 
 
-def build_base(base: Kept, file: Path) -> None:
+def build_base(base: StoredBase, file: Path) -> None:
     """Write a base alone as a SIF, with what a runtime needs to use the host's libraries in it.
 
     Raises:
@@ -108,29 +108,31 @@ def build_base(base: Kept, file: Path) -> None:
         _put_together(base, upper, labels, f"# the base {base.base.name}\n".encode(), file, work)
 
 
-def _write(wanted: Wanted, change: EnvironmentChange, labels: Mapping[str, str]) -> None:
+def _write(wanted: SifRequest, change: EnvironmentChange, labels: Mapping[str, str]) -> None:
     """The base's SquashFS as it is, and the revision as an overlay: nothing is packed twice."""
     record, base = wanted.record, wanted.base
     with scratch("sif", wanted.file.parent) as work:
         root = _root(work, base, change, labels)
-        upper = overlay.pack(record, root, overlay.Beside.of(record), work)
+        upper = overlay.pack(record, root, overlay.SideFiles.of(record), work)
         _put_together(base, upper, labels, _recipe(record), wanted.file, work)
 
 
-def _root(work: Path, base: Kept, change: EnvironmentChange, labels: Mapping[str, str]) -> Path:
+def _root(work: Path, base: StoredBase, change: EnvironmentChange, labels: Mapping[str, str]) -> Path:
     root = work / "root"
     root.mkdir()
     inside.write(root, base.base.defaults.env, change, labels)
     return root
 
 
-def _put_together(base: Kept, upper: Path, labels: Mapping[str, str], recipe: bytes, file: Path, work: Path) -> None:
+def _put_together(
+    base: StoredBase, upper: Path, labels: Mapping[str, str], recipe: bytes, file: Path, work: Path
+) -> None:
     made, said = work / "new.sif", {**labels, OVERLAY_LABEL: sha256_file(upper)}
     sif.write(made, base.base.architecture, [
-        sif.Given(sif.DEFINITION, "recipe", recipe),
-        sif.Given(sif.JSON, sif.INSPECT, _metadata(said, recipe)),
-        sif.Given(sif.PARTITION, f"base-{base.base.name}", base.paths.image, sif.SYSTEM, base.base.root.sha256),
-        sif.Given(sif.PARTITION, "prefix", upper, sif.OVERLAY, said[OVERLAY_LABEL]),
+        sif.PartSource(sif.DEFINITION, "recipe", recipe),
+        sif.PartSource(sif.JSON, sif.INSPECT, _metadata(said, recipe)),
+        sif.PartSource(sif.PARTITION, f"base-{base.base.name}", base.paths.image, sif.SYSTEM, base.base.root.sha256),
+        sif.PartSource(sif.PARTITION, "prefix", upper, sif.OVERLAY, said[OVERLAY_LABEL]),
     ])  # fmt: skip
     made.chmod(program_mode())
     fault_point("sif")

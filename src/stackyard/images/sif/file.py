@@ -153,7 +153,7 @@ def _part(data: bytes) -> Part | None:
 
 
 @dataclass(frozen=True)
-class Given:
+class PartSource:
     """What becomes a part: bytes, or a file with its hash, which is compared while it is copied.
 
     Attributes:
@@ -167,7 +167,7 @@ class Given:
     sha256: str = ""
 
 
-def write(file: Path, architecture: str, given: Sequence[Given]) -> Sif:
+def write(file: Path, architecture: str, given: Sequence[PartSource]) -> Sif:
     """Write a new SIF file; the same parts give the same bytes.
 
     Args:
@@ -201,7 +201,7 @@ def write(file: Path, architecture: str, given: Sequence[Given]) -> Sif:
     return read(file)
 
 
-def _copy(each: Given, stream: IO[bytes]) -> tuple[int, bytes]:
+def _copy(each: PartSource, stream: IO[bytes]) -> tuple[int, bytes]:
     """Write the data of a part: its bytes and their sha256."""
     if isinstance(each.data, bytes):
         stream.write(each.data)
@@ -218,7 +218,7 @@ def _copy(each: Given, stream: IO[bytes]) -> tuple[int, bytes]:
     return size, digest.digest()
 
 
-def _descriptor(each: Given, number: int, offset: int, size: int, padded: int, code: bytes) -> bytes:
+def _descriptor(each: PartSource, number: int, offset: int, size: int, padded: int, code: bytes) -> bytes:
     extra = _PART.pack(_SQUASHFS, each.part, code + b"\0") if each.kind == PARTITION else b""
     return _DESCRIPTOR.pack(each.kind, True, number, _GROUP | 1, 0, offset, size, padded, 0, 0, 0, 0,
                             each.name.encode()[:127], extra)  # fmt: skip

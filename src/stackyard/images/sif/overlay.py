@@ -22,13 +22,13 @@ WRAP_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Beside:
+class SideFiles:
     """Files that come beside the prefix, each at its absolute path inside."""
 
     sources: Mapping[str, Path]
 
     @classmethod
-    def of(cls, record: BuildRecord) -> Beside:
+    def of(cls, record: BuildRecord) -> SideFiles:
         """What a revision uses outside its prefix: its commands and settings, and an interpreter of the yard."""
         paths = RevisionPaths.of(record.path)
         own = {str(place): place for place in (paths.condarc, paths.commands, paths.lock) if place.exists()}
@@ -44,7 +44,7 @@ def interpreter(record: BuildRecord) -> dict[str, Path]:
     return {str(each): each for each in (home, *links)}
 
 
-def pack(record: BuildRecord, root: Path, beside: Beside, work: Path) -> Path:
+def pack(record: BuildRecord, root: Path, beside: SideFiles, work: Path) -> Path:
     """Make the overlay.
 
     Args:
@@ -66,7 +66,7 @@ def pack(record: BuildRecord, root: Path, beside: Beside, work: Path) -> Path:
     return file
 
 
-def _levels(prefix: Path, root: Path, beside: Beside, work: Path) -> dict[Path, Path]:
+def _levels(prefix: Path, root: Path, beside: SideFiles, work: Path) -> dict[Path, Path]:
     """For each directory above the prefix, a directory with what else is in it."""
     levels = {}
     for number, above in enumerate(prefix.parents):

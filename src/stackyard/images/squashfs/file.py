@@ -77,7 +77,7 @@ def superblock(file: Path) -> Superblock:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedTree:
     """A packed tree: sha256 of the file, its bytes, its entries, and what packed it."""
 
     sha256: str
@@ -86,7 +86,9 @@ class Packed:
     tool: str
 
 
-def pack(tree: Path, file: Path, *, order: Sequence[str] = (), processors: int = 0, as_it_is: bool = False) -> Packed:
+def pack(
+    tree: Path, file: Path, *, order: Sequence[str] = (), processors: int = 0, as_it_is: bool = False
+) -> PackedTree:
     """Pack a tree; the same tree gives the same bytes, whatever its times, owners, or the processors used.
 
     Everybody may read what is inside, and execute what its owner may: the image's own mode decides who uses it.
@@ -116,7 +118,7 @@ def pack(tree: Path, file: Path, *, order: Sequence[str] = (), processors: int =
             file.unlink(missing_ok=True)
             raise failure(error, file, tree) from error
     _sync(file)
-    return Packed(sha256_file(file), file.stat().st_size, superblock(file).entries, version_of(program))
+    return PackedTree(sha256_file(file), file.stat().st_size, superblock(file).entries, version_of(program))
 
 
 def _environment(as_it_is: bool) -> dict[str, str]:

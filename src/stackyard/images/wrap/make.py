@@ -20,7 +20,7 @@ from stackyard.images.inventory import Inventory
 from stackyard.images.squashfs import launcher
 from stackyard.images.squashfs.enter import run_within
 from stackyard.images.wrap import commands
-from stackyard.images.wrap.origin import Taken, take
+from stackyard.images.wrap.origin import CopiedImage, take
 from stackyard.inputs.workspace import Workspace
 from stackyard.make.seal import PARTS
 from stackyard.yard import disk
@@ -131,7 +131,7 @@ def _shell(listed: Inventory) -> str:
     return next((each for each in ("/bin/bash", "/bin/sh") if listed.is_program(each)), "")
 
 
-def _environment(record: BuildRecord, wanted: Wrap, taken: Taken, listed: Inventory) -> dict[str, str]:
+def _environment(record: BuildRecord, wanted: Wrap, taken: CopiedImage, listed: Inventory) -> dict[str, str]:
     """What the image's makers set: its configuration, and what its scripts for Apptainer say."""
     values = dict(each.partition("=")[::2] for each in taken.defaults.env if "=" in each)
     values.setdefault("PATH", ":".join(PATH))
@@ -142,7 +142,7 @@ def _environment(record: BuildRecord, wanted: Wrap, taken: Taken, listed: Invent
 
 
 def _of_scripts(
-    record: BuildRecord, wanted: Wrap, taken: Taken, values: Mapping[str, str], listed: Inventory
+    record: BuildRecord, wanted: Wrap, taken: CopiedImage, values: Mapping[str, str], listed: Inventory
 ) -> dict[str, str]:
     """The environment that the scripts of a SIF leave: run once, now, in place of at every command."""
     if not listed.is_program("/bin/sh"):
@@ -173,7 +173,7 @@ def _without_ours(values: Mapping[str, str]) -> dict[str, str]:
     return {**kept, _LIBRARY_PATH: path} if path else kept
 
 
-def _settings(wanted: Wrap, taken: Taken, environ: Mapping[str, str], listed: Inventory, program: str) -> str:
+def _settings(wanted: Wrap, taken: CopiedImage, environ: Mapping[str, str], listed: Inventory, program: str) -> str:
     """The file that the launcher reads. Source: images/squashfs/launcher/container.c."""
     values = {key: text for key, text in environ.items() if key not in _OURS and "\n" not in text}
     own = dict(wanted.environment)

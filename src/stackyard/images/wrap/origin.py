@@ -33,12 +33,12 @@ NAME = "wrapped"
 
 
 @dataclass(frozen=True)
-class Taken:
+class CopiedImage:
     """An image that was copied into a revision. `source`, `digest`: where it came from, and what it is."""
 
     source: str
     digest: str
-    packed: squashfs.Packed
+    packed: squashfs.PackedTree
     defaults: Defaults
     labels: Mapping[str, str]
 
@@ -81,7 +81,7 @@ def _source(text: str, directory: Path) -> Source | None:
     return None
 
 
-def take(wrap: Wrap, workspace: Workspace, directory: Path, target: Path, work: Path) -> Taken:
+def take(wrap: Wrap, workspace: Workspace, directory: Path, target: Path, work: Path) -> CopiedImage:
     """Copy an image to `target`, as one SquashFS file.
 
     Args:
@@ -101,17 +101,17 @@ def take(wrap: Wrap, workspace: Workspace, directory: Path, target: Path, work: 
         _require_platform(wrap.image, kept.base.platform)
         shutil.copyfile(kept.paths.image, target)
     else:
-        kept = store.add(Yard(work / "yard"), store.Wanted(source, NAME, digest=wrap.digest))
+        kept = store.add(Yard(work / "yard"), store.BaseImport(source, NAME, digest=wrap.digest))
         kept.paths.root.chmod(0o700)
         kept.paths.image.rename(target)
     base = kept.base
-    packed = squashfs.Packed(base.root.sha256, base.root.bytes, base.root.entries, base.root.packed_with)
+    packed = squashfs.PackedTree(base.root.sha256, base.root.bytes, base.root.entries, base.root.packed_with)
     if sha256_file(target) != packed.sha256:
         raise StackyardError(f"{target} is not what was read", hint="see whether the disk of this machine is faulty")
-    return Taken(str(source or f"base {base.name}"), wrap.digest, packed, base.defaults, base.defaults.labels)
+    return CopiedImage(str(source or f"base {base.name}"), wrap.digest, packed, base.defaults, base.defaults.labels)
 
 
-def _of_sif(file: Path, digest: str, target: Path, work: Path) -> Taken:
+def _of_sif(file: Path, digest: str, target: Path, work: Path) -> CopiedImage:
     """Its system partition, byte for byte: it is a SquashFS file already. With an overlay, both as one tree."""
     found = sif.read(file)
     part = found.partition(sif.SYSTEM)
@@ -126,8 +126,8 @@ def _of_sif(file: Path, digest: str, target: Path, work: Path) -> Taken:
     else:
         _copy(file, part, target)
         entries = squashfs.superblock(target).entries
-        packed = squashfs.Packed(sha256_file(target), part.size, entries, "the SIF file's builder")
-    return Taken(f"sif:{file}", digest, packed, Defaults(), found.labels())
+        packed = squashfs.PackedTree(sha256_file(target), part.size, entries, "the SIF file's builder")
+    return CopiedImage(f"sif:{file}", digest, packed, Defaults(), found.labels())
 
 
 def _copy(file: Path, part: sif.Part, target: Path) -> None:
@@ -141,7 +141,7 @@ def _copy(file: Path, part: sif.Part, target: Path) -> None:
         os.fsync(copy.fileno())
 
 
-def _united(file: Path, parts: Sequence[sif.Part], target: Path, work: Path) -> squashfs.Packed:
+def _united(file: Path, parts: Sequence[sif.Part], target: Path, work: Path) -> squashfs.PackedTree:
     """The partitions as one tree, a later one over an earlier one. Unpacked apart: no link leads out of its own."""
     trees = [work / f"partition-{number}" for number in range(len(parts))]
     for part, tree in zip(parts, trees, strict=True):

@@ -261,7 +261,7 @@ class _Reader:
     def _check(self, rule: grammar.Grammar, text: str, node: Node) -> None:
         try:
             rule(text)
-        except grammar.NotAllowed as error:
+        except grammar.GrammarError as error:
             self.dependencies.problem(node, str(error), error.hint)
 
     def _platforms(self) -> tuple[str, ...]:

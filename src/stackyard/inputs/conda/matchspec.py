@@ -44,7 +44,7 @@ _PARTS = re.compile(r"(?P<name>[^\s=<>!~]+)?(?P<rest>[><!=~\s].*)?", re.DOTALL)
 
 
 @dataclass
-class _Reading:
+class _SpecParts:
     """The parts of one spec that are parsed so far."""
 
     text: str
@@ -88,8 +88,8 @@ def parse_matchspec(
     return CondaRequirement(text=text, spec=spec, selector=selector, place=place, **parts)
 
 
-def _read(text: str, base_dir: Path) -> _Reading:
-    reading = _Reading(text)
+def _read(text: str, base_dir: Path) -> _SpecParts:
+    reading = _SpecParts(text)
     if not text:
         raise SpecProblem("the spec is empty", "write the name of a package, or remove the line")
     if len(text) > _LONGEST:
@@ -114,7 +114,7 @@ def _read(text: str, base_dir: Path) -> _Reading:
     return reading
 
 
-def _read_archive(reading: _Reading, body: str, fragment: str, base_dir: Path) -> _Reading:
+def _read_archive(reading: _SpecParts, body: str, fragment: str, base_dir: Path) -> _SpecParts:
     url = body if "://" in body else absolute(body, base_dir).as_uri()
     stem = unquote(url.rsplit("/", 1)[-1])
     for ending in _ARCHIVES:
@@ -137,7 +137,7 @@ def _read_archive(reading: _Reading, body: str, fragment: str, base_dir: Path) -
     return reading
 
 
-def _brackets(reading: _Reading, body: str) -> tuple[str, dict[str, str]]:
+def _brackets(reading: _SpecParts, body: str) -> tuple[str, dict[str, str]]:
     start, end = body.find("["), body.rfind("]")
     if start < 0 and end < 0:
         return body, {}
@@ -176,7 +176,7 @@ def _pairs(inside: str) -> dict[str, str]:
     return found
 
 
-def _read_channel(reading: _Reading, outside: str) -> None:
+def _read_channel(reading: _SpecParts, outside: str) -> None:
     *before, package = outside.strip().rsplit(":", 2)
     if before and "/" in package:  # the colon of a URL that leads nowhere
         hint = "use a URL that ends in .conda or .tar.bz2, write channel::package, or put it under `pip:`"
@@ -190,7 +190,7 @@ def _read_channel(reading: _Reading, outside: str) -> None:
     _read_package(reading, package.strip())
 
 
-def _read_package(reading: _Reading, package: str) -> None:
+def _read_package(reading: _SpecParts, package: str) -> None:
     parts = _PARTS.fullmatch(package)
     name = parts["name"] if parts else None
     if not parts or not name:
@@ -225,7 +225,7 @@ def _split_build(rest: str) -> tuple[str, str]:
     return "".join(rest.split()), ""
 
 
-def _apply_brackets(reading: _Reading, brackets: dict[str, str]) -> None:
+def _apply_brackets(reading: _SpecParts, brackets: dict[str, str]) -> None:
     if "name" in brackets:
         reading.notices.append(f"the name in the brackets of {quoted(reading.text)} is ignored, as by conda")
     if "channel" in brackets:
@@ -248,7 +248,7 @@ def split_channel(channel: str) -> tuple[str, str]:
     return ("" if channel == "*" else channel), ""
 
 
-def _canonical(reading: _Reading) -> str:
+def _canonical(reading: _SpecParts) -> str:
     """The spec in a form that py-rattler parses as conda parses the original; py-rattler must accept it."""
     version = canonical_version(reading.version) if reading.version else ""
     others = dict(reading.others)

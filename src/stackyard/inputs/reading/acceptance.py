@@ -18,7 +18,7 @@ MISSING: Any = object()
 """Stands for the default of a field that has none."""
 
 
-class Refused(Exception):
+class UnclearValue(Exception):
     """A value is not plainly right."""
 
 
@@ -54,10 +54,10 @@ class LateField:
         return {**handler(source), **self.about}
 
     def accept(self, value: Any) -> Any:
-        """The value, if it is within the bounds. Raises Refused."""
+        """The value, if it is within the bounds. Raises UnclearValue."""
         for word, bound in self.about.items():
             if value is not None and not _WITHIN[word](value, bound):
-                raise Refused
+                raise UnclearValue
         return value
 
 
@@ -123,17 +123,17 @@ def hints_of(cls: Any) -> dict[str, Any]:
 
 
 def accepted(model: Any, values: Any) -> dict[str, Any]:
-    """All fields of a model: from values that are plainly right, and defaults. Raises Refused."""
+    """All fields of a model: from values that are plainly right, and defaults. Raises UnclearValue."""
     fields = model.model_fields
     if type(values) is not dict or not values.keys() <= fields.keys():
-        raise Refused
+        raise UnclearValue
     return {name: _of_field(field, values.get(name, MISSING)) for name, field in fields.items()}
 
 
 def _of_field(field: Any, value: Any) -> Any:
     if value is MISSING:
         if field.default is MISSING:
-            raise Refused
+            raise UnclearValue
         return dict(field.default) if type(field.default) is dict else field.default
     return field.accept(_accept(field.annotation, value))
 
@@ -143,24 +143,24 @@ def _accept(kind: Any, value: Any) -> Any:
     if origin is not None:
         accept = _GENERIC.get(origin)
         if accept is None:
-            raise Refused
+            raise UnclearValue
         return accept(get_args(kind), value)
     if kind is float and type(value) is int and abs(value) < 1 << 53:
         return float(value)
     if kind in (str, bool, int, float, NoneType):
         if type(value) is not kind:
-            raise Refused
+            raise UnclearValue
         return value
     if hasattr(kind, "model_fields"):
         return value if type(value) is kind else kind.model_accept(value)
     if kind is Any or (type(value) is kind and is_dataclass(kind)):
         return value
-    raise Refused
+    raise UnclearValue
 
 
 def _literal(known: Any, value: Any) -> Any:
     if not any(type(value) is type(each) and value == each for each in known):
-        raise Refused
+        raise UnclearValue
     return value
 
 
@@ -168,20 +168,20 @@ def _union(kinds: Any, value: Any) -> Any:
     for kind in kinds:
         try:
             return _accept(kind, value)
-        except Refused:
+        except UnclearValue:
             pass
-    raise Refused
+    raise UnclearValue
 
 
 def _tuple(kinds: Any, value: Any) -> Any:
     if type(value) not in (tuple, list) or kinds[1:] != (...,):
-        raise Refused
+        raise UnclearValue
     return tuple(_accept(kinds[0], each) for each in value)
 
 
 def _dict(kinds: Any, value: Any) -> Any:
     if type(value) is not dict:
-        raise Refused
+        raise UnclearValue
     return {_accept(kinds[0], key): _accept(kinds[1], each) for key, each in value.items()}
 
 
@@ -191,7 +191,7 @@ def _annotated(kinds: Any, value: Any) -> Any:
     found = _accept(kinds[0], value)
     for each in kinds[1:]:
         if not hasattr(each, "accept"):
-            raise Refused
+            raise UnclearValue
         found = each.accept(found)
     return found
 

@@ -22,7 +22,7 @@ def compose(text: str, file: str) -> Any:
         YAMLError: not valid YAML.
     """
 
-    class Bounded(Composer):
+    class BoundedComposer(Composer):
         values = 0
         levels = 0
 
@@ -48,5 +48,5 @@ def compose(text: str, file: str) -> Any:
             )
 
     yaml = YAML(typ="safe", pure=True)
-    yaml.Composer = Bounded
+    yaml.Composer = BoundedComposer
     return yaml.compose(text)

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from stackyard.inputs.reading.acceptance import MISSING, LateField, Refused, accepted, hints_of
+from stackyard.inputs.reading.acceptance import MISSING, LateField, UnclearValue, accepted, hints_of
 
 __all__ = ["Field", "LateModel"]
 
 
-class _How(NamedTuple):
+class _PlainForm(NamedTuple):
     """How models become plain values: as JSON has them, without what is at its default."""
 
     as_json: bool
@@ -55,7 +55,7 @@ class _LateModel:
         """The model of these values. Raises pydantic's ValidationError."""
         try:
             return values if isinstance(values, cls) else cls.model_accept(values)
-        except (Refused, ValueError):
+        except (UnclearValue, ValueError):
             pass  # pydantic says what is wrong, or makes of a text the number that it is
         return cls._reader().validate_python(values, context=context)
 
@@ -71,7 +71,7 @@ class _LateModel:
 
     @classmethod
     def model_accept(cls, values: Mapping[str, Any]) -> Any:
-        """The model of values that are plainly right. Raises Refused, or the ValueError of `checked`."""
+        """The model of values that are plainly right. Raises UnclearValue, or the ValueError of `checked`."""
         made = object.__new__(cls)
         made._put(accepted(cls, values), values)
         made.checked()
@@ -98,7 +98,7 @@ class _LateModel:
         """As plain values."""
         known = options.keys() <= {"mode", "include", "exclude", "exclude_defaults"}
         if known and _is_flat(options.get("include")):
-            how = _How(options.get("mode") == "json", bool(options.get("exclude_defaults")))
+            how = _PlainForm(options.get("mode") == "json", bool(options.get("exclude_defaults")))
             return self._dump(how, options.get("include"), options.get("exclude") or ())
         return dict(self._reader().dump_python(self, **options))
 
@@ -106,7 +106,7 @@ class _LateModel:
         """As JSON."""
         return json.dumps(self.model_dump(mode="json", **options), ensure_ascii=False, separators=(",", ":"))
 
-    def _dump(self, how: _How, include: Any = None, exclude: Iterable[str] = ()) -> dict[str, Any]:
+    def _dump(self, how: _PlainForm, include: Any = None, exclude: Iterable[str] = ()) -> dict[str, Any]:
         """The fields in `include`, a set or a mapping to the set of a field which is a model; None: all."""
         made = {}
         for name, field in type(self).model_fields.items():
@@ -162,7 +162,7 @@ def _is_flat(include: Any) -> bool:
     return all(part is True or isinstance(part, set) for part in parts)
 
 
-def _plain(value: Any, how: _How) -> Any:
+def _plain(value: Any, how: _PlainForm) -> Any:
     if isinstance(value, _LateModel):
         return value._dump(how)
     if isinstance(value, dict):

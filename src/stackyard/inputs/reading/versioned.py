@@ -12,12 +12,17 @@ from stackyard.core.errors import InputError
 from stackyard.inputs.reading.validate import plain, validate
 from stackyard.inputs.reading.yamlfile import raise_problems, read_yaml
 
-Made = TypeVar("Made", bound=BaseModel)
+ModelType = TypeVar("ModelType", bound=BaseModel)
 
 
 def load_versioned(
-    path: Path, model: type[Made], version: int, what: str, hint: str, fill: Callable[[Any], Any] = lambda data: data
-) -> Made:
+    path: Path,
+    model: type[ModelType],
+    version: int,
+    what: str,
+    hint: str,
+    fill: Callable[[Any], Any] = lambda data: data,
+) -> ModelType:
     """The model of a file whose `format` is `version`.
 
     Args:

@@ -20,7 +20,7 @@ UNFILLED = "unfilled"
 
 
 @dataclass(frozen=True)
-class _Checked:
+class _GrammarType:
     """A grammar in ``Annotated``, for pydantic and for `inputs.reading.acceptance`.
 
     `or_empty`: an empty text is the default, and means that nothing is set.
@@ -62,45 +62,45 @@ def _is_date(text: str) -> bool:
         return False
 
 
-VariableName = Annotated[str, _Checked(grammar.SETTABLE)]
-OptionalVariable = Annotated[str, _Checked(grammar.SETTABLE, or_empty=True)]
-VariableRead = Annotated[str, _Checked(grammar.VARIABLE)]
+VariableName = Annotated[str, _GrammarType(grammar.SETTABLE)]
+OptionalVariable = Annotated[str, _GrammarType(grammar.SETTABLE, or_empty=True)]
+VariableRead = Annotated[str, _GrammarType(grammar.VARIABLE)]
 """A variable whose value is read, and that is not set."""
 
-LoadedVariables = dict[Annotated[str, _Checked(grammar.LOADED)], Annotated[str, _Checked(grammar.VALUE)]]
+LoadedVariables = dict[Annotated[str, _GrammarType(grammar.LOADED)], Annotated[str, _GrammarType(grammar.VALUE)]]
 """Variables that a module sets for users."""
 
-VariableValue = Annotated[str, _Checked(grammar.VALUE)]
+VariableValue = Annotated[str, _GrammarType(grammar.VALUE)]
 Variables = dict[VariableName, VariableValue]
-Text = Annotated[str, _Checked(grammar.VALUE)]
+Text = Annotated[str, _GrammarType(grammar.VALUE)]
 """What users read: a summary, a notice, a help text."""
 
-Deprecation = Annotated[Text, _Checked(_begins_with_a_date, or_empty=True)]
+Deprecation = Annotated[Text, _GrammarType(_begins_with_a_date, or_empty=True)]
 """A date and a message."""
 
-Program = Annotated[str, _Checked(grammar.PROGRAM)]
-Command = Annotated[str, _Checked(grammar.COMMAND)]
+Program = Annotated[str, _GrammarType(grammar.PROGRAM)]
+Command = Annotated[str, _GrammarType(grammar.COMMAND)]
 """A command of the stack."""
 
-HostModule = Annotated[str, _Checked(grammar.MODULE)]
-Alias = Annotated[str, _Checked(_label_of_axes)]
+HostModule = Annotated[str, _GrammarType(grammar.MODULE)]
+Alias = Annotated[str, _GrammarType(_label_of_axes)]
 """The name of an alias module; may hold names of axes in braces."""
 
-Family = Annotated[str, _Checked(grammar.FAMILY, or_empty=True)]
-Word = Annotated[str, _Checked(grammar.WORD, or_empty=True)]
-RoleName = Annotated[str, _Checked(grammar.ROLE)]
-JobName = Annotated[str, _Checked(grammar.JOB, or_empty=True)]
-ArrayIndices = Annotated[str, _Checked(grammar.ARRAY, or_empty=True)]
-Interface = Annotated[str, _Checked(grammar.INTERFACE)]
-OptionalInterface = Annotated[str, _Checked(grammar.INTERFACE, or_empty=True)]
-OptionalPath = Annotated[str, _Checked(grammar.PATH, or_empty=True)]
-CollisionPath = Annotated[str, _Checked(grammar.INNER_PATH)]
+Family = Annotated[str, _GrammarType(grammar.FAMILY, or_empty=True)]
+Word = Annotated[str, _GrammarType(grammar.WORD, or_empty=True)]
+RoleName = Annotated[str, _GrammarType(grammar.ROLE)]
+JobName = Annotated[str, _GrammarType(grammar.JOB, or_empty=True)]
+ArrayIndices = Annotated[str, _GrammarType(grammar.ARRAY, or_empty=True)]
+Interface = Annotated[str, _GrammarType(grammar.INTERFACE)]
+OptionalInterface = Annotated[str, _GrammarType(grammar.INTERFACE, or_empty=True)]
+OptionalPath = Annotated[str, _GrammarType(grammar.PATH, or_empty=True)]
+CollisionPath = Annotated[str, _GrammarType(grammar.INNER_PATH)]
 """A path of a package, relative to the prefix or to site-packages; ``*`` stands for any text."""
 
-CollisionWinner = Annotated[str, _Checked(grammar.COLLISION_WINNER)]
+CollisionWinner = Annotated[str, _GrammarType(grammar.COLLISION_WINNER)]
 """The package whose file is taken; of two with one name, with what installs it: ``numpy (conda)``."""
 
-StagedPath = Annotated[str, _Checked(grammar.PATH)]
-InnerPath = Annotated[str, _Checked(grammar.INNER_PATH)]
-WholePath = Annotated[str, _Checked(grammar.WHOLE_PATH)]
-NodePath = Annotated[str, _Checked(grammar.NODE_PATH, or_empty=True)]
+StagedPath = Annotated[str, _GrammarType(grammar.PATH)]
+InnerPath = Annotated[str, _GrammarType(grammar.INNER_PATH)]
+WholePath = Annotated[str, _GrammarType(grammar.WHOLE_PATH)]
+NodePath = Annotated[str, _GrammarType(grammar.NODE_PATH, or_empty=True)]

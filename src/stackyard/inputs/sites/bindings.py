@@ -75,7 +75,7 @@ class HostMpi(Model):
     pmi: tuple[str, ...] = Field((), description="Kinds of PMI that it can use, as srun --mpi names them")
 
 
-class Tested(Model):
+class LastTest(Model):
     """Where and when the paths were last seen to exist."""
 
     host: str = ""
@@ -98,7 +98,7 @@ class HostBindings(Model):
     variables: tuple[BoundVariable, ...] = ()
     options: tuple[BoundOption, ...] = ()
     sources: tuple[str, ...] = Field((), description="Where this is documented")
-    tested: Tested = Tested()
+    tested: LastTest = LastTest()
 
     @property
     def needed(self) -> tuple[str, ...]:

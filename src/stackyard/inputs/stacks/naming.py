@@ -38,7 +38,7 @@ def given(option: str, text: str) -> str:
     """
     try:
         return grammar.LABEL(text)
-    except grammar.NotAllowed as error:
+    except grammar.GrammarError as error:
         raise InputError(f"{option}: {error}", hint=error.hint) from error
 
 

@@ -23,7 +23,7 @@ from stackyard.launch.api import jobs
 from stackyard.launch.api.failures import hints_shown
 from stackyard.launch.api.handles import Run
 from stackyard.launch.api.options import OptionFields, Path, Word, as_call, intent_of
-from stackyard.launch.jobs.here import Here
+from stackyard.launch.jobs.here import LocalLaunch
 from stackyard.launch.jobs.recording import Run as Recorded
 from stackyard.launch.records.find import find_run as find_paths
 from stackyard.launch.records.find import known_runs
@@ -67,7 +67,7 @@ def launch(
     recorded = jobs.record_launch(jobs.launch_job(_from(place, "launch", intent), intent))
     warn(recorded)
     with recorded_here(recorded) as here:
-        status = follow(recorded.paths, _Shown(show))
+        status = follow(recorded.paths, _FirstRankOutput(show))
         here.wait()
     run = Run(recorded.paths.root)
     run.ended(status, raises=raises)
@@ -127,9 +127,9 @@ def workspace_of(site: Path | None, yard: Path | None) -> jobs.Workspace:
 
 
 @contextmanager
-def recorded_here(recorded: Recorded) -> Iterator[Here]:
+def recorded_here(recorded: Recorded) -> Iterator[LocalLaunch]:
     """A recorded launch that runs; an exception, KeyboardInterrupt too, terminates its ranks."""
-    here = Here(recorded)
+    here = LocalLaunch(recorded)
     try:
         yield here
     except BaseException:
@@ -151,7 +151,7 @@ def _from(place: jobs.Workspace, how: str, intent: jobs.Intent) -> jobs.Workspac
     return replace(place, argv=as_call(how, intent))
 
 
-class _Shown(Listener):
+class _FirstRankOutput(Listener):
     """A `Listener` that passes on the output of the first rank."""
 
     def __init__(self, show: Callable[[str], object] | None) -> None:

@@ -11,7 +11,7 @@ from dataclasses import field
 from stackyard.core.late import dataclass
 from stackyard.launch.jobs.batch import batch_script, submit, submit_command
 from stackyard.launch.jobs.carry_out import Stream, carry_out
-from stackyard.launch.jobs.here import Here, end_with_caller
+from stackyard.launch.jobs.here import LocalLaunch, end_with_caller
 from stackyard.launch.jobs.job import Job, batch_job, default_nodes, launch_job, queue_field, recorded_job
 from stackyard.launch.jobs.recording import Run, plan_json, record_run
 from stackyard.launch.jobs.repeat import Repeat, repeat, with_changes
@@ -27,9 +27,9 @@ from stackyard.launch.run.start import preview
 
 __all__ = [
     "BatchOptions",
-    "Here",
     "Intent",
     "Job",
+    "LocalLaunch",
     "Plan",
     "Preview",
     "Repeat",

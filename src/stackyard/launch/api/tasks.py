@@ -15,7 +15,7 @@ from typing import Any
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.launch.api.failures import RankFailed, RemoteTraceback, RunFailed
 from stackyard.launch.api.handles import POLL_MOST_S, POLL_S, Run
-from stackyard.launch.jobs.here import Here
+from stackyard.launch.jobs.here import LocalLaunch
 from stackyard.launch.jobs.recording import Run as Recorded
 from stackyard.launch.records.arrays import task_paths
 from stackyard.launch.records.follow import Watch
@@ -98,7 +98,7 @@ class Task:
     every: Sequence[Any] = ()
     ended: float = 0
     cancelling: bool = False
-    here: Here | None = None
+    here: LocalLaunch | None = None
 
     @property
     def paths(self) -> RunPaths:
@@ -196,7 +196,7 @@ class Queue(_Worker):
             if task.future.cancelled():
                 write_status(task.recorded.paths, RunStatus(state="cancelled", message="cancelled before its start"))
                 return
-            task.here = Here(task.recorded)
+            task.here = LocalLaunch(task.recorded)
             if task.future.cancelled():  # in this moment
                 task.here.interrupt()
             task.here.wait()

@@ -72,14 +72,14 @@ def build_script(job: Job, words: Sequence[str], paths: RunPaths) -> str:
 
 
 @dataclass
-class Ended:
+class CommandEnd:
     """How a command ends: its exit status."""
 
     code: int = 0
 
 
 @contextmanager
-def recorded_command(directory: Path) -> Iterator[Ended]:
+def recorded_command(directory: Path) -> Iterator[CommandEnd]:
     """Record the start and the end of the command of a batch job, for those who follow its run.
 
     An exception ends it with its own ``exit_code``, else with 1; what is set in the yielded value counts otherwise.
@@ -91,7 +91,7 @@ def recorded_command(directory: Path) -> Iterator[Ended]:
     )  # fmt: skip
     write_status(paths, status)
     add_event(paths, "phase", {"phase": "running", "detail": f"on {host}"})
-    ended, message = Ended(), ""
+    ended, message = CommandEnd(), ""
     try:
         yield ended
     except BaseException as error:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import asdict, replace
 from typing import Literal
 
-from stackyard.core.errors import StackyardError, Stopped
+from stackyard.core.errors import StackyardError, StopSignal
 from stackyard.core.late import dataclass
 from stackyard.core.progress import Listener
 from stackyard.host.run.command import which
@@ -34,7 +34,7 @@ from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.arrays import forget_shared
-from stackyard.launch.records.outcome import State, StepResult, Together
+from stackyard.launch.records.outcome import ListenerGroup, State, StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.launch.records.record import RunStatus, read_status
 from stackyard.launch.run.start import WatchOptions
@@ -70,7 +70,7 @@ def carry_out(
         StackyardError, InputError, MissingError: the run could not be started.
     """
     with _using(job), closing(Recorder(paths, _running(read_status(paths), job.context))) as recorder:
-        run = _Run(job, paths, watch_options(job, stream), recorder, Together(recorder, shown))
+        run = _Run(job, paths, watch_options(job, stream), recorder, ListenerGroup(recorder, shown))
         return _carried_out(run, announce)
 
 
@@ -114,7 +114,7 @@ def _carried_out(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
 
 def _end_of(error: BaseException) -> tuple[State, int]:
     """State and exit status of a run that an exception ended."""
-    if isinstance(error, Stopped):
+    if isinstance(error, StopSignal):
         return "cancelled", 128 + error.number
     if isinstance(error, KeyboardInterrupt):
         return "cancelled", 128 + signal.SIGINT

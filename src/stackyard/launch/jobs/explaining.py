@@ -34,7 +34,7 @@ SET_BY_US = {
 
 
 @dataclass(frozen=True)
-class Explained:
+class JobExplanation:
     """One job on the launchers.
 
     Attributes:
@@ -62,7 +62,7 @@ def stand_for(nodes: int) -> tuple[str, ...]:
     return tuple(f"node{number}" for number in range(1, nodes + 1))
 
 
-def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> Explained:
+def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> JobExplanation:
     """The job as each of the launchers `names` would start it, the site's own first.
 
     It is planned for the nodes that `submit` plans for: where no site file describes them, for those that the scheduler
@@ -82,7 +82,7 @@ def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> Expla
     plan = _first_plan(plans.values())
     layout = plan.layout if intent.roles else placing.plan_layout(intent, node_of(intent, site, fixed))
     head = plan.head or BatchHead("", ())
-    return Explained(
+    return JobExplanation(
         layout, own, {name: _line(made) for name, made in plans.items()},
         (head.prefix, _in_run(head.reasons, str(next_run(workspace.runs).root))),
         (program_text(plan), (*_of_each_rank(plan), *plan.stage.reasons)), (*head.findings, *_of_causes(site)),

@@ -22,7 +22,7 @@ MOST_SAID = 2000
 """Characters of what it printed, in the message of a launch that failed before its ranks started."""
 
 
-class Here:
+class LocalLaunch:
     """A recorded launch that runs. It ends when this process ends, however that happens."""
 
     def __init__(self, run: Run) -> None:

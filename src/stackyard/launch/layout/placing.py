@@ -24,7 +24,7 @@ Visibility = Literal["all", "own"]
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class _ChosenNumber:
     """A number with the sentence that explains it."""
 
     value: int
@@ -94,46 +94,48 @@ def _checked(hosts: tuple[str, ...], nodes: int) -> tuple[str, ...]:
     return used
 
 
-def _ranks(intent: Intent, node: Node) -> _Chosen:
+def _ranks(intent: Intent, node: Node) -> _ChosenNumber:
     if intent.ranks_per_node:
-        return _Chosen(intent.ranks_per_node, f"{counted(intent.ranks_per_node, 'rank')} per node, as requested")
+        return _ChosenNumber(intent.ranks_per_node, f"{counted(intent.ranks_per_node, 'rank')} per node, as requested")
     each = intent.gpus_per_rank
     if node.gpus and each is None:
-        return _Chosen(node.gpus, f"{counted(node.gpus, 'rank')} per node: one per GPU")
+        return _ChosenNumber(node.gpus, f"{counted(node.gpus, 'rank')} per node: one per GPU")
     if node.gpus and each:
         ranks = max(1, node.gpus // each)
-        return _Chosen(ranks, f"{counted(ranks, 'rank')} per node: one per {counted(each, 'GPU')}")
-    return _Chosen(node.sockets, f"{counted(node.sockets, 'rank')} per node: one per socket")
+        return _ChosenNumber(ranks, f"{counted(ranks, 'rank')} per node: one per {counted(each, 'GPU')}")
+    return _ChosenNumber(node.sockets, f"{counted(node.sockets, 'rank')} per node: one per socket")
 
 
-def _gpus(intent: Intent, node: Node, ranks: int) -> _Chosen:
+def _gpus(intent: Intent, node: Node, ranks: int) -> _ChosenNumber:
     each = intent.gpus_per_rank
     if each is not None:
-        return _Chosen(each, f"{counted(each, 'GPU') if each else 'no GPU'} per rank, as requested")
+        return _ChosenNumber(each, f"{counted(each, 'GPU') if each else 'no GPU'} per rank, as requested")
     each = gpus_each(node, ranks)
     if not node.gpus:
-        return _Chosen(0, "")
+        return _ChosenNumber(0, "")
     if ranks > node.gpus:
-        return _Chosen(each, f"{counted(ranks, 'rank')} share {counted(node.gpus, 'GPU')}")
+        return _ChosenNumber(each, f"{counted(ranks, 'rank')} share {counted(node.gpus, 'GPU')}")
     what = "GPU i of a node belongs to local rank i" if each == 1 else f"each rank has {each} GPUs of its own"
-    return _Chosen(each, f"{what}, which has the cores next to it" if each == 1 else what)
+    return _ChosenNumber(each, f"{what}, which has the cores next to it" if each == 1 else what)
 
 
-def _cores(intent: Intent, node: Node, ranks: int, most: int) -> _Chosen:
+def _cores(intent: Intent, node: Node, ranks: int, most: int) -> _ChosenNumber:
     if intent.cores_per_rank:
-        return _Chosen(intent.cores_per_rank, f"{counted(intent.cores_per_rank, 'core')} per rank, as requested")
+        return _ChosenNumber(intent.cores_per_rank, f"{counted(intent.cores_per_rank, 'core')} per rank, as requested")
     if most == 0:
-        return _Chosen(1, "one shared core per rank: more ranks than cores")
+        return _ChosenNumber(1, "one shared core per rank: more ranks than cores")
     why = "whole sockets" if ranks < node.sockets else "the most with every rank on one socket"
     why = "an equal share of the node's" if node.sockets == 1 else why
-    return _Chosen(most, f"{counted(most, 'core')} per rank: {why}")
+    return _ChosenNumber(most, f"{counted(most, 'core')} per rank: {why}")
 
 
-def _threads(intent: Intent, cores: int, smt: int) -> _Chosen:
+def _threads(intent: Intent, cores: int, smt: int) -> _ChosenNumber:
     if intent.threads_per_rank:
-        return _Chosen(intent.threads_per_rank, f"{counted(intent.threads_per_rank, 'thread')} per rank, as requested")
+        return _ChosenNumber(
+            intent.threads_per_rank, f"{counted(intent.threads_per_rank, 'thread')} per rank, as requested"
+        )
     per = "core" if smt == 1 else "hardware thread"
-    return _Chosen(cores * smt, f"{counted(cores * smt, 'OpenMP thread')} per rank: one per {per}")
+    return _ChosenNumber(cores * smt, f"{counted(cores * smt, 'OpenMP thread')} per rank: one per {per}")
 
 
 def _visibility(intent: Intent, node: Node, slots: tuple[Slot, ...]) -> tuple[Visibility, str]:

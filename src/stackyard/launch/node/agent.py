@@ -24,11 +24,11 @@ from stackyard.launch.node.ends import Ends
 from stackyard.launch.node.logs import READ_MOST, Logs, log_path
 from stackyard.launch.node.machine import detach, facts
 from stackyard.launch.node.monitoring.stacks import Stacks
-from stackyard.launch.node.monitoring.usage import Loaded, Usage
+from stackyard.launch.node.monitoring.usage import MpiLibraries, Usage
 from stackyard.launch.node.processes import beside, end_rest, send_signal
 from stackyard.launch.node.ranks import Rank, below, tasks_of
 from stackyard.launch.node.sockets import hold_port
-from stackyard.launch.node.staging.staged import Staged
+from stackyard.launch.node.staging.staged import NodeStaging
 from stackyard.launch.node.uplink import find
 
 TYPE_CHECKING = False
@@ -69,8 +69,8 @@ class Agent:
         self.went = self.hub_holds = False
         self.kill_at = self.leave_at = self.next_watch = self.next_refresh = 0.0
         self.stacks = Stacks(self.directory.path, self.file["py_spy"])
-        self.usage = Usage(self.file["gpu_vendor"], Loaded(self.file["mpi_library"], self.file["mpi_names"]))
-        self.staged = Staged(self.file, self.directory, self.host)
+        self.usage = Usage(self.file["gpu_vendor"], MpiLibraries(self.file["mpi_library"], self.file["mpi_names"]))
+        self.staged = NodeStaging(self.file, self.directory, self.host)
 
     def run(self) -> "int":
         """Run until all ranks of this node have ended; 0, or 1 where the hub could not be reached."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 
 
-class Unusable(Exception):
+class UnusableResult(Exception):
     """Why the result is missing, although the function did not fail. `hint`: what to do about it."""
 
     def __init__(self, message: "str", hint: "str" = "") -> "None":
@@ -46,7 +46,7 @@ def main() -> "int":
     about["attempt"] = int(os.environ.get("STACKYARD_ATTEMPT") or 1)
     try:
         result, code = {"ok": True, "values": _called(suffix)}, 0
-    except Unusable as error:
+    except UnusableResult as error:
         sys.stderr.write(f"stackyard: {error}\n")
         result, code = {**_failure(error, None), "error": b"", "kind": "", "hint": error.hint}, 1
     except BaseException as error:  # an exit or an interrupt too, since the caller waits for a result
@@ -70,13 +70,13 @@ def _called(suffix: "str") -> "bytes":
     except Exception as error:
         hint = "install the module there, or send it: cloudpickle.register_pickle_by_value(MODULE)"
         message = f"cannot load the function: {type(error).__name__}: {error}"
-        raise Unusable(message, hint if isinstance(error, ImportError) else "") from error
+        raise UnusableResult(message, hint if isinstance(error, ImportError) else "") from error
     values = [function(*args, **kwargs) for args, kwargs in calls]
     try:
         return bytes(cloudpickle.dumps(values))
     except Exception as error:
         message = f"cannot pickle what the function returned: {type(error).__name__}: {error}"
-        raise Unusable(message, "return plain values, or write them to a file and return its path") from error
+        raise UnusableResult(message, "return plain values, or write them to a file and return its path") from error
 
 
 def _prepared() -> "Any":
@@ -85,12 +85,14 @@ def _prepared() -> "Any":
     wanted, own = ".".join(map(str, made["python"])), "{}.{}".format(*sys.version_info)
     if own != wanted:
         message = f"the function was pickled by Python {wanted}, and {sys.executable} is Python {own}"
-        raise Unusable(message, "use the same version on both sides: byte code differs")
+        raise UnusableResult(message, "use the same version on both sides: byte code differs")
     sys.path[:1] = made["path"]
     try:
         import cloudpickle
     except ImportError:
-        raise Unusable(f"cloudpickle not found in {sys.executable}", "add cloudpickle to that environment") from None
+        raise UnusableResult(
+            f"cloudpickle not found in {sys.executable}", "add cloudpickle to that environment"
+        ) from None
     return cloudpickle
 
 

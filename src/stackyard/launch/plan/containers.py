@@ -21,7 +21,7 @@ from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan import runtimes
 from stackyard.launch.plan.backends.base import HELPERS
 from stackyard.launch.plan.model import RankProgram, Reason, Wrapper
-from stackyard.launch.plan.runtimes.base import Inside
+from stackyard.launch.plan.runtimes.base import RuntimeInput
 from stackyard.launch.plan.staging import VARIABLE, image_path, staged_image
 from stackyard.launch.request.intent import Intent
 
@@ -81,7 +81,7 @@ def wrap(
     gpu = layout.node.gpu_vendor if layout.gpus_per_rank else ""
     apart = APART if program is not None and program.mpi and layout.ranks_per_node > 1 else {}
     # checked with the image as it is named, run with the copy on the node
-    inside = Inside(staged_image(intent) or image, cwd, policy, gpu, binds, path, {**apart, **policy.variables})
+    inside = RuntimeInput(staged_image(intent) or image, cwd, policy, gpu, binds, path, {**apart, **policy.variables})
     runtime.check(replace(inside, image=image))
     made = runtime.wrapper(inside)
     reasons = (*made.reasons, *_of_apart(apart), *_of_bindings(site))

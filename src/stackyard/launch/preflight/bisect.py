@@ -14,7 +14,7 @@ Test = Callable[[Sequence[Group]], list[bool]]
 
 
 @dataclass(frozen=True)
-class Found:
+class BisectResult:
     """What makes a group fail.
 
     Attributes:
@@ -42,7 +42,7 @@ class Found:
         return said
 
 
-def find_bad(hosts: Sequence[str], test: Test, good: Sequence[str] = ()) -> Found:
+def find_bad(hosts: Sequence[str], test: Test, good: Sequence[str] = ()) -> BisectResult:
     """Find the hosts that make a test of all of `hosts` fail.
 
     Args:
@@ -58,7 +58,7 @@ def find_bad(hosts: Sequence[str], test: Test, good: Sequence[str] = ()) -> Foun
     survivors = [host for host in hosts if host in set(search.good)]
     links, together = search.among(survivors)
     bad = set(search.bad)
-    return Found(tuple(h for h in hosts if h in bad), (*search.links, *links), together, search.rounds)
+    return BisectResult(tuple(h for h in hosts if h in bad), (*search.links, *links), together, search.rounds)
 
 
 class _Search:

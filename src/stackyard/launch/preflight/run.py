@@ -15,7 +15,7 @@ from stackyard.core.progress import Listener
 from stackyard.inputs.sites.sitemodels import Reference
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.preflight import trial
-from stackyard.launch.preflight.bisect import Found, Group, find_bad, suspects
+from stackyard.launch.preflight.bisect import BisectResult, Group, find_bad, suspects
 from stackyard.launch.preflight.judge import floor
 from stackyard.launch.preflight.model import Measurement, PreflightReport, Stage
 from stackyard.launch.preflight.trial import PreflightOptions, Trial
@@ -135,7 +135,7 @@ class _Preflight:
         """All stages on these hosts."""
         self.listener.phase("preflight", counted(len(hosts), "node"))
         step = self._step()
-        return self._start(step, hosts, self.options.stages, self.options, _Shown(self.listener))
+        return self._start(step, hosts, self.options.stages, self.options, _StagePhases(self.listener))
 
     # ------------------------------------------------------------------------------------------------ naming hosts
 
@@ -152,7 +152,7 @@ class _Preflight:
         def test(groups: Sequence[Group]) -> list[bool]:
             return self._side_by_side(groups, stage, least)
 
-        found: Found = find_bad(last.hosts, test, good=known)
+        found: BisectResult = find_bad(last.hosts, test, good=known)
         named = ", ".join(found.hosts) or "none found"
         self.notes.append(f"{failing.name}: searched in {found.rounds} rounds: {named}")
         return found.reasons(WHAT.get(failing.name, failing.name))
@@ -224,7 +224,7 @@ def _bandwidths(measurements: Sequence[Measurement]) -> list[Measurement]:
     return [m for m in measurements if m.unit == "GB/s"]
 
 
-class _Shown(Listener):
+class _StagePhases(Listener):
     """Reports what rank 0 prints at the end of each stage as phases."""
 
     def __init__(self, listener: Listener) -> None:

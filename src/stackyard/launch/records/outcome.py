@@ -124,7 +124,7 @@ class StepResult:
         return asdict(self)
 
 
-class Forwarding(Listener):
+class ForwardingListener(Listener):
     """A listener that passes on whatever it is told, by `_all`."""
 
     def phase(self, name: str, detail: str = "") -> None:
@@ -159,7 +159,7 @@ class Forwarding(Listener):
         raise NotImplementedError
 
 
-class Together(Forwarding):
+class ListenerGroup(ForwardingListener):
     """Several listeners as one. An error of one reaches neither the others nor the caller: reports do not decide."""
 
     def __init__(self, *each: Listener) -> None:

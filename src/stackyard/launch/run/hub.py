@@ -23,10 +23,10 @@ from stackyard.launch.run.go import bound, go_variables
 from stackyard.launch.run.launcher import Launcher
 from stackyard.launch.run.link import Link
 from stackyard.launch.run.reports import Reports
-from stackyard.launch.run.seen import Seen
-from stackyard.launch.run.stage import STAGING, Staging
+from stackyard.launch.run.seen import StepFacts
+from stackyard.launch.run.stage import STAGING, StagingState
 from stackyard.launch.run.start import WatchOptions
-from stackyard.launch.run.verdict import Ended, is_consequence
+from stackyard.launch.run.verdict import TaskEnd, is_consequence
 
 TICK_S = 0.05
 COLLECT_S = 1.0
@@ -49,7 +49,7 @@ class Hub:
         self.step, self.file, self.reports, self.options = step, file, reports, options
         self.signals = signals
         self.began = self.tick = self.expected_since = time.monotonic()
-        self.seen = Seen(step, file, launcher)
+        self.seen = StepFacts(step, file, launcher)
         self.launcher = Launcher(launcher, self.seen)
         self.links: dict[int, Link] = {}
         self.said: set[str] = set()
@@ -57,7 +57,7 @@ class Hub:
         self.ports: dict[int, tuple[int, ...]] = {}
         self.selector = selectors.DefaultSelector()
         self.door = Door(self.selector, sockets, file)
-        self.staging = Staging(file, reports, options.stall_s)
+        self.staging = StagingState(file, reports, options.stall_s)
         self.state: State | None = None
         self.went = self.suspect = self.stacks_until = self.end_until = 0.0
         self.output_at = 0.0
@@ -249,7 +249,7 @@ class Hub:
         if code:
             self.reports.event("exit", {"task": task, "host": link.host, "code": code})
         if code and not self.state:
-            ended = Ended(now, task, link.host, code, tuple(value.get("tail", ())), value.get("how", ""))
+            ended = TaskEnd(now, task, link.host, code, tuple(value.get("tail", ())), value.get("how", ""))
             self.seen.failures.append(ended)
             self.suspect = self.suspect or now + COLLECT_S
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from stackyard.host.run import process
-from stackyard.launch.run.seen import Seen
+from stackyard.launch.run.seen import StepFacts
 
 LAUNCHER_S = 3.0
 """Time in which a launcher exits by itself after its last task, before it is signalled (`LAUNCHER_SIGNALS`)."""
@@ -17,7 +17,7 @@ before it exits."""
 class Launcher:
     """`ended` is the time at which it has exited; 0 before."""
 
-    def __init__(self, child: process.Child, seen: Seen) -> None:
+    def __init__(self, child: process.Child, seen: StepFacts) -> None:
         self._child, self._seen = child, seen
         self._signals: list[tuple[float, int]] = []
         self.ended = 0.0

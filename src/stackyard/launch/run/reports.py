@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from stackyard.core.progress import Listener
-from stackyard.launch.records.outcome import Forwarding, Together
+from stackyard.launch.records.outcome import ForwardingListener, ListenerGroup
 
 LATE_S = 5.0
 """After so many seconds of waiting for one listener, the others are told."""
@@ -24,11 +24,11 @@ FLUSH_S = 1.0
 _Report = tuple[str, tuple[Any, ...]]
 
 
-class Reports(Forwarding):
+class Reports(ForwardingListener):
     """Passes on to a listener, or to each of several, what it is told, in order; it is a listener itself."""
 
     def __init__(self, listener: Listener) -> None:
-        each = listener.each if isinstance(listener, Together) else (listener,)
+        each = listener.each if isinstance(listener, ListenerGroup) else (listener,)
         self._queues = tuple(_Queue(one) for one in each)
 
     @property

@@ -20,7 +20,7 @@ from stackyard.launch.records.outcome import Cause, Failure, Placement, StagedFi
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.causes import BY_SCHEDULER, Rule, explain, mistakes, site_rules
 from stackyard.launch.run.usage import oom_kills, ranks_usage, with_usage
-from stackyard.launch.run.verdict import Ended, describe, first_of, is_consequence, left_early
+from stackyard.launch.run.verdict import TaskEnd, describe, first_of, is_consequence, left_early
 from stackyard.yard.kinds.payload import IMAGES
 
 RANK_ZERO = re.compile(
@@ -41,7 +41,7 @@ def expand(cpus: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-class Seen:
+class StepFacts:
     """The facts of one step as they arrive. Nothing is decided here."""
 
     def __init__(self, step: StepPaths, file: StepFile, launcher: Child) -> None:
@@ -53,7 +53,7 @@ class Seen:
         self.facts: dict[str, Any] = {}
         self._serves = any(role.serves for role in file.roles)
         self._awaited = set(_to_end(file)) if self._serves else set()
-        self.failures: list[Ended] = []
+        self.failures: list[TaskEnd] = []
         self.lost: list[tuple[str, str]] = []
         self.stacks_of: set[int] = set()
         self.signalled: dict[str, int] = {}
@@ -174,7 +174,7 @@ def _to_end(file: StepFile) -> Iterator[int]:
         first += block.nodes * len(block.slots)
 
 
-def result(seen: Seen, plan: Plan, listener: Listener, causes: Sequence[str] = ()) -> StepResult:
+def result(seen: StepFacts, plan: Plan, listener: Listener, causes: Sequence[str] = ()) -> StepResult:
     """How the step ended, with the cause where it is a known one.
 
     Args:
@@ -205,7 +205,7 @@ def result(seen: Seen, plan: Plan, listener: Listener, causes: Sequence[str] = (
     )  # fmt: skip
 
 
-def _all_alone(seen: Seen, facts: Mapping[str, object]) -> Failure | None:
+def _all_alone(seen: StepFacts, facts: Mapping[str, object]) -> Failure | None:
     """The failure of a step in which every rank worked by itself: each printed that it is rank 0 of 1."""
     read = min(LOGS_READ, seen.file.tasks)
     if read < 2 or facts["ranks_claiming_zero"] != read:
@@ -214,12 +214,12 @@ def _all_alone(seen: Seen, facts: Mapping[str, object]) -> Failure | None:
     return Failure(-1, "", 1, (), None, text)
 
 
-def _failed(seen: Seen) -> int:
+def _failed(seen: StepFacts) -> int:
     """How many ranks failed by themselves: those that ended because another one had are not counted."""
     return max(min(1, len(seen.failures)), sum(1 for one in seen.failures if not is_consequence(one)))
 
 
-def _end(seen: Seen) -> tuple[State, int, Failure | None]:
+def _end(seen: StepFacts) -> tuple[State, int, Failure | None]:
     if seen.state == "cancelled":
         return "cancelled", 128 + seen.cancelled, None
     if seen.state == "done":
@@ -231,7 +231,7 @@ def _end(seen: Seen) -> tuple[State, int, Failure | None]:
         message = describe(one, seen.file.who(one.task)) + (f" ({why})" if why else "")
         if early := _early(seen):
             host = seen.hosts.get(seen.node_of(early[0]), "?")
-            gone = describe(Ended(0, early[0], host, 0), seen.file.who(early[0]))
+            gone = describe(TaskEnd(0, early[0], host, 0), seen.file.who(early[0]))
             message = f"{gone} while others still worked, which then failed: {message}"
         return "failed", one.code, Failure(one.task, one.host, one.code, one.tail, None, message)
     unknown = [task for task in range(seen.file.tasks) if task not in seen.codes]
@@ -245,7 +245,7 @@ def _end(seen: Seen) -> tuple[State, int, Failure | None]:
     return "done", 0, None
 
 
-def _early(seen: Seen) -> tuple[int, ...]:
+def _early(seen: StepFacts) -> tuple[int, ...]:
     return left_early(seen.codes, first_of(seen.failures)[0]) if seen.failures else ()
 
 
@@ -261,7 +261,7 @@ def _is_full(directory: Path) -> bool:
     return False
 
 
-def _facts(seen: Seen, plan: Plan, *, launcher_failed: bool) -> dict[str, object]:
+def _facts(seen: StepFacts, plan: Plan, *, launcher_failed: bool) -> dict[str, object]:
     layout = plan.program.layout
     plans = (plan, *(role.plan for role in plan.roles))
     return {
@@ -278,7 +278,7 @@ def _facts(seen: Seen, plan: Plan, *, launcher_failed: bool) -> dict[str, object
     }  # fmt: skip
 
 
-def _claiming_zero(seen: Seen) -> int:
+def _claiming_zero(seen: StepFacts) -> int:
     """How many of the first ranks print that they are rank 0 of 1; 0 with one task, where that is correct."""
     if seen.file.tasks < 2:
         return 0

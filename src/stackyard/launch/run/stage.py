@@ -20,14 +20,14 @@ from stackyard.launch.run.addresses import with_port
 from stackyard.launch.run.again import gone, starts_again
 from stackyard.launch.run.link import Link
 from stackyard.launch.run.reports import Reports
-from stackyard.launch.run.seen import Seen
+from stackyard.launch.run.seen import StepFacts
 
 FANOUT = 2
 COLLECT_S = 1.0
 """Seconds in which the node that is to blame may report, after one that has lost it."""
 SHOW_S = 10.0
 STAGING = ("staging", "staged", "unstaged", "unstaging")
-"""The messages of agents that are for `Staging`."""
+"""The messages of agents that are for `StagingState`."""
 REMOVE_S = 300.0
 """How long nodes may take to remove what was staged."""
 
@@ -41,7 +41,7 @@ class Trouble:
     is_consequence: bool = False
 
 
-class Staging:
+class StagingState:
     """The state of it. `wanted`: something is to be staged; `begun`: the nodes have been told; `done`: all have it."""
 
     def __init__(self, file: StepFile, reports: Reports, stall_s: float) -> None:
@@ -117,7 +117,7 @@ class Staging:
                 return self._stalled(now)
         return None
 
-    def leave(self, seen: Seen, may_lose: int) -> dict[str, bool]:
+    def leave(self, seen: StepFacts, may_lose: int) -> dict[str, bool]:
         """What the nodes are to be told once the job is over on all of them; only once.
 
         Args:

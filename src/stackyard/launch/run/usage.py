@@ -10,7 +10,7 @@ from typing import Any
 from stackyard.core.findings import counted, some
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.outcome import Cause, RankUsage
-from stackyard.launch.run.verdict import Ended
+from stackyard.launch.run.verdict import TaskEnd
 
 MOST_RANKS = 1000
 """Ranks that usage.json names one by one: those that used most."""
@@ -46,7 +46,7 @@ def _own_gpus(file: StepFile, task: int, gpus: Mapping[str, Sequence[int]]) -> l
     return [gpus[gpu] for gpu in (own if planned <= set(gpus) else gpus)]
 
 
-def oom_kills(sent: Sent, failures: Collection[Ended]) -> int:
+def oom_kills(sent: Sent, failures: Collection[TaskEnd]) -> int:
     """How many OOM kills the nodes of the failed tasks have seen."""
     return max((int(sent[one.task][1].get("oom_kills", 0)) for one in failures if one.task in sent), default=0)
 

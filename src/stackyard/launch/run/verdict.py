@@ -26,7 +26,7 @@ WAITED = re.compile(
 
 
 @dataclass(frozen=True)
-class Ended:
+class TaskEnd:
     """A task with an exit status other than 0. `at` is the hub's clock; `how`: killed, orphaned or empty."""
 
     at: float
@@ -37,7 +37,7 @@ class Ended:
     how: str = ""
 
 
-def is_consequence(one: Ended) -> bool:
+def is_consequence(one: TaskEnd) -> bool:
     """Whether a rank seems to have failed because another one had ended before it.
 
     SIGTERM and SIGINT come from launchers that end the other ranks; otherwise the last lines mention a lost peer.
@@ -47,7 +47,7 @@ def is_consequence(one: Ended) -> bool:
     return one.code < 128 and any(PEER_LOST.search(line) for line in one.tail[-15:])
 
 
-def first_of(ended: Sequence[Ended]) -> tuple[Ended, str]:
+def first_of(ended: Sequence[TaskEnd]) -> tuple[TaskEnd, str]:
     """The failure to name, and why it was chosen where it is not the earliest. `ended` is not empty."""
     ordered = sorted(ended, key=lambda one: one.at)
     for one in ordered:
@@ -59,7 +59,7 @@ def first_of(ended: Sequence[Ended]) -> tuple[Ended, str]:
     return ordered[0], ""
 
 
-def left_early(codes: Mapping[int, int], first: Ended) -> tuple[int, ...]:
+def left_early(codes: Mapping[int, int], first: TaskEnd) -> tuple[int, ...]:
     """The tasks that had ended with status 0 when `first` failed because it lost a peer; empty for another failure.
 
     A rank that leaves a collective program before the others succeeds itself, and makes the others fail.
@@ -83,7 +83,7 @@ def signal_name(code: int) -> str:
         return ""
 
 
-def describe(one: Ended, who: str) -> str:
+def describe(one: TaskEnd, who: str) -> str:
     """``rank 3 on d2 exited with status 3`` and its variants."""
     name = signal_name(one.code)
     if one.how == "orphaned":

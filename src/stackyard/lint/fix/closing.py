@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from stackyard.lint.fix.making import Making
+from stackyard.lint.fix.making import IntentDraft
 from stackyard.lint.fix.prologue import OWN_VARIABLES, text_of
 from stackyard.lint.launches import REMOTE, Launch, unwrapped
 from stackyard.lint.shell.command import Command
 from stackyard.lint.shell.commands import parse_shell
-from stackyard.lint.shell.scope import Resolved, Value, resolve
+from stackyard.lint.shell.scope import ResolvedCommand, Value, resolve
 from stackyard.lint.shell.words import Word, command_name, is_known, shown
 
 _LINES = re.compile(r"\blines? (\d+(?:, \d+)*)(?:: to line (\d+))?")
@@ -23,7 +23,9 @@ _PATTERN = re.compile(r"[*?]|\[[^],]*\]|\{[^{}$]*(?:,|\.\.)[^{}]*\}")
 _MPMD = ("srun", "mpirun", "jsrun", "aprun", "ibrun")
 
 
-def close(making: Making, started: Resolved | None, main: Launch | None, chain: list[Launch], place: int) -> None:
+def close(
+    making: IntentDraft, started: ResolvedCommand | None, main: Launch | None, chain: list[Launch], place: int
+) -> None:
     """Note what a job file made from a script has not, where nothing says it yet."""
     if started:
         _patterns(making, started)
@@ -41,7 +43,7 @@ def _noted(notes: Iterable[str]) -> set[int]:
     return found
 
 
-def _commands(making: Making, started: Resolved | None, place: int) -> None:
+def _commands(making: IntentDraft, started: ResolvedCommand | None, place: int) -> None:
     """Commands that are neither lines of the job nor in a note; those that only set variables are compared by value."""
     noted = _noted(making.notes)
     lines = [_raw(each) for each in parse_shell("\n".join(making.values.get("prologue") or ()))]
@@ -60,7 +62,7 @@ def _raw(command: Command) -> list[str]:
     return [word.raw.replace("\\\n", "") for word in command.words]
 
 
-def _patterns(making: Making, started: Resolved) -> None:
+def _patterns(making: IntentDraft, started: ResolvedCommand) -> None:
     """Words of the launch that the shell expands to names of files or several words: in a job file they stay."""
     program = making.values.get("program") or ()
     for word in started.command.words:
@@ -76,13 +78,13 @@ def _is_split(word: Word) -> bool:
     return bool(re.search(r"\{[^{}]*(?:,|\.\.)[^{}]*\}", plain))
 
 
-def _unquoted(started: Resolved, kind: str, text: str) -> str:
+def _unquoted(started: ResolvedCommand, kind: str, text: str) -> str:
     if kind == "variable" and (value := started.environment.get(text)):
         return "" if len(value.text.split()) > 1 and '"' in value.source else value.text
     return text if kind == "literal" else ""
 
 
-def _words(making: Making, started: Resolved, chain: list[Launch]) -> None:
+def _words(making: IntentDraft, started: ResolvedCommand, chain: list[Launch]) -> None:
     """The words of the innermost program that the job file's has not; programs behind a colon; doubtful beginnings."""
     program = tuple(making.values.get("program") or ())
     if chain and command_name(started.argv[0]).rsplit("/", 1)[-1] in REMOTE:
@@ -109,7 +111,7 @@ def _words(making: Making, started: Resolved, chain: list[Launch]) -> None:
         making.ask(started.line, f"words of the launch that the job file has not: {' '.join(left)}")
 
 
-def _environment(making: Making, started: Resolved) -> None:
+def _environment(making: IntentDraft, started: ResolvedCommand) -> None:
     """Exported variables that the ranks would have in the script, and have not in the job, or with another value."""
     notes = "\n".join((*making.notes, *(making.values.get("variables") or {})))
     text = "\n".join(making.values.get("prologue") or ())

@@ -15,7 +15,7 @@ from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.lint.fix.closing import close
 from stackyard.lint.fix.head import head
 from stackyard.lint.fix.hidden import SECRET, without_secrets
-from stackyard.lint.fix.making import Making
+from stackyard.lint.fix.making import IntentDraft
 from stackyard.lint.fix.program import container, interpreter_kept, named_image, plain_words, program_of_shell
 from stackyard.lint.fix.prologue import OWN_VARIABLES, lines_before, place_of
 from stackyard.lint.fix.rest import left_out
@@ -24,7 +24,7 @@ from stackyard.lint.launches import AGENTS, Launch, python_program, unwrapped
 from stackyard.lint.rules.base import Case
 from stackyard.lint.rules.schedulers.pbs import runs_at_home
 from stackyard.lint.script import Script, parse_script
-from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.scope import ResolvedCommand
 from stackyard.lint.shell.words import CLOSE, OPEN, command_name, is_known, shown
 from stackyard.lint.smallcommands import is_no_program
 
@@ -41,7 +41,7 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
     """
     if (plain := without_secrets(script.text)) != script.text:
         script = parse_script(plain, script.name, script.dialect)
-    making = Making(script)
+    making = IntentDraft(script)
     case = Case(script)
     head(making)
     # the program: that of the main launch, else the one that runs without a launcher
@@ -51,7 +51,7 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
         sizes(case, making, main, main.line)
         _program(case, making, main)
         _variables(making, main.command, main)
-        started: Resolved | None = main.command
+        started: ResolvedCommand | None = main.command
     else:
         started = _plain_program(case, making, ray)
     first = ray[0].command if ray else started
@@ -85,7 +85,7 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
     return _valid(Intent, {**values, "batch": batch, "unanswered": open_}, making.notes), notes
 
 
-def _image_of_head(making: Making) -> None:
+def _image_of_head(making: IntentDraft) -> None:
     """The image of a directive, as Shifter's plugin reads it, where no launch was seen to use it."""
     for each in making.script.directives if not making.values.get("container") else ():
         for option in each.options if each.state == "read" else ():
@@ -103,7 +103,7 @@ def _valid(model: type[M], values: dict[str, Any], notes: list[str]) -> M:
     return model(**{name: value for name, value in values.items() if name not in problems})
 
 
-def _main_launch(case: Case, making: Making) -> Launch | None:
+def _main_launch(case: Case, making: IntentDraft) -> Launch | None:
     """The last launch that is not of a small command; those before and after it are noted."""
     every = [each for each in case.launches if not each.via and not each.wrapped]
     real = [each for each in every if not case.is_helper(each)]
@@ -115,7 +115,7 @@ def _main_launch(case: Case, making: Making) -> Launch | None:
     return main
 
 
-def _note_others(case: Case, making: Making, own: Sequence[Resolved]) -> None:
+def _note_others(case: Case, making: IntentDraft, own: Sequence[ResolvedCommand]) -> None:
     """The launches of other commands than those that the job file has."""
     for other in case.launches:
         if not (other.via or other.wrapped) and all(other.command is not each for each in own):
@@ -127,7 +127,7 @@ def _note_others(case: Case, making: Making, own: Sequence[Resolved]) -> None:
             say(other.line, f"{kind}, {' '.join(other.words)}")
 
 
-def _program(case: Case, making: Making, launch: Launch) -> None:
+def _program(case: Case, making: IntentDraft, launch: Launch) -> None:
     chain = case.chain(launch)
     last = chain[-1]
     backend = next((_BACKENDS[each.kind] for each in chain if each.kind in _BACKENDS), None)
@@ -150,7 +150,7 @@ def _assigned(launch: Launch) -> tuple[str, ...]:
     return tuple(takewhile(lambda word: re.match(r"[A-Za-z_]\w*=", word), launch.program))
 
 
-def _variables(making: Making, command: Resolved, launch: Launch | None) -> None:
+def _variables(making: IntentDraft, command: ResolvedCommand, launch: Launch | None) -> None:
     """Variables set on the launch line itself: ``A=1 srun``, --export, -E, -x, ``env A=1``."""
     pairs = [(each.name, each.raw) for each in command.command.assignments]
     for option in launch.reading.options if launch else ():
@@ -184,7 +184,7 @@ def _listed(name: str, value: str) -> list[str]:
     return re.split(r",(?=[A-Za-z_]\w*=)", value) if name == "env" else [value]
 
 
-def _plain_program(case: Case, making: Making, ray: list[Launch]) -> Resolved | None:
+def _plain_program(case: Case, making: IntentDraft, ray: list[Launch]) -> ResolvedCommand | None:
     """The driver of a Ray cluster, or the program of a script that starts no ranks; returns its command.
 
     Ray: the last Python command, bare or as a launch of its own; `backend: ray` starts the head and the workers.
@@ -208,7 +208,7 @@ def _plain_program(case: Case, making: Making, ray: list[Launch]) -> Resolved | 
     return None
 
 
-def _symmetric(ray: list[Launch]) -> tuple[Resolved, tuple[str, ...]] | None:
+def _symmetric(ray: list[Launch]) -> tuple[ResolvedCommand, tuple[str, ...]] | None:
     """The driver behind ``ray symmetric-run ... --``, which starts a cluster around it on all nodes."""
     for launch in ray:
         words = tuple(launch.words)
@@ -217,7 +217,7 @@ def _symmetric(ray: list[Launch]) -> tuple[Resolved, tuple[str, ...]] | None:
     return None
 
 
-def _last_program(case: Case) -> tuple[Resolved, tuple[str, ...]] | None:
+def _last_program(case: Case) -> tuple[ResolvedCommand, tuple[str, ...]] | None:
     """The last command that runs Python, with its words."""
     for resolved in reversed(case.script.commands):
         starts = [each for each in case.launches if each.command is resolved and not each.wrapped]
@@ -234,7 +234,7 @@ def _last_program(case: Case) -> tuple[Resolved, tuple[str, ...]] | None:
     return None
 
 
-def _last_command(case: Case) -> tuple[Resolved, tuple[str, ...]] | None:
+def _last_command(case: Case) -> tuple[ResolvedCommand, tuple[str, ...]] | None:
     """The last command that does more than prepare the run, print or wait, with its words."""
     started = {id(each.command) for each in case.launches if not each.wrapped}
     for resolved in reversed([each for each in case.script.commands if id(each) not in started]):
@@ -258,7 +258,7 @@ def _is_of_the_shell(case: Case, name: str) -> bool:
     return bool(re.search(made, case.script.code, re.M))
 
 
-def _known_words(making: Making, line: int, words: tuple[str, ...]) -> tuple[str, ...]:
+def _known_words(making: IntentDraft, line: int, words: tuple[str, ...]) -> tuple[str, ...]:
     """The program's words as written; a note if they contain variables of the script."""
     words = ("python", *words) if words[:1] in (("-m",), ("-c",)) else words
     words = (*(command_name(word) for word in words[:1]), *words[1:])

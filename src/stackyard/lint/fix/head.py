@@ -9,7 +9,7 @@ from collections.abc import Callable
 from stackyard.core.quoting import cut
 from stackyard.lint.dialect import Dialect
 from stackyard.lint.directives import Directive, split_directive
-from stackyard.lint.fix.making import Making
+from stackyard.lint.fix.making import IntentDraft
 from stackyard.lint.options import Option, read_options
 from stackyard.lint.request import alike_chunks, gpus_of, number
 from stackyard.lint.rules.base import Case, is_template
@@ -60,7 +60,7 @@ _EVERY = ("BEGIN", "END", "FAIL")
 _MAIL = {"BEGIN": "begin", "END": "end", "FAIL": "fail", "a": "fail", "b": "begin", "e": "end"}
 
 
-def head(making: Making) -> None:
+def head(making: IntentDraft) -> None:
     """Carry over the directives that the scheduler reads."""
     script, request = making.script, making.script.request
     if request.time_min and request.time_min != float("inf"):
@@ -87,7 +87,7 @@ def head(making: Making) -> None:
     _split_array(making)
 
 
-def _left(making: Making, directive: Directive) -> None:
+def _left(making: IntentDraft, directive: Directive) -> None:
     """A note for a directive that the scheduler does not read, or whose options are not known."""
     own, text = directive.kind == making.script.scheduler, directive.text
     if directive.state in ("late", "spaced", "component", "changed") and own:
@@ -116,7 +116,7 @@ def _stray(directive: Directive) -> list[str]:
     return found
 
 
-def _carry(making: Making, directive: Directive, option: Option) -> None:
+def _carry(making: IntentDraft, directive: Directive, option: Option) -> None:
     kind, name, value = making.script.scheduler, option.name, option.value
     known = _NAMES.get(kind, {}).get(name)
     if not name:
@@ -148,7 +148,7 @@ def _plain(kind: str, name: str, value: str) -> str:
     return re.sub(_PATTERNS[kind], "x", value) if is_file and kind in _PATTERNS else value
 
 
-def _of_plugin(making: Making, directive: Directive, option: Option, own: Dialect) -> None:
+def _of_plugin(making: IntentDraft, directive: Directive, option: Option, own: Dialect) -> None:
     """An option of a plug-in's scheduler, by what its value means: sizes, time and memory are read elsewhere."""
     words, meanings = option.value.split(), own.meanings[option.name]
     written = own.text(option.name, " ".join(map(shlex.quote, words)))
@@ -163,7 +163,7 @@ def _of_plugin(making: Making, directive: Directive, option: Option, own: Dialec
         making.note(directive.line, f"{written}: check nodes, ranks_per_node and time_min")
 
 
-def _size(making: Making, directive: Directive, option: Option) -> None:
+def _size(making: IntentDraft, directive: Directive, option: Option) -> None:
     """Sizes are read elsewhere; here those that are not a plain number."""
     value = option.value.split(":")[-1] if option.name.startswith("gpus") else option.value
     if option.name == "csm":
@@ -181,11 +181,11 @@ def _written(kind: str, name: str, value: str) -> str:
     return shlex.join([f"-{name}", value] if value else [f"-{name}"])
 
 
-def _pass(making: Making, kind: str, name: str, value: str) -> None:
+def _pass(making: IntentDraft, kind: str, name: str, value: str) -> None:
     making.batch["scheduler_args"] = (*making.batch.get("scheduler_args", ()), _written(kind, name, value))
 
 
-def _slurm(making: Making, directive: Directive, option: Option) -> bool:
+def _slurm(making: IntentDraft, directive: Directive, option: Option) -> bool:
     """The options of sbatch that need more than a name; whether this was one."""
     name, value = option.name, option.value
     if name == "time":
@@ -209,7 +209,7 @@ def _slurm(making: Making, directive: Directive, option: Option) -> bool:
     return True
 
 
-def _gres(making: Making, directive: Directive, name: str, value: str) -> None:
+def _gres(making: IntentDraft, directive: Directive, name: str, value: str) -> None:
     for part in value.split(",") if name == "gres" else [f"gpu:{value}"]:
         if gpus_of(part) is None and name == "gres":
             making.note(directive.line, f"--gres={part}")
@@ -221,7 +221,7 @@ def _gres(making: Making, directive: Directive, name: str, value: str) -> None:
         making.note(directive.line, f"--gpus={value} is not a whole number for each node: check gpus_per_rank")
 
 
-def _mail(making: Making, directive: Directive, words: list[str]) -> None:
+def _mail(making: IntentDraft, directive: Directive, words: list[str]) -> None:
     words = [*_EVERY, *(each for each in words if each != "ALL")] if "ALL" in words else words
     events = tuple(dict.fromkeys(_MAIL[word] for word in words if word in _MAIL))
     making.batch["mail_events"] = tuple(dict.fromkeys((*making.batch.get("mail_events", ()), *events)))
@@ -230,7 +230,7 @@ def _mail(making: Making, directive: Directive, words: list[str]) -> None:
         making.note(directive.line, f"mail for {', '.join(others)}")
 
 
-def _lsf(making: Making, directive: Directive, option: Option) -> bool:
+def _lsf(making: IntentDraft, directive: Directive, option: Option) -> bool:
     """The options of bsub that need more than a name; whether this was one."""
     name, value = option.name, option.value
     if name == "W":
@@ -253,7 +253,7 @@ def _lsf(making: Making, directive: Directive, option: Option) -> bool:
     return True
 
 
-def _resources(making: Making, directive: Directive, value: str) -> None:
+def _resources(making: IntentDraft, directive: Directive, value: str) -> None:
     if "csm" in making.script.request.values:
         if "maxcus" in value:
             making.batch["pack"] = "racks"
@@ -263,7 +263,7 @@ def _resources(making: Making, directive: Directive, value: str) -> None:
         making.note(directive.line, f"-R {value}: its nodes and ranks are carried over, the rest is not")
 
 
-def _pbs(making: Making, directive: Directive, option: Option) -> bool:
+def _pbs(making: IntentDraft, directive: Directive, option: Option) -> bool:
     """The options of qsub that need more than a name; whether this was one."""
     name, value = option.name, option.value
     if name == "l":
@@ -289,7 +289,7 @@ _REPLACED = ("select", "nodes", "place", "walltime")
 """Resources of which PBS takes the last that is given."""
 
 
-def _pbs_resource(making: Making, directive: Directive, item: str) -> None:
+def _pbs_resource(making: IntentDraft, directive: Directive, item: str) -> None:
     name, _, value = item.partition("=")
     if name in _REPLACED and value != making.script.request.values.get(f"l.{name}"):
         making.note(directive.line, f"-l {item}, replaced on a later line")
@@ -311,7 +311,7 @@ def _pbs_resource(making: Making, directive: Directive, item: str) -> None:
         _pass(making, "pbs", "l", item)
 
 
-def _chunk(making: Making, directive: Directive, value: str) -> None:
+def _chunk(making: IntentDraft, directive: Directive, value: str) -> None:
     request = making.script.request
     count, items = alike_chunks(value) or (None, [])
     if count is None or request.nodes is None:
@@ -333,18 +333,18 @@ def _chunk(making: Making, directive: Directive, value: str) -> None:
         making.note(directive.line, f"{count} chunks are taken as {count} nodes")
 
 
-def _flux(making: Making, directive: Directive, option: Option) -> bool:
+def _flux(making: IntentDraft, directive: Directive, option: Option) -> bool:
     if option.name == "time-limit" and "time_min" not in making.batch:
         making.note(directive.line, f"the wall time {option.value}: set time_min")
     return option.name == "time-limit"
 
 
-_SPECIAL: dict[str, Callable[[Making, Directive, Option], bool]] = {
+_SPECIAL: dict[str, Callable[[IntentDraft, Directive, Option], bool]] = {
     "slurm": _slurm, "lsf": _lsf, "pbs": _pbs, "flux": _flux,
 }  # fmt: skip
 
 
-def _split_array(making: Making) -> None:
+def _split_array(making: IntentDraft) -> None:
     """LSF has the indices of an array in the job's name: ``name[1-10]%4``."""
     found = re.fullmatch(r"([^\[\]]*)\[([^\[\]]+)\](%\d+)?", making.batch.get("name", ""))
     if found:

@@ -11,7 +11,7 @@ from stackyard.lint.shell.words import shown
 
 
 @dataclass
-class Making:
+class IntentDraft:
     """The values of an intent and of its batch options, and a sentence for each thing left out."""
 
     script: Script

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import dropwhile
 
 from stackyard.lint.containers import IMAGES
-from stackyard.lint.fix.making import Making
+from stackyard.lint.fix.making import IntentDraft
 from stackyard.lint.launches import Launch, python_program
 from stackyard.lint.rules.base import Case
 from stackyard.lint.shell.words import CLOSE, OPEN, command_name, is_known, shown
@@ -25,7 +25,7 @@ def interpreter_kept(launch: Launch, words: tuple[str, ...]) -> tuple[str, ...]:
     return (python, *words) if python != "python" and words and words[0].endswith(".py") else words
 
 
-def program_of_shell(case: Case, making: Making, last: Launch, words: tuple[str, ...]) -> tuple[str, ...]:
+def program_of_shell(case: Case, making: IntentDraft, last: Launch, words: tuple[str, ...]) -> tuple[str, ...]:
     """The one Python command of a ``bash -c`` text, else the shell with its text."""
     inside = [each for each in making.script.inner if each.launch is last]
     programs = [each for each in inside if each.resolved.argv and python_program(each.resolved.argv)]
@@ -36,7 +36,7 @@ def program_of_shell(case: Case, making: Making, last: Launch, words: tuple[str,
     return tuple(dropwhile(lambda word: word in ("exec", "command", "builtin"), programs[0].resolved.argv))
 
 
-def container(making: Making, launch: Launch) -> None:
+def container(making: IntentDraft, launch: Launch) -> None:
     """The image, and a note for each option of the container but those for GPUs."""
     words = launch.words[: len(launch.words) - len(launch.program)]
     image = words[-1] if words and "shifter" not in launch.word else launch.get("image") or _head_image(making)
@@ -53,7 +53,7 @@ def container(making: Making, launch: Launch) -> None:
             making.ask(launch.line, f"the container option --{option.name or option.written} {option.value}".strip())
 
 
-def named_image(making: Making, line: int, image: str) -> None:
+def named_image(making: IntentDraft, line: int, image: str) -> None:
     """An image by its file; a note for one of a registry, and for one whose name is known only at run time."""
     if not image or not is_known(image) or image.startswith("-"):
         making.ask(line, f"the container image {shown(image) or 'is not found'}")
@@ -63,7 +63,7 @@ def named_image(making: Making, line: int, image: str) -> None:
         making.ask(line, f"the container image {image}: a job file takes a file or a directory")
 
 
-def _head_image(making: Making) -> str:
+def _head_image(making: IntentDraft) -> str:
     """The image that a directive names, as for Shifter's plugin."""
     options = (option for each in making.script.directives if each.state == "read" for option in each.options)
     return next((option.value for option in options if option.written == "image"), "")

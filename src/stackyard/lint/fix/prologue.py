@@ -13,7 +13,7 @@ from stackyard.lint.fix.hidden import SECRET
 from stackyard.lint.script import Script
 from stackyard.lint.shell.command import Assignment
 from stackyard.lint.shell.commands import parse_shell
-from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.scope import ResolvedCommand
 from stackyard.lint.shell.words import Part, is_known, shown
 from stackyard.lint.smallcommands import is_carried, is_filter, is_quiet, only_prints
 
@@ -33,7 +33,7 @@ _DIRECTORY_LINE = re.compile(rf'cd "?(?:{_DIRECTORIES.pattern})"?$')
 
 
 @dataclass
-class Before:
+class Prologue:
     """The lines before the start, the program's working directory, and what could not be carried over.
 
     `names` maps a line that only sets a variable of the script to the variable's name, `runs` to a note for when it is
@@ -56,12 +56,12 @@ class Before:
     astray: list[str] = field(default_factory=list)
     """Notes on directories that are known only in the run, for as long as no later ``cd`` leaves them."""
 
-    def in_subshell(self, resolved: Resolved) -> bool:
+    def in_subshell(self, resolved: ResolvedCommand) -> bool:
         """Whether a command is in a subshell that the start is not in: what it sets is lost there."""
         return any(kind == "subshell" and (each, kind) not in self.around for each, kind in resolved.command.blocks)
 
 
-def place_of(script: Script, first: Resolved | None) -> int:
+def place_of(script: Script, first: ResolvedCommand | None) -> int:
     """The number of commands before one of the script, or before the line that has it (``eval``); all without one."""
     for number, resolved in enumerate(script.commands):
         if first is not None and (resolved is first or resolved.line > first.line or _evaluates(resolved, first)):
@@ -69,18 +69,20 @@ def place_of(script: Script, first: Resolved | None) -> int:
     return len(script.commands)
 
 
-def _evaluates(resolved: Resolved, first: Resolved) -> bool:
+def _evaluates(resolved: ResolvedCommand, first: ResolvedCommand) -> bool:
     return resolved.line == first.line and resolved.argv[:1] == ("eval",)
 
 
-def lines_before(script: Script, place: int, first: Resolved | None, program: str = "", directory: str = "") -> Before:
+def lines_before(
+    script: Script, place: int, first: ResolvedCommand | None, program: str = "", directory: str = ""
+) -> Prologue:
     """The first `place` commands of a script that prepare the run: modules, environments, variables, files.
 
     `first` is the command that they stand before, `program` its words: what these name is kept; `directory` is where
     the head lets them start. Their order and text stay. Variables that Stackyard sets, and commands in a condition, a
     subshell or a loop, are noted.
     """
-    before = Before(directory=directory, at_home=script.scheduler == "pbs")
+    before = Prologue(directory=directory, at_home=script.scheduler == "pbs")
     before.around = first.command.blocks if first else ()
     started = {id(each.command) for each in script.launches}
     for pipe in pipelines(script.commands[:place]):
@@ -113,7 +115,7 @@ def _reads_variables(argv: Sequence[str]) -> bool:
     return len(argv) > 1 and argv[0] in ("source", ".") and not _ENVIRONMENTS.fullmatch(shown(argv[1]))
 
 
-def _leave_out_secrets(before: Before) -> None:
+def _leave_out_secrets(before: Prologue) -> None:
     """Lines that a secret stands in, other than as the value of a variable."""
     for line in before.lines:
         if SECRET in line:
@@ -121,7 +123,7 @@ def _leave_out_secrets(before: Before) -> None:
     before.lines = [line for line in before.lines if SECRET not in line]
 
 
-def _is_secret(before: Before, name: str, value: str) -> bool:
+def _is_secret(before: Prologue, name: str, value: str) -> bool:
     """Whether a variable's value is a secret of the script, which a note then says."""
     if SECRET in value:
         how = f"export it in your shell and submit with `--env {name}`"
@@ -129,9 +131,9 @@ def _is_secret(before: Before, name: str, value: str) -> bool:
     return SECRET in value
 
 
-def pipelines(commands: Iterable[Resolved]) -> Iterator[list[Resolved]]:
+def pipelines(commands: Iterable[ResolvedCommand]) -> Iterator[list[ResolvedCommand]]:
     """The commands in groups: those that a pipe joins together."""
-    pipe: list[Resolved] = []
+    pipe: list[ResolvedCommand] = []
     for resolved in commands:
         if pipe and not resolved.command.fed:
             yield pipe
@@ -141,12 +143,12 @@ def pipelines(commands: Iterable[Resolved]) -> Iterator[list[Resolved]]:
         yield pipe
 
 
-def pipe_text(pipe: Sequence[Resolved]) -> str:
+def pipe_text(pipe: Sequence[ResolvedCommand]) -> str:
     """A pipeline as one line."""
     return " | ".join(text_of(each) + "".join(_redirects(each)) for each in pipe)
 
 
-def text_of(resolved: Resolved) -> str:
+def text_of(resolved: ResolvedCommand) -> str:
     """A command with the variables set for it, ``A=1 ./a``; or what is redirected of a block: ``done > log``."""
     command = resolved.command
     own = [*(_setting(each) for each in command.assignments), *(word.raw for word in command.words)]
@@ -160,7 +162,7 @@ def _setting(assignment: Assignment) -> str:
     return f"{assignment.name}{assignment.index}{'+' if assignment.append else ''}={assignment.raw}"
 
 
-def _carry_pipe(before: Before, pipe: Sequence[Resolved]) -> None:
+def _carry_pipe(before: Prologue, pipe: Sequence[ResolvedCommand]) -> None:
     """A pipeline whose commands only print or filter is carried over whole if it writes a file."""
     first, last, text = pipe[0], pipe[-1].command, pipe_text(pipe)
     plain = all(each.argv and (is_quiet(each.argv) or is_filter(each.argv) or is_carried(each.argv)) for each in pipe)
@@ -180,7 +182,7 @@ def _uses(line: str, name: str) -> bool:
     return bool(re.search(own, line, re.S))
 
 
-def _prune(before: Before, program: str) -> None:
+def _prune(before: Prologue, program: str) -> None:
     """Drop variables that neither a later line nor the program uses; note those set conditionally that one uses."""
     kept: list[str] = [program]
     for at in reversed(range(len(before.lines))):
@@ -195,7 +197,7 @@ def _prune(before: Before, program: str) -> None:
     before.lines = kept[:-1]
 
 
-def _carry(script: Script, before: Before, resolved: Resolved) -> None:
+def _carry(script: Script, before: Prologue, resolved: ResolvedCommand) -> None:
     command, name, text = resolved.command, resolved.argv[0] if resolved.argv else "", text_of(resolved)
     if command.within("function"):
         before.notes.append(f"line {resolved.line}: in a function: {cut(shown(text), 80)}")
@@ -229,7 +231,7 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
         before.notes.append(f"line {resolved.line}: {cut(shown(text), 80)}")
 
 
-def _calls(script: Script, resolved: Resolved) -> bool:
+def _calls(script: Script, resolved: ResolvedCommand) -> bool:
     """Whether a command runs a function of the script, as ``trap clean EXIT`` does: functions are not carried over."""
     if resolved.argv[:1] not in (("trap",), ("eval",)):
         return False
@@ -237,7 +239,7 @@ def _calls(script: Script, resolved: Resolved) -> bool:
     return any(re.split(r"[;&|\s]+", word)[0] in names for word in resolved.argv[1:2])
 
 
-def acts(resolved: Resolved) -> bool:
+def acts(resolved: ResolvedCommand) -> bool:
     """Whether a command of those that print writes a file, or gives a variable its default: ``: "${A:=1}"``."""
     if any(_DEFAULT.match(part.text) for part in _variables_of(resolved)):
         return True
@@ -245,17 +247,17 @@ def acts(resolved: Resolved) -> bool:
     return any(not target.startswith("/dev/") and not target.isdigit() for target in targets)
 
 
-def _variables_of(resolved: Resolved) -> Iterator[Part]:
+def _variables_of(resolved: ResolvedCommand) -> Iterator[Part]:
     return (part for word in resolved.command.words for part in word.parts if part.kind == "variable")
 
 
-def _is_of_the_environment(resolved: Resolved, name: str) -> bool:
+def _is_of_the_environment(resolved: ResolvedCommand, name: str) -> bool:
     """Whether a variable that a line sets without ``export`` is in the environment: from before, or of the login."""
     value = resolved.environment.get(name)
     return bool(value and value.exported) or bool(re.fullmatch(_LOGIN, name))
 
 
-def _assignments(before: Before, resolved: Resolved, nested: bool) -> None:
+def _assignments(before: Prologue, resolved: ResolvedCommand, nested: bool) -> None:
     for assignment in resolved.command.assignments:
         if OWN_VARIABLES.match(assignment.name):
             before.notes.append(f"line {resolved.line}: {assignment.name}, which Stackyard sets")
@@ -287,7 +289,7 @@ def _runs(assignment: Assignment) -> bool:
     return not all(only_prints(argv) for argv in names)
 
 
-def _exports(before: Before, resolved: Resolved) -> None:
+def _exports(before: Prologue, resolved: ResolvedCommand) -> None:
     words = [word.raw for word in resolved.command.words]
     own = [word for word in words[1:] if OWN_VARIABLES.match(word.partition("=")[0])]
     for word in own:
@@ -298,7 +300,7 @@ def _exports(before: Before, resolved: Resolved) -> None:
         before.lines.append(_joined(" ".join(kept)))
 
 
-def _directory(before: Before, resolved: Resolved, nested: bool) -> None:
+def _directory(before: Prologue, resolved: ResolvedCommand, nested: bool) -> None:
     """``cd``: the working directory of the program and of later lines."""
     name, path = resolved.argv[0], resolved.argv[1] if len(resolved.argv) > 1 else ""
     line = _joined(" ".join(word.raw for word in resolved.command.words))
@@ -324,13 +326,13 @@ def _directory(before: Before, resolved: Resolved, nested: bool) -> None:
         before.notes.append(f"line {resolved.line}: conditional: cd {shown(path)}, which the job file does once")
 
 
-def _is_guarded(script: Script, resolved: Resolved) -> bool:
+def _is_guarded(script: Script, resolved: ResolvedCommand) -> bool:
     """Whether a test decides about a command: ``[ -d run ] && cd run``."""
     row = script.rows[resolved.line - 1]
     return resolved.command.conditional and bool(re.match(r"\s*(?:\[|test\s)", row))
 
 
-def _to_submission(before: Before, line: str, nested: bool, *, stays: bool) -> None:
+def _to_submission(before: Prologue, line: str, nested: bool, *, stays: bool) -> None:
     """``cd .``, or the way back to where the job was submitted, where a job file's lines begin."""
     moved = before.at_home or any(re.match(r"(?:cd|pushd)\b", each) for each in before.lines)
     if line.startswith("pushd") or (moved and not stays):
@@ -342,7 +344,7 @@ def _to_submission(before: Before, line: str, nested: bool, *, stays: bool) -> N
         before.astray.clear()
 
 
-def _source(script: Script, resolved: Resolved) -> Sequence[str]:
+def _source(script: Script, resolved: ResolvedCommand) -> Sequence[str]:
     """A command as its own lines, with its here-document."""
     rows, command = script.rows, resolved.command
     if command.here:
@@ -354,7 +356,7 @@ def _source(script: Script, resolved: Resolved) -> Sequence[str]:
     return [first.rstrip() if whole else _joined(text + "".join(_redirects(resolved)))]
 
 
-def _redirects(resolved: Resolved) -> Iterator[str]:
+def _redirects(resolved: ResolvedCommand) -> Iterator[str]:
     for operator, word in resolved.command.redirects:
         yield f" {operator}{word.raw}"
 

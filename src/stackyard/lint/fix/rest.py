@@ -6,13 +6,13 @@ import re
 from itertools import pairwise, takewhile
 
 from stackyard.core.quoting import cut
-from stackyard.lint.fix.making import Making
+from stackyard.lint.fix.making import IntentDraft
 from stackyard.lint.fix.prologue import OWN_VARIABLES, acts, text_of
 from stackyard.lint.launches import Launch, unwrapped
 from stackyard.lint.rules.base import Case
 from stackyard.lint.rules.shape import horovodrun_hosts, launcher_in_launcher
 from stackyard.lint.shell.commands import parse_shell
-from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.scope import ResolvedCommand
 from stackyard.lint.shell.words import shown
 from stackyard.lint.smallcommands import is_quiet
 
@@ -45,7 +45,7 @@ _PLACING = {
 }
 
 
-def left_out(case: Case, making: Making, started: Resolved | None, main: Launch | None, place: int) -> None:
+def left_out(case: Case, making: IntentDraft, started: ResolvedCommand | None, main: Launch | None, place: int) -> None:
     """Note what the launch line, the shells of its tasks and the commands after it do beyond the job file."""
     _head_line(making)
     _arguments(making)
@@ -72,7 +72,7 @@ def left_out(case: Case, making: Making, started: Resolved | None, main: Launch 
     _after(case, making, started, place)
 
 
-def _head_line(making: Making) -> None:
+def _head_line(making: IntentDraft) -> None:
     """Another shell than bash."""
     first = making.script.text.splitlines()[0] if making.script.text else ""
     name = re.sub(r"^#!\s*(?:/\S*/env\s+)?", "", first).strip() if first.startswith("#!") else ""
@@ -91,7 +91,7 @@ _BURST_BUFFER = re.compile(r"#(?:DW|BB)\s+\S")
 _DEFAULT = re.compile(r"\$\{(?!SLURM_|PBS_|LSB_|FLUX_)([A-Za-z_]\w*):?[-=]([^${}]+)\}")
 
 
-def _defaults(making: Making, started: Resolved) -> None:
+def _defaults(making: IntentDraft, started: ResolvedCommand) -> None:
     """Variables of the launch that have their default, which the environment of a submission may replace."""
     line = " ".join(word.raw for word in started.command.words)
     made = [each for other in making.script.commands for each in other.command.assignments]
@@ -102,21 +102,21 @@ def _defaults(making: Making, started: Resolved) -> None:
             making.note(started.line, f"{name} has its default, {value}, whatever is set where you submit")
 
 
-def _arguments(making: Making) -> None:
+def _arguments(making: IntentDraft) -> None:
     """Arguments of the script in the prologue: `sbatch job.sh x` passes them on, `submit` has none."""
     for line in making.values.get("prologue") or ():
         if any(found[1] for found in _ARGUMENT.finditer(line)):
             making.notes.append(f"the script's arguments, which a job file has not, in {cut(line, 80)}")
 
 
-def _burst_buffer(making: Making) -> None:
+def _burst_buffer(making: IntentDraft) -> None:
     """DataWarp's directives, which reserve storage and copy files before the job."""
     for number, line in enumerate(making.script.text.splitlines(), 1):
         if _BURST_BUFFER.match(line):
             making.note(number, f"a directive of the burst buffer: {cut(line.strip(), 80)}")
 
 
-def _around(making: Making, started: Resolved) -> None:
+def _around(making: IntentDraft, started: ResolvedCommand) -> None:
     """Redirections, pipes, background, and the blocks around the launch."""
     command = started.command
     for operator, word in command.redirects:
@@ -139,7 +139,7 @@ def _around(making: Making, started: Resolved) -> None:
         making.note(started.line, "the launch is in the background; the job ends with it")
 
 
-def _evaluated(making: Making, started: Resolved, main: Launch | None) -> None:
+def _evaluated(making: IntentDraft, started: ResolvedCommand, main: Launch | None) -> None:
     """The other commands in the text of an ``eval`` that has the launch."""
     evals = [each for each in making.script.commands if each.line == started.line and each.argv[:1] == ("eval",)]
     for command in parse_shell(" ".join(evals[0].argv[1:]), started.line) if evals else ():
@@ -149,7 +149,7 @@ def _evaluated(making: Making, started: Resolved, main: Launch | None) -> None:
         making.note(started.line, f"in eval: {text}")
 
 
-def _options(making: Making, launch: Launch) -> None:
+def _options(making: IntentDraft, launch: Launch) -> None:
     carried = set(_CARRIED.get(launch.kind, "").split())
     if launch.kind == "container":
         return
@@ -178,7 +178,7 @@ def _options(making: Making, launch: Launch) -> None:
         making.note(launch.line, f"the path of {launch.word}")
 
 
-def _shell_options(making: Making, launch: Launch) -> None:
+def _shell_options(making: IntentDraft, launch: Launch) -> None:
     """Options of the shell in each task, as in ``bash -lc``, where the job file starts its program without it."""
     shells = ("bash", "sh")
     if launch.program[:1] and launch.program[0].rsplit("/", 1)[-1] in shells:
@@ -187,7 +187,7 @@ def _shell_options(making: Making, launch: Launch) -> None:
             making.note(launch.line, f"in each task: the shell's options {' '.join(options)}")
 
 
-def _inner(making: Making, launch: Launch, chain: list[Launch]) -> None:
+def _inner(making: IntentDraft, launch: Launch, chain: list[Launch]) -> None:
     """The other commands of the shell that each task runs."""
     own = {id(each.command) for each in chain}
     quiet: list[str] = []
@@ -210,7 +210,7 @@ def _inner(making: Making, launch: Launch, chain: list[Launch]) -> None:
     making.note_lines(quiet, "in each task: only prints, looks or waits")
 
 
-def _wrapped(making: Making, line: int, words: tuple[str, ...], inner: tuple[str, ...]) -> None:
+def _wrapped(making: IntentDraft, line: int, words: tuple[str, ...], inner: tuple[str, ...]) -> None:
     """Words before a launch, as ``timeout 3h srun``."""
     before = words[: len(words) - len(inner)] if words[-len(inner) :] == inner else ()
     before = tuple(word for word in before if word not in ("exec", "time", "command"))
@@ -218,7 +218,7 @@ def _wrapped(making: Making, line: int, words: tuple[str, ...], inner: tuple[str
         making.note(line, f"{' '.join(before)} before {inner[0]}")
 
 
-def _after(case: Case, making: Making, started: Resolved | None, place: int) -> None:
+def _after(case: Case, making: IntentDraft, started: ResolvedCommand | None, place: int) -> None:
     """Commands behind the launch: a job file ends with its program."""
     launched = {id(each.command) for each in case.launches if not (each.via or each.wrapped)}
     ray = any(each.kind == "ray" for each in case.launches)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stackyard.core.findings import counted
-from stackyard.lint.fix.making import Making
+from stackyard.lint.fix.making import IntentDraft
 from stackyard.lint.launches import AGENTS, RANKS, Launch
 from stackyard.lint.request import OTHER_CORES, TASK_OPTIONS, number
 from stackyard.lint.rules.base import Case
@@ -22,7 +22,7 @@ _RANKS = ("ntasks", "np", "ppn", "ntasks-per-node", "ntasks-per-gpu", "map-by", 
 _GPUS = {"gpus-per-node", "gpus-per-task", "gpu_per_rs", "gpus", "gres"}
 
 
-def sizes(case: Case, making: Making, launch: Launch | None, line: int, *, whole: bool = False) -> None:
+def sizes(case: Case, making: IntentDraft, launch: Launch | None, line: int, *, whole: bool = False) -> None:
     """Nodes, ranks on each, their cores and GPUs; a note for each number that the script does not determine.
 
     A launch that starts no ranks itself (a container) is one process, as a program without any launch is.
@@ -63,7 +63,7 @@ def sizes(case: Case, making: Making, launch: Launch | None, line: int, *, whole
         _unknown_counts(making, each, line)
 
 
-def _cores_of_gpus(making: Making, gpus: int | None, per_node: int | None) -> int | None:
+def _cores_of_gpus(making: IntentDraft, gpus: int | None, per_node: int | None) -> int | None:
     """The cores of a rank by --cpus-per-gpu, which sbatch does not take beside a number for each task."""
     value = making.script.request.values.get("cpus-per-gpu")
     if not value:
@@ -78,7 +78,7 @@ def _cores_of_gpus(making: Making, gpus: int | None, per_node: int | None) -> in
 
 
 def _note_filling(
-    case: Case, making: Making, launch: Launch, nodes: int | None, per_node: int | None, line: int
+    case: Case, making: IntentDraft, launch: Launch, nodes: int | None, per_node: int | None, line: int
 ) -> None:
     """Ranks that aprun, mpirun or flux run puts on the first nodes, as many as fit, and the job file on all."""
     slots = case.script.request.node_tasks or case.script.request.node_cpus
@@ -89,7 +89,7 @@ def _note_filling(
         making.note(line, f"{launch.word} fills one node after the other: here {counted(per_node, 'rank')} on each")
 
 
-def _unknown_counts(making: Making, launch: Launch | None, line: int) -> None:
+def _unknown_counts(making: IntentDraft, launch: Launch | None, line: int) -> None:
     for option in launch.reading.options if launch else ():
         if option.name in _COUNTS and number(option.value) is None:
             making.note(line, f"{option.name} is {shown(option.value)}: check nodes, ranks_per_node and cores_per_rank")
@@ -104,7 +104,7 @@ def _agent(case: Case, launch: Launch | None) -> Launch | None:
 
 
 def _nodes(
-    case: Case, making: Making, launch: Launch | None, inner: Launch | None, total: int | None, line: int
+    case: Case, making: IntentDraft, launch: Launch | None, inner: Launch | None, total: int | None, line: int
 ) -> int | None:
     request = case.script.request
     step = case.step(launch).nodes if launch and launch.given("nodes", "nodelist") else None
@@ -137,7 +137,7 @@ def _nodes(
     return nodes
 
 
-def _note_inherited(making: Making, launch: Launch, line: int) -> None:
+def _note_inherited(making: IntentDraft, launch: Launch, line: int) -> None:
     """An srun on a part of the job that says only where: SLURM_NTASKS and SLURM_NNODES say how much (srun manual)."""
     tasks = making.script.request.values.get("ntasks")
     if tasks or not launch.given("nodes"):
@@ -250,7 +250,7 @@ def _gpus(case: Case, launch: Launch | None, total: int | None) -> int | None:
     return request.node_gpus
 
 
-def _of_sets(making: Making, sets: Sets, nodes: int | None) -> tuple[int | None, int | None, int | None]:
+def _of_sets(making: IntentDraft, sets: Sets, nodes: int | None) -> tuple[int | None, int | None, int | None]:
     cores = sets.cores // sets.ranks if sets.cores else None
     host = sets.host or _even(sets, nodes)
     gpus = sets.gpus * host if sets.gpus is not None and host else None
@@ -271,7 +271,7 @@ def _even(sets: Sets, nodes: int | None) -> int | None:
 
 def _of_agent(
     case: Case,
-    making: Making,
+    making: IntentDraft,
     inner: Launch,
     launch: Launch | None,
     nodes: int | None,
@@ -297,7 +297,7 @@ def _of_agent(
     return ranks, cores // ranks if cores and ranks else cores
 
 
-def _check_ranks(making: Making, wanted: int | None, agent: bool, line: int) -> None:
+def _check_ranks(making: IntentDraft, wanted: int | None, agent: bool, line: int) -> None:
     nodes, per_node = making.values["nodes"], making.values["ranks_per_node"]
     if per_node is None and not agent:
         text = f"{wanted} ranks on {nodes} nodes" if wanted else "the ranks on each node are not in the script"
@@ -306,7 +306,7 @@ def _check_ranks(making: Making, wanted: int | None, agent: bool, line: int) -> 
         making.note(line, f"{wanted} ranks are wanted; the job file starts {nodes} x {per_node}")
 
 
-def _check_cores(case: Case, making: Making, line: int) -> None:
+def _check_cores(case: Case, making: IntentDraft, line: int) -> None:
     """Cores that the head requests and the ranks of the job file do not."""
     nodes, per_node, cores = (making.values[name] for name in ("nodes", "ranks_per_node", "cores_per_rank"))
     asked = case.script.request.cores
@@ -323,7 +323,7 @@ def _check_cores(case: Case, making: Making, line: int) -> None:
         making.note(line, f"the head requests {counted(asked, 'core')}, the job file {each}: check cores_per_rank")
 
 
-def _share_gpus(making: Making, line: int, gpus: int | None, per_node: int | None, launch: Launch | None) -> None:
+def _share_gpus(making: IntentDraft, line: int, gpus: int | None, per_node: int | None, launch: Launch | None) -> None:
     have = making.script.request.node_gpus
     if gpus is not None and have is not None and gpus != have:
         making.note(line, f"the head requests {counted(have, 'GPU')} on each node, the launch {gpus}")
@@ -339,7 +339,7 @@ def _share_gpus(making: Making, line: int, gpus: int | None, per_node: int | Non
         making.values["gpus_per_rank"] = gpus // per_node
 
 
-def _threads(making: Making, launch: Launch | None) -> None:
+def _threads(making: IntentDraft, launch: Launch | None) -> None:
     threads = launch.environment.get("OMP_NUM_THREADS") if launch else None
     if not launch or not threads or not threads.text.isdecimal() or not int(threads.text):
         return

@@ -10,7 +10,7 @@ from itertools import pairwise
 from stackyard.lint.launches import AGENTS, RANKS, Launch, python_program
 from stackyard.lint.request import Request
 from stackyard.lint.rules.base import Case, Hit, rule
-from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.scope import ResolvedCommand
 from stackyard.lint.shell.words import OPEN, TASK, is_known, shown
 
 _NAMES = ("MASTER_ADDR", "MAIN_PROCESS_IP", "master_addr")
@@ -81,14 +81,14 @@ def _passed(case: Case) -> Iterator[Address]:
                 yield Address(found[1], shown(found[1]), launch.line, False, "tcp://")
 
 
-def _commands(case: Case) -> Iterator[tuple[Resolved, int, bool]]:
+def _commands(case: Case) -> Iterator[tuple[ResolvedCommand, int, bool]]:
     for resolved in case.script.commands:
         yield resolved, resolved.line, False
     for inner in case.script.inner:
         yield inner.resolved, inner.line, any(each.kind in RANKS for each in (inner.launch, *inner.launch.via))
 
 
-def _assigned(resolved: Resolved) -> Iterator[tuple[str, str]]:
+def _assigned(resolved: ResolvedCommand) -> Iterator[tuple[str, str]]:
     if resolved.argv[:1] in (("export",), ("declare",), ("typeset",)):
         for word in resolved.argv[1:]:
             name, equals, text = word.partition("=")

@@ -17,7 +17,7 @@ from stackyard.lint.launches import RANKS, Launch, launches_inside, python_progr
 from stackyard.lint.script import Script
 from stackyard.lint.shell.commands import parse_shell
 from stackyard.lint.shell.functions import uncalled
-from stackyard.lint.shell.scope import Resolved, resolve
+from stackyard.lint.shell.scope import ResolvedCommand, resolve
 from stackyard.lint.shell.words import is_known, shown
 from stackyard.lint.smallcommands import is_small
 from stackyard.lint.source import Source, find_file, find_program, source_of
@@ -57,7 +57,7 @@ class Case:
     directories: tuple[Path, ...] = ()
     _sources: dict[int, Source | None] = field(default_factory=dict)
     _groups: dict[int, Group | None] = field(default_factory=dict)
-    _workers: dict[int, list[Resolved]] = field(default_factory=dict)
+    _workers: dict[int, list[ResolvedCommand]] = field(default_factory=dict)
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
@@ -153,7 +153,7 @@ class Case:
         found = (python_program(each.argv) for each in (*commands, *self.worker(launch)))
         return next((each for each in found if each and each[:1] != ("-c",)), None)
 
-    def worker(self, launch: Launch) -> list[Resolved]:
+    def worker(self, launch: Launch) -> list[ResolvedCommand]:
         """The commands of the shell script that every task of a launch runs, if it is found."""
         if id(launch) not in self._workers:
             self._workers[id(launch)] = resolve(parse_shell(self._worker_text(launch)))

@@ -11,7 +11,7 @@ from stackyard.lint.launches import AGENTS, REMOTE, Launch, python_program
 from stackyard.lint.rules.base import Case, Hit, is_alone, rule
 from stackyard.lint.rules.resources import launch_gpus
 from stackyard.lint.rules.schedulers.jsrun import sets_of
-from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.scope import ResolvedCommand
 from stackyard.lint.shell.words import OPEN, is_known
 from stackyard.lint.smallcommands import is_no_program
 from stackyard.lint.source import find_program
@@ -98,7 +98,7 @@ def _plain(case: Case, have: int) -> Iterator[Hit]:
         yield replace(hit, severity="note") if any(each.severity for _, each in made) else hit
 
 
-def _programs(case: Case) -> list[tuple[Resolved, tuple[str, ...]]]:
+def _programs(case: Case) -> list[tuple[ResolvedCommand, tuple[str, ...]]]:
     """The Python programs among the commands of the script, without code on the command line, pip and the like."""
     commands = [each for each in case.script.commands if each.argv and not is_no_program(each.argv)]
     programs = [(each, python_program(each.argv)) for each in commands]

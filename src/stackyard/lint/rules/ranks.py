@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from stackyard.lint.launches import AGENTS, RANKS, Launch
 from stackyard.lint.rules.base import Case, Hit, rule
-from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.scope import ResolvedCommand
 from stackyard.lint.shell.words import OPEN, TASK
 
 _PER_TASK = re.compile(
@@ -54,7 +54,7 @@ def rank_in_batch_body(case: Case) -> Iterator[Hit]:
     yield from _options(case, done)
 
 
-def _matters(case: Case, resolved: Resolved, source: str) -> bool:
+def _matters(case: Case, resolved: ResolvedCommand, source: str) -> bool:
     """Whether a task gets the value: it is exported or used in a later launch line; agents with c10d ignore it."""
     names = {word.partition("=")[0] for word in resolved.argv[1:]} | {
         each.name for each in resolved.command.assignments

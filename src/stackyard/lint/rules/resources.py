@@ -10,7 +10,7 @@ from stackyard.lint.launches import Launch
 from stackyard.lint.request import OTHER_CORES, gpus_of, number
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.schedulers.jsrun import sets_of
-from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.scope import ResolvedCommand
 from stackyard.lint.shell.words import is_known, shown
 
 _GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
@@ -236,7 +236,9 @@ def _set_once(case: Case, name: str) -> bool:
     return len(re.findall(rf"\b{name}=", case.script.code)) == 1
 
 
-def _settings(case: Case, names: tuple[str, ...], *, inside: bool = False) -> Iterator[tuple[Resolved, str, str, bool]]:
+def _settings(
+    case: Case, names: tuple[str, ...], *, inside: bool = False
+) -> Iterator[tuple[ResolvedCommand, str, str, bool]]:
     """Every place where one of the variables is set: its value, and whether it applies to all later commands.
 
     `inside`: also in the shells of tasks.

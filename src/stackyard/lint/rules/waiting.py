@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from stackyard.lint.rules.base import Case, Hit, rule
-from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.scope import ResolvedCommand
 from stackyard.lint.shell.words import is_known, shown
 
 _WAITS = re.compile(r"\b(?:wait|jswait|fg|tail\s+--pid|flux queue drain|flux jobs|kill -0|pgrep|jslist|sleep inf)")
@@ -59,7 +59,7 @@ def _is_brief(argv: tuple[str, ...]) -> bool:
     return argv[0].rsplit("/", 1)[-1] in _QUIET or not is_known(argv[0])
 
 
-def _works(resolved: Resolved) -> bool:
+def _works(resolved: ResolvedCommand) -> bool:
     """Whether a command in the foreground runs long enough for those in the background."""
     name = resolved.argv[0].rsplit("/", 1)[-1] if resolved.argv else ""
     if name == "sleep":
@@ -69,7 +69,7 @@ def _works(resolved: Resolved) -> bool:
     return bool(name) and name not in _QUIET and not command.background and not command.within("function")
 
 
-def _sleeps_until(case: Case, resolved: Resolved) -> bool:
+def _sleeps_until(case: Case, resolved: ResolvedCommand) -> bool:
     """Whether a command is the sleep of a loop that ends when what was started is done."""
     return resolved.argv[:1] == ("sleep",) and resolved.command.within("loop") and _polls(case, resolved)
 
@@ -118,7 +118,7 @@ def _is_ray(case: Case, text: str) -> bool:
     )
 
 
-def _polls(case: Case, resolved: Resolved) -> bool:
+def _polls(case: Case, resolved: ResolvedCommand) -> bool:
     """Whether the loop around a sleep polls something: ``while ! nc ..; do sleep 1; done``."""
     loop = [number for number, kind in resolved.command.blocks if kind == "loop"]
     rows = case.script.text.splitlines()[max(0, resolved.line - 4) : resolved.line]

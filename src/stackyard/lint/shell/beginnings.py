@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from stackyard.lint.shell.scope import CHANGERS, SETTERS, Resolved
+from stackyard.lint.shell.scope import CHANGERS, SETTERS, ResolvedCommand
 from stackyard.lint.shell.words import CLOSE, OPEN, is_known, shown, unknown
 
 
-def plain_variables(commands: Iterable[Resolved]) -> dict[str, bool]:
+def plain_variables(commands: Iterable[ResolvedCommand]) -> dict[str, bool]:
     """Variables of which the script gives every value, none of them with an option in front; whether one is empty.
 
     Such a variable is set in the branches of an ``if``: which one ran is not known, but that it holds no options is.
@@ -22,7 +22,7 @@ def plain_variables(commands: Iterable[Resolved]) -> dict[str, bool]:
     return {name: "" in texts for name, texts in sure.items() if not any(text.startswith("-") for text in texts)}
 
 
-def _set_by(resolved: Resolved) -> list[tuple[str, str]]:
+def _set_by(resolved: ResolvedCommand) -> list[tuple[str, str]]:
     """The variables that a command sets for those after it, with their values."""
     words = resolved.command.words
     name = words[0].plain or "" if words else ""

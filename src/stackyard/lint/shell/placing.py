@@ -17,7 +17,7 @@ _LOCAL = ("local", "declare", "typeset")
 _DEFAULT = re.compile(r"([1-9]):?-(.*)", re.S)
 
 
-class _Unclear(Exception):
+class _UnclearCall(Exception):
     """The commands of a function depend on its words in a way that is not followed."""
 
 
@@ -57,7 +57,7 @@ def _put(commands: list[Command], name: str, named: Sequence[Command]) -> list[C
         return commands
     try:
         moved = _Call(named[0], commands[at + 1 :]).moved(body)
-    except _Unclear:
+    except _UnclearCall:
         return commands
     inside = {id(each) for each in body}
     return [new for each in commands if id(each) not in inside for new in (moved if each is named[0] else [each])]
@@ -103,9 +103,9 @@ class _Call:
             self._shift(command, alone=alone)
             return []
         if name == "set" and any(not (word.plain or "").startswith(("-", "+")) for word in command.words[1:2]):
-            raise _Unclear
+            raise _UnclearCall
         if name == "set" and any(word.plain in ("-", "--") for word in command.words):
-            raise _Unclear
+            raise _UnclearCall
         if name in _LOCAL:
             return [self._placed(each) for each in self._of_local(command)]
         return [self._placed(command)]
@@ -113,21 +113,21 @@ class _Call:
     def _shift(self, command: Command, *, alone: bool) -> None:
         count = command.words[1].plain if len(command.words) > 1 else "1"
         if not alone or not count or not count.isdecimal():
-            raise _Unclear
+            raise _UnclearCall
         self.words = self.words[int(count) :]
 
     def _of_local(self, command: Command) -> list[Command]:
         """``local A=1 B`` as ``A=1``."""
         pairs = [(word, re.match(r"([A-Za-z_]\w*)(\+?)=(.*)$", word.raw, re.S)) for word in command.words[1:]]
         if any(word.raw.startswith("-") for word, _ in pairs):
-            raise _Unclear
+            raise _UnclearCall
         own = [
             Assignment(found[1], WordReader(found[3]).read(word.line, set()), found[3], bool(found[2]))
             for word, found in pairs
             if found
         ] + command.assignments
         if any(re.search(rf"\b{each.name}\b", _text(other)) for each in own for other in self._after):
-            raise _Unclear
+            raise _UnclearCall
         return [replace(command, words=[], assignments=[each]) for each in own]
 
     def _placed(self, command: Command) -> Command:
@@ -149,7 +149,7 @@ class _Call:
             return replace(assignment, value=value, raw=value.raw)
         raw = re.sub(r"\"\$(?:@|\{@\})\"", " ".join(word.raw for word in self.words), assignment.raw)
         if _OWN_INSIDE.search(raw):
-            raise _Unclear
+            raise _UnclearCall
         return replace(assignment, raw=raw)
 
     def _filled(self, word: Word) -> list[Word]:
@@ -168,7 +168,7 @@ class _Call:
                 parts.append(given)
                 raw = raw.replace("${" + part.text + "}", _raw(given, part)).replace(f"${part.text}", _raw(given, part))
             elif part.kind != "literal" and _OWN_INSIDE.search(f"${{{part.text}"):
-                raise _Unclear
+                raise _UnclearCall
             else:
                 parts.append(part)
         return replace(word, parts=tuple(parts), raw=raw)
@@ -183,7 +183,7 @@ class _Call:
             return _plain(default[2], part)
         parts = self.words[int(number) - 1].parts if int(number) <= len(self.words) else ()
         if len(parts) != 1 or parts[0].kind in ("command", "arithmetic"):
-            raise _Unclear
+            raise _UnclearCall
         if parts[0].kind == "variable" and parts[0].text.isidentifier():
             return replace(parts[0], quoted=part.quoted or parts[0].quoted)
         return _plain(parts[0].text if parts[0].kind == "literal" else "*", part)
@@ -192,7 +192,7 @@ class _Call:
 def _plain(text: str, part: Part) -> Part:
     """A text that means the same with quotes and without."""
     if not re.fullmatch(r"[\w./:=,+%@-]+", text):
-        raise _Unclear
+        raise _UnclearCall
     return Part("literal", text, part.quoted)
 
 

@@ -46,7 +46,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedCommand:
     """A command with its words expanded. `environment` holds the variables as they are when it runs."""
 
     command: Command
@@ -71,7 +71,7 @@ def _names(piece: str) -> list[str]:
 
 def resolve(
     commands: Iterable[Command], known: Mapping[str, str] | None = None, *, zsh: bool = False
-) -> list[Resolved]:
+) -> list[ResolvedCommand]:
     """The commands with their words expanded; `known` are variables that the scheduler sets. `zsh`: as that expands."""
     commands = list(commands)
     scope = Scope({name: Value(text, f"${name}", exported=True) for name, text in (known or {}).items()}, zsh=zsh)
@@ -101,7 +101,7 @@ class Scope:
         self._exports_all = False
         self.doubtful: frozenset[str] = frozenset()
 
-    def run(self, command: Command) -> Resolved:
+    def run(self, command: Command) -> ResolvedCommand:
         """Expand one command and apply its effect on the variables."""
         self._blocks = (*command.blocks, *([_CONDITION] if command.conditional else []))
         argv = tuple(word for each in command.words for word in self.expand(each))
@@ -112,7 +112,7 @@ class Scope:
         snapshot = self.values.copy()
         self.values = before if not own else self.values
         self._builtin(command, argv)
-        return Resolved(command, argv, snapshot)
+        return ResolvedCommand(command, argv, snapshot)
 
     def _unknown(self, source: str) -> str:
         return unknown(source, self._task)

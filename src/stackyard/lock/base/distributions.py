@@ -31,7 +31,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Unread:
+class UnreadPackage:
     """A conda package whose distributions are unknown, and why."""
 
     package: CondaPackage
@@ -46,7 +46,7 @@ class Unread:
 
 def described(
     packages: Sequence[CondaPackage], yard: Yard, places: Collection[str] = ()
-) -> tuple[tuple[CondaPackage, ...], tuple[Unread, ...]]:
+) -> tuple[tuple[CondaPackage, ...], tuple[UnreadPackage, ...]]:
     """The packages with their distributions as purls, and the packages that cannot be read.
 
     Args:
@@ -63,7 +63,7 @@ def described(
             lists[package.sha256] = found
             _keep(package, found, yard)
     made = [_with_purls(p, lists[p.sha256], places) if p.sha256 in lists and p in wanted else p for p in packages]
-    unread = [Unread(p, str(read[p.sha256])) for p in missing if p.sha256 not in lists and not p.purls]
+    unread = [UnreadPackage(p, str(read[p.sha256])) for p in missing if p.sha256 not in lists and not p.purls]
     return tuple(made), tuple(unread)
 
 
@@ -74,7 +74,7 @@ def site_packages(version: str, packages: Iterable[CondaPackage] = ()) -> tuple[
     return (own,) if own else (f"lib/python{minor}/site-packages", f"lib/pypy{minor}/site-packages") if minor else ()
 
 
-def require_read(unread: Iterable[Unread], installed: Sequence[PipPackage]) -> tuple[str, ...]:
+def require_read(unread: Iterable[UnreadPackage], installed: Sequence[PipPackage]) -> tuple[str, ...]:
     """A notice that names the packages whose distributions are unknown.
 
     Raises:

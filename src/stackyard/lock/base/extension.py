@@ -18,10 +18,10 @@ from packaging.version import InvalidVersion, Version
 from stackyard.core.errors import InputError, StackyardError, Where
 from stackyard.core.names import canonical, of_purls
 from stackyard.lock.base import interpreter as asking
-from stackyard.lock.base.distributions import Unread
+from stackyard.lock.base.distributions import UnreadPackage
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant
 from stackyard.lock.lockfile.text import read
-from stackyard.lock.pip.provided import Given
+from stackyard.lock.pip.provided import ProvidedDistribution
 from stackyard.yard import catalogue, disk
 from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
@@ -121,7 +121,9 @@ def added(solved: Iterable[CondaPackage], below: Iterable[CondaPackage]) -> tupl
     return tuple(package for package in solved if package.name not in present)
 
 
-def require_new(new: Iterable[CondaPackage], unread: Sequence[Unread], base: BaseRevision, where: Where | None) -> None:
+def require_new(
+    new: Iterable[CondaPackage], unread: Sequence[UnreadPackage], base: BaseRevision, where: Where | None
+) -> None:
     """Reject conda packages that a layer cannot contain.
 
     Args:
@@ -174,13 +176,13 @@ def whole(layer: LockedVariant, base: BaseRevision | None) -> LockedVariant:
     )
 
 
-def distributions(base: BaseRevision) -> tuple[tuple[Given, ...], tuple[str, ...]]:
+def distributions(base: BaseRevision) -> tuple[tuple[ProvidedDistribution, ...], tuple[str, ...]]:
     """The distributions that the interpreter of a base finds, and notices about those that pip cannot compare.
 
     Raises:
         StackyardError: as for `asking.ask`.
     """
-    found: dict[str, Given] = {}
+    found: dict[str, ProvidedDistribution] = {}
     notices = []
     for name, version, extras in asking.ask(base).distributions:
         try:
@@ -188,5 +190,5 @@ def distributions(base: BaseRevision) -> tuple[tuple[Given, ...], tuple[str, ...
         except InvalidVersion:
             notices.append(f"{name} of {base.id} has a version that pip cannot compare; it is hidden from pip")
             continue
-        found.setdefault(canonical(name), Given(canonical(name), plain, base=base.id, extras=extras))
+        found.setdefault(canonical(name), ProvidedDistribution(canonical(name), plain, base=base.id, extras=extras))
     return tuple(found[name] for name in sorted(found)), tuple(notices)

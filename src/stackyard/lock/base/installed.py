@@ -36,7 +36,7 @@ _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowEr
 
 
 @dataclass(frozen=True)
-class Installed:
+class InstalledPackages:
     """The packages of a prefix.
 
     Attributes:
@@ -65,7 +65,7 @@ class Installed:
 
 
 @dataclass(frozen=True)
-class Listed:
+class PackageLists:
     """The listings of a prefix's files: conda's records, with the package names, and pip's metadata directories."""
 
     conda: tuple[tuple[Path, str], ...] = ()
@@ -79,7 +79,7 @@ def kind_of(prefix: Path) -> Kind | None:
     return "conda" if disk.is_directory(prefix / "conda-meta") else None
 
 
-def installed(prefix: Path) -> Installed:
+def installed(prefix: Path) -> InstalledPackages:
     """Everything that is installed in a prefix.
 
     Raises:
@@ -87,7 +87,7 @@ def installed(prefix: Path) -> Installed:
     """
     records, conda, python, infos = _looked_at(prefix)
     found = sorted((_pip(info) for info in infos), key=lambda pair: pair[0].name)
-    return Installed(
+    return InstalledPackages(
         python,
         tuple(sorted(conda, key=lambda p: p.name)),
         tuple(package for package, _ in found),
@@ -96,14 +96,14 @@ def installed(prefix: Path) -> Installed:
     )
 
 
-def listed(prefix: Path) -> Listed:
+def listed(prefix: Path) -> PackageLists:
     """The listings of the files of a prefix's packages.
 
     Raises:
         StackyardError: a record of conda cannot be read.
     """
     records, _, _, infos = _looked_at(prefix)
-    return Listed(tuple((file, str(value["name"])) for file, value in records.items()), tuple(infos))
+    return PackageLists(tuple((file, str(value["name"])) for file, value in records.items()), tuple(infos))
 
 
 def _looked_at(

@@ -102,8 +102,8 @@ def _streamed(url: str) -> list[str]:
     """The list in a ``.tar.bz2``, read from the start of the download."""
     until = time.monotonic() + LIMIT_S
     with http.open_url(url, "GET", _SILENCE_S) as answer:
-        plain = bz2.BZ2File(cast(IO[bytes], _Limited(answer.read, sys.maxsize, until)))
-        stream = cast(IO[bytes], _Limited(plain.read, _MOST_BEFORE, until))
+        plain = bz2.BZ2File(cast(IO[bytes], _LimitedStream(answer.read, sys.maxsize, until)))
+        stream = cast(IO[bytes], _LimitedStream(plain.read, _MOST_BEFORE, until))
         try:
             with tarfile.open(fileobj=stream, mode="r|") as tar:
                 return _found(tar)
@@ -121,7 +121,7 @@ def _found(tar: tarfile.TarFile) -> list[str]:
     raise ValueError("no list of its files in it")
 
 
-class _Limited:
+class _LimitedStream:
     """A stream that raises an error after a number of bytes, or after a time."""
 
     def __init__(self, read: Callable[[int], bytes], most: int, until: float) -> None:

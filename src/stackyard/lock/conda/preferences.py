@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stackyard.lock.lockfile.model import CondaPackage
 
 
-class Offered:
+class OfferedPackages:
     """The locked packages of a request that its channels offer now, as records.
 
     A mirror offers the same packages as the channel that it replaces: the channel's URL does not matter.
@@ -38,7 +38,7 @@ class Offered:
         return [record for record in found if record is not None]
 
 
-async def offered(gateway: Gateway, request: CondaRequest, newest: datetime.datetime | None) -> Offered:
+async def offered(gateway: Gateway, request: CondaRequest, newest: datetime.datetime | None) -> OfferedPackages:
     """Ask the channels for the locked packages; those that policy excludes by date or by priority are left out.
 
     Raises:
@@ -46,10 +46,10 @@ async def offered(gateway: Gateway, request: CondaRequest, newest: datetime.date
     """
     packages = request.preferred.conda
     if not packages:
-        return Offered(())
+        return OfferedPackages(())
     records = await _query(gateway, request, [f"{p.name} =={p.version} {p.build}" for p in packages])
     usable = [record for record in records if newest is None or _is_old(record, newest)]
-    return Offered(await _of_first_channels(gateway, request, usable))
+    return OfferedPackages(await _of_first_channels(gateway, request, usable))
 
 
 async def _of_first_channels(

@@ -34,7 +34,7 @@ from stackyard.core.quoting import quoted
 from stackyard.host.tools.rattler import client
 from stackyard.inputs.stacks.newest import end_of
 from stackyard.lock.conda.channels import Channel
-from stackyard.lock.conda.preferences import Offered, offered
+from stackyard.lock.conda.preferences import OfferedPackages, offered
 from stackyard.lock.conda.records import repodata_record
 from stackyard.lock.explain import exported
 from stackyard.lock.explain.reachability import Target, check
@@ -42,7 +42,7 @@ from stackyard.lock.explain.relaxation import PINNED
 from stackyard.lock.hashed import hashed
 from stackyard.lock.lockfile.model import CondaPackage
 from stackyard.lock.pip import pins
-from stackyard.lock.renewal import ALL_FREE, Preferred
+from stackyard.lock.renewal import ALL_FREE, PreferredPackages
 from stackyard.lock.satisfied import fits
 
 RELAX_BUDGET_S = 5.0
@@ -80,7 +80,7 @@ class CondaRequest:
     exclude_newer: str = ""
     where: Where | None = None
     places: tuple[tuple[str, Where], ...] = ()
-    preferred: Preferred = ALL_FREE
+    preferred: PreferredPackages = ALL_FREE
     base: tuple[CondaPackage, ...] = ()
     site_file: str = ""
 
@@ -127,7 +127,7 @@ class _Solver:
         self._gateway = Gateway(cache_dir=request.cache, client=client(places), show_progress=False)
         self._virtual = [_virtual(text) for text in request.virtual]
         self._newest = end_of(request.exclude_newer).replace(tzinfo=None) if request.exclude_newer else None
-        self._offered = Offered(())
+        self._offered = OfferedPackages(())
         self.kept: Sequence[CondaPackage] = ()
 
     async def prefer(self) -> None:

@@ -29,7 +29,7 @@ NO_GPU = frozenset({"cpu", "none", "no"})
 
 
 @dataclass(frozen=True)
-class Virtual:
+class VirtualPackages:
     """Virtual packages as ``name=version=build``, and notices about their origin."""
 
     packages: tuple[str, ...]
@@ -55,7 +55,7 @@ def cuda_of(gpu: Gpu) -> str:
     return next((cuda for least, cuda in CUDA_OF_DRIVER if driver >= least), "")
 
 
-def declared(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual | None:
+def declared(site: Site, platform: str, axes: Mapping[str, str]) -> VirtualPackages | None:
     """Virtual packages of the site's node kinds of a platform; None if the site has no such kind.
 
     Of several kinds, the oldest glibc, kernel and (among those with GPUs) CUDA are taken, so that the stack runs on
@@ -74,10 +74,12 @@ def declared(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual | No
         glibc = OLDEST_GLIBC
         notices.append(f"{platform}: no node kind has a `glibc:`; locked for {glibc}, the oldest in use")
     kernel = _oldest([k.kernel for k in kinds]) or OLDEST_KERNEL
-    return Virtual(_packages(platform, glibc, kernel, cuda, _microarchitecture(platform, kinds)), tuple(notices))
+    return VirtualPackages(
+        _packages(platform, glibc, kernel, cuda, _microarchitecture(platform, kinds)), tuple(notices)
+    )
 
 
-def for_platform(site: Site, platform: str, axes: Mapping[str, str], *, conda: bool = True) -> Virtual:
+def for_platform(site: Site, platform: str, axes: Mapping[str, str], *, conda: bool = True) -> VirtualPackages:
     """The virtual packages to lock for: the site's, else this machine's, else conservative defaults with a notice.
 
     Args:
@@ -94,7 +96,7 @@ def for_platform(site: Site, platform: str, axes: Mapping[str, str], *, conda: b
         f"{platform}: the site has no node kind of this platform; locked for glibc {OLDEST_GLIBC}, "
         f"Linux {OLDEST_KERNEL} and no GPU (to change this, add it to nodes: in site.yaml)"
     )
-    return Virtual(_packages(platform, OLDEST_GLIBC, OLDEST_KERNEL, "", machine_of(platform)), (notice,))
+    return VirtualPackages(_packages(platform, OLDEST_GLIBC, OLDEST_KERNEL, "", machine_of(platform)), (notice,))
 
 
 def _packages(platform: str, glibc: str, kernel: str, cuda: str, archspec: str) -> tuple[str, ...]:
@@ -104,20 +106,20 @@ def _packages(platform: str, glibc: str, kernel: str, cuda: str, archspec: str) 
     return (*packages, f"__glibc={glibc}=0", f"__linux={kernel}=0", "__unix=0=0")
 
 
-def _detected(*, gpu: bool) -> Virtual:
+def _detected(*, gpu: bool) -> VirtualPackages:
     """This machine's virtual packages, by rattler; without GPUs if the variant does not use them."""
     from rattler import VirtualPackage, VirtualPackageOverrides
 
     found = [p.into_generic() for p in VirtualPackage.detect(VirtualPackageOverrides.from_env())]
     packages = tuple(sorted(f"{p.name.normalized}={p.version}={p.build_string}" for p in found))
-    return Virtual(packages if gpu else tuple(p for p in packages if not p.startswith("__cuda=")))
+    return VirtualPackages(packages if gpu else tuple(p for p in packages if not p.startswith("__cuda=")))
 
 
-def _probed(*, gpu: bool) -> Virtual:
+def _probed(*, gpu: bool) -> VirtualPackages:
     """This machine's virtual packages, by our own probe; the micro-architecture is coarser, which pip ignores."""
     found = machine()
     cuda = found.cuda if gpu else ""
-    return Virtual(_packages(found.platform, found.glibc, found.kernel, cuda, found.microarchitecture))
+    return VirtualPackages(_packages(found.platform, found.glibc, found.kernel, cuda, found.microarchitecture))
 
 
 def _microarchitecture(platform: str, kinds: Sequence[NodeKind]) -> str:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from stackyard.core.errors import StackyardError
 from stackyard.host.net.trust import LOGIN_HINT
 from stackyard.host.tools import uv
-from stackyard.lock.pip.provided import Given
-from stackyard.lock.pip.uvcompile import Question, Unsolvable, compile_requirements
+from stackyard.lock.pip.provided import ProvidedDistribution
+from stackyard.lock.pip.uvcompile import NoSolution, Question, compile_requirements
 
 BUDGET_S = 6.0
 PINNED = "use versions that it allows, or have it changed"
@@ -20,7 +20,9 @@ _NO_BUILD = re.compile(r"there is no version of ([\w.-]+)==([^\s+,]+)\+([\w.]+)"
 _OTHER_PYTHONS = re.compile(r"found wheels for `([^`]+)` \(v([^)]+)\) with the following Python ABI tags?: (.+)")
 
 
-def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> tuple[str, tuple[str, ...]]:
+def relax_pip(
+    question: Question, named: Sequence[ProvidedDistribution], reason: str = ""
+) -> tuple[str, tuple[str, ...]]:
     """A hint that names the conflicting requirements, and their lines.
 
     Args:
@@ -120,6 +122,6 @@ def _works(question: Question) -> bool:
         return True
     try:
         compile_requirements(question)
-    except (Unsolvable, StackyardError):
+    except (NoSolution, StackyardError):
         return False
     return True

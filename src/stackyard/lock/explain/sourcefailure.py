@@ -35,7 +35,7 @@ _REMOVED = {"imp": "3.12", "asynchat": "3.12", "smtpd": "3.12", "lib2to3": "3.13
 
 
 @dataclass(frozen=True)
-class Explained:
+class SourceFailure:
     """A cause, as a phrase that follows a colon, and a remedy in the imperative."""
 
     cause: str
@@ -72,7 +72,7 @@ def _rule(row: Mapping[str, Any]) -> Rule:
     return Rule(**made)
 
 
-def explained(output: str, name: str, build: BuildSpec, file: str = "") -> Explained | None:
+def explained(output: str, name: str, build: BuildSpec, file: str = "") -> SourceFailure | None:
     """The cause of a failed build and its remedy; None if no rule matches.
 
     Args:
@@ -117,7 +117,7 @@ def _absent_module(output: str, name: str) -> tuple[Rule, dict[str, str]] | None
     return Rule("undeclared", cause, requires=(*together, wanted), in_stack=bool(together)), groups
 
 
-def _filled(rule: Rule, known: Mapping[str, str], build: BuildSpec, file: str) -> Explained:
+def _filled(rule: Rule, known: Mapping[str, str], build: BuildSpec, file: str) -> SourceFailure:
     def fill(text: str) -> str:
         return _FILLED.sub(lambda found: known.get(found[1]) or found[0], text)
 
@@ -125,7 +125,7 @@ def _filled(rule: Rule, known: Mapping[str, str], build: BuildSpec, file: str) -
     remedies = [fill(rule.remedy)] if rule.remedy else []
     if rule.requires or rule.variables:
         remedies.append(f"{_place(file)} {_typed(rule, known['name'], [*map(fill, rule.requires)], build)}")
-    return Explained(fill(rule.cause), ", or ".join(remedies))
+    return SourceFailure(fill(rule.cause), ", or ".join(remedies))
 
 
 def _place(file: str) -> str:

@@ -11,16 +11,16 @@ from stackyard.core.quoting import quoted
 from stackyard.inputs.models import PipRequirement
 from stackyard.inputs.pip.requirement import HEX_LENGTHS
 from stackyard.lock.lockfile.model import PipPackage
-from stackyard.lock.pip.pylock import Wanted
+from stackyard.lock.pip.pylock import RequiredHashes
 
 
-def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, Wanted]:
+def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, RequiredHashes]:
     """The hashes that requirements carry, by package.
 
     Raises:
         InputError: a hash that is not ``sha256:``, ``sha384:`` or ``sha512:`` and that many hexadecimal digits.
     """
-    found: dict[str, Wanted] = {}
+    found: dict[str, RequiredHashes] = {}
     for requirement in requirements:
         for text in requirement.hashes:
             algorithm, _, value = text.partition(":")
@@ -32,11 +32,11 @@ def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, Wanted]:
                 )
         name = canonical(requirement.name) or pip_name(requirement.line)
         if requirement.hashes and name:
-            found[name] = Wanted(requirement.hashes, requirement.place)
+            found[name] = RequiredHashes(requirement.hashes, requirement.place)
     return found
 
 
-def require_hashes(packages: Sequence[PipPackage], hashes: Mapping[str, Wanted], where: Where | None) -> None:
+def require_hashes(packages: Sequence[PipPackage], hashes: Mapping[str, RequiredHashes], where: Where | None) -> None:
     """Apply pip's hash-checking mode: if any requirement has a hash, every package needs one.
 
     Raises:

@@ -20,7 +20,7 @@ from stackyard.lock.lockfile.model import CondaPackage
 
 
 @dataclass(frozen=True)
-class Given:
+class ProvidedDistribution:
     """A distribution that a conda package installs, or that a base has.
 
     `extras`: the lines of its metadata about extras.
@@ -48,27 +48,27 @@ class Given:
         return f"{self.conda} comes from conda: request another version of it there, or {relax}"
 
 
-def given(packages: Iterable[CondaPackage]) -> tuple[tuple[Given, ...], tuple[str, ...]]:
+def given(packages: Iterable[CondaPackage]) -> tuple[tuple[ProvidedDistribution, ...], tuple[str, ...]]:
     """The distributions in conda packages (their purls), and notices about those whose versions pip cannot compare."""
-    found: dict[str, Given] = {}
+    found: dict[str, ProvidedDistribution] = {}
     notices = []
     for package in packages:
         label = f"{package.name} {package.version}"
         for name, version in of_purls(package.purls):
             try:
-                found[name] = Given(name, str(Version(version or package.version)), label)
+                found[name] = ProvidedDistribution(name, str(Version(version or package.version)), label)
             except ValueError:
                 notices.append(f"conda's {label} has a version that pip cannot compare; it is hidden from pip")
     return tuple(found[name] for name in sorted(found)), tuple(notices)
 
 
-def write_constraints(items: Iterable[Given], directory: Path) -> list[str]:
+def write_constraints(items: Iterable[ProvidedDistribution], directory: Path) -> list[str]:
     """Write the metadata wheels into a directory and return the constraint lines that name them."""
     directory.mkdir(parents=True, exist_ok=True)
     return [f"{item.name} @ {_write_wheel(item, directory).as_uri()}" for item in items]
 
 
-def _write_wheel(item: Given, directory: Path) -> Path:
+def _write_wheel(item: ProvidedDistribution, directory: Path) -> Path:
     stem = f"{item.name.replace('-', '_')}-{item.version}"
     path = directory / f"{stem}-py3-none-any.whl"
     files: Mapping[str, str] = {

@@ -23,7 +23,7 @@ from stackyard.lock.pip.tags import best_wheel
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequiredHashes:
     """The hashes that a requirement allows for a package, as ``algorithm:hex``, and the line with them."""
 
     hashes: tuple[str, ...]
@@ -36,7 +36,7 @@ class Target:
 
     tags: Mapping[Tag, int]
     settings: PipSettings
-    hashes: Mapping[str, Wanted]
+    hashes: Mapping[str, RequiredHashes]
     subject: str
     locked: frozenset[str] = frozenset()
 

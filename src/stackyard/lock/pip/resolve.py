@@ -32,11 +32,11 @@ from stackyard.lock.pip import pins
 from stackyard.lock.pip.constraints import constraint_lines
 from stackyard.lock.pip.hashes import require_hashes, wanted_hashes
 from stackyard.lock.pip.projectname import project_name
-from stackyard.lock.pip.provided import Given, write_constraints
+from stackyard.lock.pip.provided import ProvidedDistribution, write_constraints
 from stackyard.lock.pip.pylock import Target, package
 from stackyard.lock.pip.tags import uv_platform, wheel_tags
 from stackyard.lock.pip.torchindex import Resolve, fitting, for_accelerator
-from stackyard.lock.pip.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version
+from stackyard.lock.pip.uvcompile import Answer, NoSolution, Question, compile_requirements, local_version
 from stackyard.lock.renewal import Preference
 
 _PRERELEASE = re.compile(r"\d(a|b|rc|\.?dev)\d*", re.IGNORECASE)
@@ -69,7 +69,7 @@ class PipRequest:
     settings: PipSettings
     cache: Path
     constraints: tuple[PipRequirement, ...] = ()
-    given: tuple[Given, ...] = ()
+    given: tuple[ProvidedDistribution, ...] = ()
     build: BuildSpec = field(default_factory=BuildSpec)
     where: Where | None = None
     exclude_newer: str = ""
@@ -222,7 +222,7 @@ def _resolve(question: Question, request: PipRequest, watch: Watch) -> tuple[Ans
     """uv's answer, with the build of torch for the accelerator; and notices about it."""
     try:
         return _for_accelerator(question, request, partial(compile_requirements, watch=watch))
-    except Unsolvable as error:
+    except NoSolution as error:
         watch.require()
         raise _unsolvable(str(error), question, request) from error
     except (InputError, UnreachableError):
@@ -239,7 +239,7 @@ def _for_accelerator(question: Question, request: PipRequest, compiled: Resolve)
         answer = _with_prereleases(question, request, compiled)
         if wanted is None or fitting(answer, wanted):
             return answer, ()
-    except Unsolvable:
+    except NoSolution:
         if wanted is None or requested(request.requirements) is None:
             raise
     given = [each.name for each in request.given]

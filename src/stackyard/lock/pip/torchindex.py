@@ -14,7 +14,7 @@ from typing import Any
 from stackyard.core.late import dataclass
 from stackyard.core.names import canonical, pip_name
 from stackyard.lock.accelerator import PACKAGES, Accelerator
-from stackyard.lock.pip.uvcompile import Answer, Question, Unsolvable
+from stackyard.lock.pip.uvcompile import Answer, NoSolution, Question
 
 Resolve = Callable[[Question], Answer]
 _ROUNDS = 12
@@ -47,39 +47,39 @@ def for_accelerator(
 
     Raises:
         InputError: torch has no builds for the accelerator.
-        Unsolvable: none has a solution.
+        NoSolution: none has a solution.
     """
     reasons = []
     for index in accelerator.indexes(home):
         probe(index)
         try:
             answer = from_index(question, index, given, resolve)
-        except Unsolvable as error:
+        except NoSolution as error:
             reasons.append(f"{error}\ntorch is taken from {index}: accelerator {accelerator.name} ({accelerator.why})")
             if not any(re.search(rf"(?<![\w-]){name}(?![\w-])", str(error)) for name in PACKAGES):
                 break
             continue
         return answer, f"torch: accelerator {accelerator.name} ({accelerator.why}): index {index}"
-    raise Unsolvable(reasons[0])
+    raise NoSolution(reasons[0])
 
 
 def from_index(question: Question, index: str, given: Iterable[str], resolve: Resolve) -> Answer:
     """Resolve with torch and its companions from `index`.
 
     Raises:
-        Unsolvable: no solution exists; torch is missing in the requested version, or altogether.
+        NoSolution: no solution exists; torch is missing in the requested version, or altogether.
     """
     ties = _Ties(question, index, left=set(given))
     for _ in range(_ROUNDS):
         try:
             answer = resolve(ties.question())
-        except Unsolvable as error:
+        except NoSolution as error:
             if not ties.learn(str(error)):
                 raise
             continue
         if not ties.follow(answer):
             return answer
-    raise Unsolvable(f"the companions of torch in {index} require each other in a circle")
+    raise NoSolution(f"the companions of torch in {index} require each other in a circle")
 
 
 @dataclass

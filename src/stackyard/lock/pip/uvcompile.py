@@ -66,7 +66,7 @@ class Answer:
     prerelease: tuple[str, ...] = ()
 
 
-class Unsolvable(Exception):
+class NoSolution(Exception):
     """uv found no solution; the text is its reason, cleaned."""
 
 
@@ -88,7 +88,7 @@ def compile_requirements(question: Question, watch: Callable[[], object] = lambd
         watch: is called while uv runs; an exception from it ends the run.
 
     Raises:
-        Unsolvable: no solution exists.
+        NoSolution: no solution exists.
         StackyardError: uv failed in another way (a build of metadata, a network error), with its output.
     """
     with scratch("uv") as directory:
@@ -279,7 +279,7 @@ def _failure(result: Result) -> Exception:
     error = uv.failure(result, "cannot resolve the pip packages")
     if "Failed to build `" in text or "The build backend returned an error" in text:
         return BuildFailed(error.message, _unbuilt(text, result.stderr), error.detail or "")
-    return Unsolvable(clean(text)) if "No solution found" in text else error
+    return NoSolution(clean(text)) if "No solution found" in text else error
 
 
 def _unbuilt(text: str, log: str) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from stackyard.core.change import Alias, Append, EnvironmentChange, Function, Operation, Prepend
 from stackyard.core.errors import StackyardError
-from stackyard.core.grammar import COMMAND, LOADED, SETTABLE, VALUE, Grammar, NotAllowed
+from stackyard.core.grammar import COMMAND, LOADED, SETTABLE, VALUE, Grammar, GrammarError
 from stackyard.host.files.scratch import scratch
 from stackyard.host.run.view import PLAIN, View
 from stackyard.make.activation.shell import FIRST, SECOND, ProbeEnvironment, Shell, observe
@@ -196,7 +196,7 @@ def _outside(rule: Grammar, *texts: str | None) -> str:
         for text in texts:
             if text is not None:
                 rule(text)
-    except NotAllowed as error:
+    except GrammarError as error:
         return str(error)
     return ""
 
@@ -247,7 +247,7 @@ def _variables(prefix: Path, file: Path, values: object) -> dict[str, str]:
         raise StackyardError(f"cannot read {file}: not a JSON object of variables")
     try:
         return {SETTABLE(str(name)): VALUE(str(text)) for name, text in values.items()}
-    except NotAllowed as error:
+    except GrammarError as error:
         raise StackyardError(
             f"{_owner(prefix, file)} sets an invalid variable in {file}: {error}",
             hint="its commands would run whenever the stack is loaded: exclude this build of the package, or report it",

@@ -22,7 +22,7 @@ from typing import Any
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.make import programs
-from stackyard.make.bytecode.pyfiles import Installed, Unit
+from stackyard.make.bytecode.pyfiles import InstalledFiles, Unit
 from stackyard.make.cache_adoption import adopt
 from stackyard.make.job import Job, cores
 from stackyard.make.layer import ground
@@ -89,7 +89,7 @@ def _identity(job: Job) -> tuple[str, str]:
 
 def _places(job: Job, version: str, wheels: Sequence[Wheel]) -> Iterator[_Place]:
     """Every package: from the cache of this yard or of a parent, else as it was just installed."""
-    installed = Installed(job.prefix, job.site_packages)
+    installed = InstalledFiles(job.prefix, job.site_packages)
     for package in job.locked.conda:
         yield _cached(job, version, package.sha256) or _new(job, version, installed.conda(package.stem, package.sha256))
     for wheel in wheels:

@@ -30,7 +30,7 @@ class Unit:
     private: tuple[str, ...] = ()
 
 
-class Installed:
+class InstalledFiles:
     """What is installed in a prefix."""
 
     def __init__(self, prefix: Path, site_packages: Path) -> None:

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 from stackyard.core.errors import StackyardError
 from stackyard.core.names import canonical
 from stackyard.host.files.hashing import sha256_file, sha256_text
-from stackyard.make.basefiles import Bases, OfBase
-from stackyard.make.bytecode.pyfiles import Installed, is_python, source_of
+from stackyard.make.basefiles import BaseFile, Bases
+from stackyard.make.bytecode.pyfiles import InstalledFiles, is_python, source_of
 from stackyard.make.collisions import rule as collisions
 from stackyard.make.collisions.claims import Claim, Listings, Owner, require_plain, shared
 from stackyard.make.collisions.listings import conda_from, conda_without, record_without, write_conda
 from stackyard.make.collisions.rule import Decision
-from stackyard.make.collisions.staging import Staging
+from stackyard.make.collisions.staging import PackageStaging
 from stackyard.make.job import Job
 from stackyard.yard import disk
 from stackyard.yard.revision.collision import Collision, sentences
@@ -41,7 +41,7 @@ _IN_THE_WAY = re.compile(r"\(os error (17|20|21)\)")
 """What rattler and uv print where a file is in the place of a directory: EEXIST, ENOTDIR, EISDIR."""
 
 
-class Settling:
+class BuildCollisions:
     """The collisions of one build.
 
     Attributes:
@@ -50,7 +50,7 @@ class Settling:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._staging = Staging(job)
+        self._staging = PackageStaging(job)
         self._listings = Listings(job.prefix)
         self._bases = Bases(job, job.variant.base) if job.variant.base else None
         self._decided: dict[str, Decision] = {}
@@ -137,7 +137,7 @@ class Settling:
 
     def _wheel_owners(self, wheels: Sequence[Wheel]) -> Iterator[Owner]:
         if wheels:
-            installed, first = Installed(self._job.prefix, self._job.site_packages), len(self._conda_owners)
+            installed, first = InstalledFiles(self._job.prefix, self._job.site_packages), len(self._conda_owners)
             for n, wheel in enumerate(sorted(wheels, key=lambda each: canonical(each.name)), first):
                 yield Owner("pip", wheel.name, n, installed.listing(wheel.name))
 
@@ -202,7 +202,7 @@ class Settling:
         finally:
             temporary.unlink(missing_ok=True)  # a rename to another name of the same file leaves both
 
-    def _decide_on_base(self, path: str, of_base: OfBase, own: Claim) -> Decision:
+    def _decide_on_base(self, path: str, of_base: BaseFile, own: Claim) -> Decision:
         """Of a path that the base has too. Where its file is chosen, all packages of the layer lose theirs."""
         place = self._job.prefix / path
         mine = place.read_bytes() if of_base.source is not None and place.is_file() else None

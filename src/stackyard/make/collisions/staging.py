@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stackyard.make.wheels.install import Wheel
 
 
-class Staging:
+class PackageStaging:
     """The packages of one prefix that were installed alone, each when it is asked for.
 
     Attributes:

@@ -18,9 +18,9 @@ from stackyard.inputs.stacks.buildinputs import package_build
 from stackyard.lock.lockfile.model import LockedVariant, PipPackage
 from stackyard.lock.pip.resolve import PipRequest, solve_pip
 from stackyard.make.mirror.git import checked_out
-from stackyard.make.mirror.read import Held
+from stackyard.make.mirror.read import MirrorIndex
 from stackyard.make.mirror.requires import asked_for
-from stackyard.make.mirror.write import Contents, Made, extend, present
+from stackyard.make.mirror.write import Contents, MirrorUpdate, extend, present
 from stackyard.make.wheels import source
 from stackyard.make.wheels.key import config_settings
 
@@ -42,7 +42,7 @@ class Sources:
     cache: Path
     directory: Path
 
-    def needed(self, held: Held, progress: Progress) -> tuple[PipPackage, ...]:
+    def needed(self, held: MirrorIndex, progress: Progress) -> tuple[PipPackage, ...]:
         """The packages that compiling them needs, and compiling those.
 
         Raises:
@@ -60,7 +60,7 @@ class Sources:
                 found |= {each.sha256: each for each in self._resolved(package, lines)}
         return tuple(found.values())
 
-    def _lines(self, package: PipPackage, held: Held) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _lines(self, package: PipPackage, held: MirrorIndex) -> tuple[tuple[str, ...], tuple[str, ...]]:
         how = package_build(self.variant.build, package.name)
         if how is not None and not how.isolation:
             return how.requires, ()
@@ -70,7 +70,7 @@ class Sources:
             more = how.requires if how else ()
             return asked_for(root, self.settings, self.cache, config_settings(package, how), work / "env", more)
 
-    def _root(self, package: PipPackage, held: Held, into: Path) -> Path:
+    def _root(self, package: PipPackage, held: MirrorIndex, into: Path) -> Path:
         into.mkdir()
         if package.kind == "vcs":
             return checked_out(self.directory / held.commits[package.commit], package.commit, into)
@@ -123,7 +123,7 @@ class Collection:
         self.contents.add(locked, settings)
         self._parts.append((locked, variant, settings))
 
-    def put(self, directory: Path, progress: Progress) -> Made:
+    def put(self, directory: Path, progress: Progress) -> MirrorUpdate:
         """Fetch everything into a mirror; then what compiling the source packages needs, until nothing is new."""
         made = extend(directory, self.contents, progress)
         fetched, size = list(made.fetched), made.bytes
@@ -134,7 +134,7 @@ class Collection:
             fetched += made.fetched
             size += made.bytes
             parts = [part for part in found if part is not None]
-        return Made(tuple(fetched), size)
+        return MirrorUpdate(tuple(fetched), size)
 
     def _compiling(
         self, part: tuple[LockedVariant, Variant, PipSettings], directory: Path, progress: Progress

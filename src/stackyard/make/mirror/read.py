@@ -26,15 +26,15 @@ _TIMEOUT_S = 60
 
 
 @dataclass(frozen=True)
-class Held:
+class MirrorIndex:
     """What ``mirror.json`` lists: paths below the mirror by the file's sha256, and of git bundles by commit."""
 
     files: Mapping[str, str]
     commits: Mapping[str, str]
 
 
-def _make(value: Mapping[str, object]) -> Held:
-    held = members.make(Held, dict(value))
+def _make(value: Mapping[str, object]) -> MirrorIndex:
+    held = members.make(MirrorIndex, dict(value))
     for path in (*held.files.values(), *held.commits.values()):
         if not isinstance(path, str) or path.startswith("/") or ".." in PurePosixPath(path).parts:
             raise ValueError(f"a path that leads out of the mirror: {path!r}")
@@ -52,7 +52,7 @@ class Mirror:
 
     place: str
     base: str
-    held: Held
+    held: MirrorIndex
 
     def conda(self, package: CondaPackage) -> CondaPackage:
         """The package with the URL of its archive here."""
@@ -112,7 +112,7 @@ def opened(place: str, settings: PipSettings) -> Mirror:
     return Mirror(place, f"{directory.as_uri()}/", held(text, str(directory / INDEX)))
 
 
-def held(text: bytes, origin: str) -> Held:
+def held(text: bytes, origin: str) -> MirrorIndex:
     """What a ``mirror.json`` lists. Raises StackyardError: it is damaged, or of a newer format."""
     try:
         value = formats.content(text)

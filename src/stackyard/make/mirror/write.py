@@ -28,7 +28,7 @@ from stackyard.lock.lockfile.model import CondaPackage, LockedVariant, PipPackag
 from stackyard.make.fetch import download
 from stackyard.make.mirror import pages
 from stackyard.make.mirror.git import bundle
-from stackyard.make.mirror.read import FILES, INDEX, KIND, Held, held
+from stackyard.make.mirror.read import FILES, INDEX, KIND, MirrorIndex, held
 from stackyard.yard import disk
 from stackyard.yard.write import atomic, lease
 from stackyard.yard.write.atomic import fault_point
@@ -40,7 +40,7 @@ _LEASES = ".leases"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MirrorFile:
     """One file for the mirror. `path` is below it; `size` in bytes, 0 where the lock does not say."""
 
     url: str
@@ -64,14 +64,14 @@ class Repository:
 class Contents:
     """What a mirror is to hold, each file once, and what cannot be in it."""
 
-    files: dict[str, Wanted] = field(default_factory=dict)
+    files: dict[str, MirrorFile] = field(default_factory=dict)
     repositories: dict[str, Repository] = field(default_factory=dict)
     lacking: list[str] = field(default_factory=list)
 
     def add(self, locked: LockedVariant, settings: PipSettings) -> None:
         """What a locked variant needs. `settings`: how its pip packages were found."""
         for conda in locked.conda:
-            self._put(Wanted(conda.url, conda.sha256, _conda_path(conda), conda.size))
+            self._put(MirrorFile(conda.url, conda.sha256, _conda_path(conda), conda.size))
         self.add_pip(locked.pip, settings)
         if locked.interpreter.source in ("host", "uv"):
             label = f"{locked.stack} {locked.version} {locked.variant}".rstrip()
@@ -85,9 +85,9 @@ class Contents:
                 self.repositories[each.commit] = Repository(each.url, each.commit, path, settings)
             elif each.kind != "path":
                 path = f"{FILES}/{file_name(each.url)}"
-                self._put(Wanted(each.url, each.sha256, path, each.size, uv.trust(each.url, settings)))
+                self._put(MirrorFile(each.url, each.sha256, path, each.size, uv.trust(each.url, settings)))
 
-    def _put(self, wanted: Wanted) -> None:
+    def _put(self, wanted: MirrorFile) -> None:
         self.files.setdefault(wanted.sha256, wanted)
 
     def _lack(self, text: str) -> None:
@@ -111,14 +111,14 @@ def _place(url: str) -> str:
 
 
 @dataclass(frozen=True)
-class Made:
+class MirrorUpdate:
     """What was done: the paths that were fetched, and their bytes."""
 
     fetched: tuple[str, ...]
     bytes: int
 
 
-def missing(directory: Path, contents: Contents) -> tuple[list[Wanted], list[Repository]]:
+def missing(directory: Path, contents: Contents) -> tuple[list[MirrorFile], list[Repository]]:
     """What a mirror lacks of what it is to hold, in order of path."""
     there = present(directory)
     files = [each for each in _placed(contents, there) if not _is_there(directory, there, each)]
@@ -130,7 +130,7 @@ def missing(directory: Path, contents: Contents) -> tuple[list[Wanted], list[Rep
     return sorted(files, key=lambda each: each.path), repositories
 
 
-def _placed(contents: Contents, there: Held) -> Iterator[Wanted]:
+def _placed(contents: Contents, there: MirrorIndex) -> Iterator[MirrorFile]:
     """Each file with its place: where it is listed, else by its name; where another has that name, a directory of its
     own."""
     taken = {path: sha256 for sha256, path in there.files.items()}
@@ -142,13 +142,13 @@ def _placed(contents: Contents, there: Held) -> Iterator[Wanted]:
         yield replace(wanted, path=path)
 
 
-def present(directory: Path) -> Held:
+def present(directory: Path) -> MirrorIndex:
     """What a mirror lists; nothing where there is none."""
     text = disk.content(directory / INDEX)
-    return Held({}, {}) if text is None else held(text, str(directory / INDEX))
+    return MirrorIndex({}, {}) if text is None else held(text, str(directory / INDEX))
 
 
-def _is_there(directory: Path, there: Held, wanted: Wanted) -> bool:
+def _is_there(directory: Path, there: MirrorIndex, wanted: MirrorFile) -> bool:
     """Whether a file lies there with its size. Builds compare its bytes."""
     path = directory / there.files.get(wanted.sha256, ".none")
     try:
@@ -158,7 +158,7 @@ def _is_there(directory: Path, there: Held, wanted: Wanted) -> bool:
     return not wanted.size or size == wanted.size
 
 
-def extend(directory: Path, contents: Contents, progress: Progress) -> Made:
+def extend(directory: Path, contents: Contents, progress: Progress) -> MirrorUpdate:
     """Fetch what a mirror lacks, and list it.
 
     Raises:
@@ -183,8 +183,8 @@ def extend(directory: Path, contents: Contents, progress: Progress) -> Made:
         finally:
             holding.check()
             fault_point("mirror")
-            _list(directory, Held(paths, commits))
-    return Made((*(f.path for f in files), *(r.path for r in repositories)), done.bytes)
+            _list(directory, MirrorIndex(paths, commits))
+    return MirrorUpdate((*(f.path for f in files), *(r.path for r in repositories)), done.bytes)
 
 
 def _require_mirror(directory: Path) -> None:
@@ -218,7 +218,7 @@ class _Counter:
             self._progress.advance("mirror", self._done, self._total)
 
 
-def _fetch(directory: Path, wanted: Wanted, done: _Counter, paths: dict[str, str]) -> None:
+def _fetch(directory: Path, wanted: MirrorFile, done: _Counter, paths: dict[str, str]) -> None:
     """Fetch one file to its place, whole or not at all, and note its path: also where another one fails later."""
     target = directory / wanted.path
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -235,7 +235,7 @@ def _fetch(directory: Path, wanted: Wanted, done: _Counter, paths: dict[str, str
     done.one(wanted.path, target.stat().st_size)
 
 
-def _list(directory: Path, holding: Held) -> None:
+def _list(directory: Path, holding: MirrorIndex) -> None:
     """Write the pages and `mirror.json`, last; remove what a killed process left of that."""
     for left in directory.glob(f".{INDEX}.*.tmp"):
         left.unlink(missing_ok=True)

@@ -56,7 +56,7 @@ _LEASE = "building"
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledWheel:
     """A wheel that was compiled from source, now or earlier. `key` is its cache key, `notes` are for the record."""
 
     package: PipPackage
@@ -65,7 +65,7 @@ class Compiled:
     notes: tuple[str, ...] = ()
 
 
-def compile_all(job: Job, toolchain: Toolchain, install: Callable[[Sequence[pip.Wheel]], None]) -> list[Compiled]:
+def compile_all(job: Job, toolchain: Toolchain, install: Callable[[Sequence[pip.Wheel]], None]) -> list[CompiledWheel]:
     """Compile (or find) and install every package that is locked as source, dependencies first.
 
     Args:
@@ -74,7 +74,7 @@ def compile_all(job: Job, toolchain: Toolchain, install: Callable[[Sequence[pip.
     Raises:
         StackyardError: one does not compile; what was compiled before it stays in the cache.
     """
-    made: list[Compiled] = []
+    made: list[CompiledWheel] = []
     pending: list[pip.Wheel] = []
     for package in in_order([p for p in job.locked.pip if p.kind != "wheel"]):
         how = package_build(job.variant.build, package.name)
@@ -109,7 +109,7 @@ def in_order(packages: Sequence[PipPackage]) -> list[PipPackage]:
     return list(done.values())
 
 
-def find(job: Job, package: PipPackage, toolchain: Toolchain) -> Compiled | None:
+def find(job: Job, package: PipPackage, toolchain: Toolchain) -> CompiledWheel | None:
     """The wheel in this yard's cache or in a parent's, if one was compiled from the same inputs, and may be used."""
     if job.rebuild:
         return None
@@ -119,7 +119,7 @@ def find(job: Job, package: PipPackage, toolchain: Toolchain) -> Compiled | None
             meta = _meta(directory)
             if meta and _suits(job, package, meta):
                 wheel = _wheel(directory / meta["wheel"], package, meta["sha256"])
-                return Compiled(package, wheel, key, tuple(meta.get("notes", ())))
+                return CompiledWheel(package, wheel, key, tuple(meta.get("notes", ())))
             if meta is None and may_look_into(directory):
                 job.progress.notice(f"damaged in the cache, so compiled again: {package.name} in {directory}")
     return None
@@ -171,7 +171,7 @@ def _wheel(path: Path, package: PipPackage, sha256: str) -> pip.Wheel:
     return pip.Wheel(package.name, path.name.split("-")[1], path.as_uri(), sha256)
 
 
-def _compile(job: Job, package: PipPackage, toolchain: Toolchain) -> Compiled:
+def _compile(job: Job, package: PipPackage, toolchain: Toolchain) -> CompiledWheel:
     started = time.monotonic()
     values = _inputs(job, package, toolchain)
     key = wheelkey.digest(values)
@@ -267,7 +267,7 @@ def _version_hint(package: PipPackage) -> dict[str, str]:
 
 def _keep(
     job: Job, package: PipPackage, built: Path, values: dict[str, Any], seconds: float, notes: Sequence[str]
-) -> Compiled:
+) -> CompiledWheel:
     """Move a wheel into the cache, whole or not at all."""
     key = wheelkey.digest(values)
     bound = names_path(built, job.prefix)
@@ -288,10 +288,10 @@ def _keep(
     if present is not None and _suits(job, package, present):  # of a build that was faster
         shutil.rmtree(temporary)
         wheel = _wheel(directory / present["wheel"], package, present["sha256"])
-        return Compiled(package, wheel, key, tuple(present.get("notes", ())))
+        return CompiledWheel(package, wheel, key, tuple(present.get("notes", ())))
     disk.remove_tree(directory)
     atomic.rename_directory(temporary, directory)
-    return Compiled(package, _wheel(directory / built.name, package, digest), key, tuple(notes))
+    return CompiledWheel(package, _wheel(directory / built.name, package, digest), key, tuple(notes))
 
 
 def names_path(wheel: Path, path: Path) -> bool:

@@ -19,14 +19,14 @@ from stackyard.yard.revision.manifest import Entry
 
 
 @dataclass(frozen=True)
-class Standing:
+class BaseStatus:
     """The state of an extension's base: the newer revision to rebase on, or why that cannot be determined."""
 
     newer: Entry | None = None
     problem: str = ""
 
 
-def of_extension(paths: RevisionPaths, yard: Yard) -> Standing | None:
+def of_extension(paths: RevisionPaths, yard: Yard) -> BaseStatus | None:
     """The state of the base of a revision; None if it has no base, or its record cannot be read."""
     try:
         record = revisions.readable(paths)
@@ -35,7 +35,7 @@ def of_extension(paths: RevisionPaths, yard: Yard) -> Standing | None:
     return standing(record.base, yard) if record and record.base else None
 
 
-def standing(base: BaseRevision, yard: Yard) -> Standing:
+def standing(base: BaseRevision, yard: Yard) -> BaseStatus:
     """Whether the base of an extension is older than the revision that its site publishes now, or removed.
 
     Args:
@@ -45,15 +45,15 @@ def standing(base: BaseRevision, yard: Yard) -> Standing:
         entries = generations.entries(Yard(Path(base.yard)))
         there = disk.is_there(base.paths.record)
     except (OSError, StackyardError) as error:
-        return Standing(problem=f"its base {base.id} cannot be read: {error}")
+        return BaseStatus(problem=f"its base {base.id} cannot be read: {error}")
     newer = _newer(base, entries)
     moved = _moved(base, yard)
     if moved or there:
-        return moved or Standing(newer)
-    return Standing(newer, f"its base {base.id} was removed")
+        return moved or BaseStatus(newer)
+    return BaseStatus(newer, f"its base {base.id} was removed")
 
 
-def _moved(base: BaseRevision, yard: Yard) -> Standing | None:
+def _moved(base: BaseRevision, yard: Yard) -> BaseStatus | None:
     """The counterpart, in a present parent yard, of a base whose own yard is not a parent any more (it was moved)."""
     if any(_leads_to(each, base.yard) for each in yard.lineage()):
         return None
@@ -63,7 +63,7 @@ def _moved(base: BaseRevision, yard: Yard) -> Standing | None:
             same = next((e for e in entries if e.module == base.id and e.is_visible), None)
             found = same or _newer(base, entries)
             if found and disk.is_there(RevisionPaths.of(found.folder).record):
-                return Standing(found, f"its base {base.id} is in {each.root} now, not in {base.yard}")
+                return BaseStatus(found, f"its base {base.id} is in {each.root} now, not in {base.yard}")
     return None
 
 

@@ -14,17 +14,17 @@ from stackyard.host.files.scratch import scratch
 from stackyard.inputs.workspace import Workspace
 from stackyard.lock.renewal import Update
 from stackyard.upkeep.extensions.extend_full import full_files
-from stackyard.upkeep.extensions.file import Asked, Files, base_of, changed, made, names, on_base, with_more
+from stackyard.upkeep.extensions.file import ExtensionRequest, Files, base_of, changed, made, names, on_base, with_more
 from stackyard.yard.layout import Yard
 
 Change = Callable[[Files], Files]
 
 
-class _NotPublished(Exception):
+class _DeployFailure(Exception):
     """The deploy did not publish; its result has the failures, and the file is restored."""
 
 
-def extended(yard: Yard, name: str, base: str | None, asked: Asked, *, full: bool = False) -> Change:
+def extended(yard: Yard, name: str, base: str | None, asked: ExtensionRequest, *, full: bool = False) -> Change:
     """The change that adds packages to the files of a new or an existing extension.
 
     Args:
@@ -58,8 +58,8 @@ def deploy_changed(workspace: Workspace, name: str, change: Change, progress: Pr
             with changed(workspace.yard.extension(name), change) as file:
                 result = deploy(_request(workspace, file, **options), progress, held)
                 if not result.ok:
-                    raise _NotPublished
-        except _NotPublished:
+                    raise _DeployFailure
+        except _DeployFailure:
             pass
     return result
 

@@ -19,7 +19,7 @@ _INFO = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:dist|egg)-info")
 
 
 @dataclass(frozen=True)
-class Drifted:
+class DriftedDistribution:
     """One distribution in a drift directory.
 
     Attributes:
@@ -55,7 +55,7 @@ def packages_of(record: BuildRecord) -> Path | None:
     return payload.drift.site_packages(str(record.interpreter["version"]))
 
 
-def drifted(record: BuildRecord) -> tuple[Drifted, ...]:
+def drifted(record: BuildRecord) -> tuple[DriftedDistribution, ...]:
     """The distributions that are installed in an extension but not in its record, sorted by name."""
     directory = packages_of(record)
     versions = {canonical(p.name): p.version for p in record.packages}
@@ -63,12 +63,12 @@ def drifted(record: BuildRecord) -> tuple[Drifted, ...]:
     return tuple(sorted((one for one in found if one and one.recorded != one.version), key=lambda one: one.name))
 
 
-def _one(info: Path, recorded: dict[str, str]) -> Drifted | None:
+def _one(info: Path, recorded: dict[str, str]) -> DriftedDistribution | None:
     found = _INFO.fullmatch(info.name)
     if found is None:
         return None
     name = canonical(found["name"])
-    return Drifted(
+    return DriftedDistribution(
         name,
         found["version"],
         recorded.get(name, ""),
@@ -89,7 +89,7 @@ def _origin(note: Path) -> str:
         return ""
 
 
-def reset(record: BuildRecord) -> tuple[Drifted, ...]:
+def reset(record: BuildRecord) -> tuple[DriftedDistribution, ...]:
     """Remove the drifted distributions and return them. Programs that use them may fail; the revision is unchanged.
 
     Raises:

@@ -15,7 +15,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.inputs.load import kind_of
 from stackyard.lock.lockfile.model import Lock
 from stackyard.lock.lockfile.text import dump, read
-from stackyard.upkeep.extensions.file import LOCK, STACK, Asked, Files, with_more
+from stackyard.upkeep.extensions.file import LOCK, STACK, ExtensionRequest, Files, with_more
 from stackyard.yard import catalogue, disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import signatures
@@ -24,7 +24,7 @@ from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import BuildRecord
 
 
-def full_files(name: str, base: str, asked: Asked, yard: Yard) -> Files:
+def full_files(name: str, base: str, asked: ExtensionRequest, yard: Yard) -> Files:
     """The files of a full revision that contains everything of a base.
 
     Raises:

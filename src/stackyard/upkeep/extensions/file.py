@@ -33,7 +33,7 @@ _HEADER = "# An extension, as `stackyard extend` writes it. Edit it as you like;
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExtensionRequest:
     """What a command line adds to an extension: requirements, and files with requirements."""
 
     pip: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ def checked_name(name: str, yard: Yard) -> str:
     """
     try:
         grammar.LABEL(name)
-    except grammar.NotAllowed as error:
+    except grammar.GrammarError as error:
         raise InputError(f"--name: {error}", hint=error.hint) from error
     for parent in yard.lineage()[1:]:
         if disk.is_there(parent.stack(name)):
@@ -95,7 +95,7 @@ def checked_name(name: str, yard: Yard) -> str:
     return name
 
 
-def checked(asked: Asked) -> Asked:
+def checked(asked: ExtensionRequest) -> ExtensionRequest:
     """Check the requirements and make their paths absolute.
 
     Raises:
@@ -112,14 +112,14 @@ def checked(asked: Asked) -> Asked:
     return replace(asked, files=tuple(file.absolute() for file in asked.files))
 
 
-def made(name: str, base: str, asked: Asked) -> Files:
+def made(name: str, base: str, asked: ExtensionRequest) -> Files:
     """The files of a new extension."""
     lines = [_HEADER.format(name=name), f"name: {_quoted(name)}\n", f"base: {_quoted(base)}\n", "environment:\n"]
     texts = {STACK: "".join(lines)}
     return with_more(Files(texts), asked)
 
 
-def with_more(files: Files, asked: Asked) -> Files:
+def with_more(files: Files, asked: ExtensionRequest) -> Files:
     """Add requirements to an extension; existing ones for the same package are replaced."""
     stack, texts = files.texts[STACK], dict(files.texts)
     if asked.pip:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.deploy.entries import present
-from stackyard.deploy.writing import Held, building, writing
+from stackyard.deploy.writing import DeployLeases, building, writing
 from stackyard.host.run import clock
 from stackyard.upkeep.gc import garbage, tidy
 from stackyard.upkeep.gc.garbage import Garbage
@@ -38,7 +38,7 @@ from stackyard.yard.write.trash import Item
 
 
 @dataclass(frozen=True)
-class Doomed:
+class RemovalCandidate:
     """A revision to remove: the reason, its own bytes and inodes, and the shared ones."""
 
     entry: Entry
@@ -82,7 +82,7 @@ class Plan:
     """
 
     rules: Rules
-    revisions: list[Doomed] = field(default_factory=list)
+    revisions: list[RemovalCandidate] = field(default_factory=list)
     garbage: list[Garbage] = field(default_factory=list)
     counts: list[Garbage] = field(default_factory=list)
     hide: list[str] = field(default_factory=list)
@@ -132,7 +132,7 @@ def plan(watch: Watch, rules: Rules) -> Plan:
     found.leases = idleleases.idle(yard)
     found.temporaries = temporaries.found(yard)
     found.packed = garbage.long_manifests(yard, rules.keep)
-    if Held(yard, ()).is_alone:
+    if DeployLeases(yard, ()).is_alone:
         found.garbage += garbage.leftovers(yard)
         found.garbage += garbage.unshared(replace(watch, site=limits), records.values(), seen.below)
         found.garbage += garbage.solutions(watch, seen.below)
@@ -155,7 +155,7 @@ def _choose(
         if users := seen.of(entry.folder):
             found.kept[entry.module] = users
         else:
-            found.revisions.append(Doomed(entry, why, *size_of(records.get(entry.module))))
+            found.revisions.append(RemovalCandidate(entry, why, *size_of(records.get(entry.module))))
 
 
 def _reasons(watch: Watch, rules: Rules, entries: Sequence[Entry]) -> Iterator[tuple[Entry, str]]:
@@ -299,7 +299,7 @@ def _put_aside(removal: Removal, found: Sequence[Garbage], outcome: Outcome) -> 
             if isinstance(error, disk.DiskFull) and not moved:
                 raise  # the yard may give up some room for it
             outcome.kept[str(each.path)] = (str(error),)
-    alone = Held(removal.watch.yard, ()).is_alone
+    alone = DeployLeases(removal.watch.yard, ()).is_alone
     for item in moved:
         if not alone and item.what.path.startswith((trash.PLACES["cache"], removal.watch.yard.locks.name)):
             with suppress(StackyardError):

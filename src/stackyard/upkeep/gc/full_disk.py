@@ -18,11 +18,11 @@ from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 from stackyard.yard.write import atomic, reserve, within
 
-Done = TypeVar("Done")
+Result = TypeVar("Result")
 HINT = "`stackyard gc --now` deletes what is in the trash; or delete some other file of this file system or quota"
 
 
-def despite_full(yard: Yard, act: Callable[[], Done], tell: Callable[[str], object]) -> Done:
+def despite_full(yard: Yard, act: Callable[[], Result], tell: Callable[[str], object]) -> Result:
     """Run an action that frees space or undoes a step; on a full disk, free the yard's reserve and try once more.
 
     Args:

@@ -31,7 +31,7 @@ from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.others import basesinuse, children, uses
-from stackyard.yard.others.children import Blind, Child, Children
+from stackyard.yard.others.children import BlindSpot, Child, Children
 from stackyard.yard.others.same import is_same
 from stackyard.yard.others.uses import Use
 from stackyard.yard.revision.directories import RevisionPaths
@@ -94,7 +94,7 @@ class Watch(Workspace):
         found = Evidence(began=basesinuse.moment(self.yard) if self.tidy else None)
         found.below = children.known(self.yard, self._users_yards(), self.despite)
         found.unseen += found.below.unseen
-        ours = _Ours(self.yard)
+        ours = _OwnPaths(self.yard)
         self._notes(found, ours, found.below.seen)
         self._processes(found, ours)
         self._extensions(found, ours)
@@ -111,23 +111,23 @@ class Watch(Workspace):
     def look_again(self, first: Evidence) -> Evidence:
         """Read only the notes again, where the first search found them: a quick check for new uses."""
         found = Evidence(everything=first.everything)
-        self._notes(found, _Ours(self.yard), _uses_again(first.below.seen))
+        self._notes(found, _OwnPaths(self.yard), _uses_again(first.below.seen))
         return found
 
-    def _notes(self, found: Evidence, ours: _Ours, yards: Iterable[Child]) -> None:
+    def _notes(self, found: Evidence, ours: _OwnPaths, yards: Iterable[Child]) -> None:
         """Add the uses noted in this yard and in users' yards."""
-        jobs, unknown = _Jobs(self.is_over), uses.Unknown()
+        jobs, unknown = _Jobs(self.is_over), uses.UnreadNotes()
         noted: list[tuple[Use, bool]] = []
         try:
             noted = [(use, True) for use in uses.found(self.yard.uses, unknown)]
         except OSError as error:
-            found.below.blind.append(Blind(None, str(self.yard.uses), cause(error), always=True))
+            found.below.blind.append(BlindSpot(None, str(self.yard.uses), cause(error), always=True))
             found.unseen.append(f"cannot read {self.yard.uses}: {cause(error)}")
         noted += [(use, False) for child in yards for use in _uses_in(child)]
         # an unreadable note is a possible use of every revision of its owner, unless the caller said otherwise
         found.unseen += unknown.left
         unread = ((uid, why) for uid, why in unknown.unread.items() if uid not in self.despite)
-        found.below.blind += [Blind(uid, str(self.yard.uses), why, always=True) for uid, why in unread]
+        found.below.blind += [BlindSpot(uid, str(self.yard.uses), why, always=True) for uid, why in unread]
         ours.learn((use.uid, RevisionPaths.of(use.directory).yard) for use, _ in noted)
         # a note whose job is over is deleted, but only in this yard
         for use, is_own in noted:
@@ -138,7 +138,7 @@ class Watch(Workspace):
                 elif self.tidy and is_own:
                     uses.release(use.file)
 
-    def _processes(self, found: Evidence, ours: _Ours) -> None:
+    def _processes(self, found: Evidence, ours: _OwnPaths) -> None:
         seen, hidden = supervised.processes(ours.spellings)
         removed = {place_of(item.directory): place_of(item.origin) for item in trash.items(self.yard)}
         for process in seen:
@@ -149,7 +149,7 @@ class Watch(Workspace):
         if hidden:
             found.unseen.append(f"permission denied: {counted(hidden, 'other process', 'es')} of this host")
 
-    def _extensions(self, found: Evidence, ours: _Ours) -> None:
+    def _extensions(self, found: Evidence, ours: _OwnPaths) -> None:
         own = list(children.own_bases(self.yard))
         ours.learn((os.geteuid(), Path(yard)) for yard, _, _ in own)
         for yard, name, module in own:
@@ -211,7 +211,7 @@ class _Jobs:
         return is_over
 
 
-class _Ours:
+class _OwnPaths:
     """Recognises which foreign paths lead to a given yard."""
 
     def __init__(self, yard: Yard) -> None:
@@ -235,11 +235,11 @@ class _Ours:
             if error is None and _is_same(root, self._yard.root):
                 self._same.add(root)
 
-    def crowds(self, place: str) -> list[Blind]:
+    def crowds(self, place: str) -> list[BlindSpot]:
         """The accounts that name more yards than are read."""
         most = reading.MOST_YARDS
         over = [uid for uid, roots in self._asked.items() if len(roots) > most]
-        return [Blind(uid, place, f"names more than {most} yards", always=True) for uid in over]
+        return [BlindSpot(uid, place, f"names more than {most} yards", always=True) for uid in over]
 
 
 def _is_same(root: Path, yard: Path) -> bool:

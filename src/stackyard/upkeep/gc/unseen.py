@@ -22,7 +22,7 @@ from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.others import basesinuse, childnotes
 from stackyard.yard.others.basesinuse import BasesInUse
 from stackyard.yard.others.childnotes import Note
-from stackyard.yard.others.children import Blind
+from stackyard.yard.others.children import BlindSpot
 
 if TYPE_CHECKING:
     from stackyard.upkeep.gc.inuse import Evidence
@@ -65,7 +65,7 @@ def keep(found: Evidence, yard: Yard) -> list[str]:
     return []
 
 
-def _since(found: Evidence, known: BasesInUse, covered: Sequence[Blind]) -> list[Blind]:
+def _since(found: Evidence, known: BasesInUse, covered: Sequence[BlindSpot]) -> list[BlindSpot]:
     """Add the bases in notes newer than the last complete search; returns yards with older, inconclusive notes."""
     unknown = []
     places = {(each.uid, each.place): each for each in covered}
@@ -103,7 +103,7 @@ def _by_note(found: Evidence, note: Note) -> None:
             found.bases[place] += 1
 
 
-def _reasons(blind: Iterable[Blind]) -> list[str]:
+def _reasons(blind: Iterable[BlindSpot]) -> list[str]:
     """The reasons why everything may be in use, one sentence for each cause."""
     accounts: dict[str, set[str]] = defaultdict(set)
     sentences = []

@@ -13,7 +13,7 @@ from stackyard.lock.lockfile import text as lockfile
 from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.make import interpreter, layer, seal
 from stackyard.make.bytecode import cache as bytecode
-from stackyard.make.collisions.settle import Settling
+from stackyard.make.collisions.settle import BuildCollisions
 from stackyard.make.conda import install as conda
 from stackyard.make.job import Job
 from stackyard.make.wheels import compile as wheels
@@ -37,7 +37,7 @@ def built_again(record: BuildRecord, workspace: Workspace, place: RevisionPaths,
     job = Job(workspace.site, workspace.yard, variant, locked, place, record.module, progress, deep=True)
     with at.parent(place.yard, job.work, make=True) as (directory, name):
         os.mkdir(name, 0o700, dir_fd=directory)
-    settling = Settling(job)
+    settling = BuildCollisions(job)
     ground = layer.ground(job)
     python = ground.prepare(job)
     if locked.conda:

@@ -19,7 +19,7 @@ from stackyard.core.progress import Progress
 from stackyard.deploy import deploy, surroundings
 from stackyard.deploy.deploy import Request, Result
 from stackyard.deploy.plan import Planner, Task
-from stackyard.deploy.writing import Held
+from stackyard.deploy.writing import DeployLeases
 from stackyard.host.files import filelocks, filesystem, home
 from stackyard.host.machine.probe import machine
 from stackyard.host.run import clock
@@ -28,7 +28,7 @@ from stackyard.inputs.models import CheckExceptions, Stack, Variant
 from stackyard.inputs.stacks import naming
 from stackyard.inputs.workspace import Workspace
 from stackyard.lock.base import installed
-from stackyard.lock.base.installed import Installed
+from stackyard.lock.base.installed import InstalledPackages
 from stackyard.lock.lockfile.model import Lock, LockedVariant
 from stackyard.make import adopted as foreign
 from stackyard.verify.expectations import in_force
@@ -47,17 +47,17 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Found:
+class ForeignPrefix:
     """A prefix, its packages and the problems found in it."""
 
     prefix: Path
     adopted: AdoptedPrefix
-    packages: Installed
+    packages: InstalledPackages
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AdoptionOptions:
     """The options of an adoption; those left out keep the values of the previous adoption."""
 
     name: str | None = None
@@ -69,7 +69,7 @@ class Wanted:
 # --------------------------------------------------------------------------- looking at it
 
 
-def look(path: Path, yard: Yard) -> Found:
+def look(path: Path, yard: Yard) -> ForeignPrefix:
     """Examine a prefix. Writes nothing.
 
     Raises:
@@ -87,7 +87,7 @@ def look(path: Path, yard: Yard) -> Found:
     _require_python(prefix, kind, packages)
     text = adoptedfiles.noted(prefix, tree).to_text()
     described = AdoptedPrefix(kind, str(prefix), hashlib.sha256(text.encode()).hexdigest())
-    return Found(prefix, described, packages, tuple(_warnings(prefix, packages, yard)))
+    return ForeignPrefix(prefix, described, packages, tuple(_warnings(prefix, packages, yard)))
 
 
 def _kind(prefix: Path) -> Kind:
@@ -103,7 +103,7 @@ def _kind(prefix: Path) -> Kind:
         raise InputError(f"cannot adopt {prefix}: no such directory", hint=hint) from error
     try:
         grammar.YARD(str(prefix))
-    except grammar.NotAllowed as error:
+    except grammar.GrammarError as error:
         hint = "make a symbolic link to it whose path has ASCII letters, digits and / . _ - only, and adopt that"
         raise InputError(f"cannot adopt {prefix}: {error}", hint=hint) from error
     kind = installed.kind_of(prefix)
@@ -143,7 +143,7 @@ def _require_still(prefix: Path) -> None:
                 )
 
 
-def _require_python(prefix: Path, kind: str, packages: Installed) -> None:
+def _require_python(prefix: Path, kind: str, packages: InstalledPackages) -> None:
     python = Prefix(prefix).python
     if packages.interpreter.source == "none" and kind == "conda":
         return
@@ -178,7 +178,7 @@ def _is_supported(prefix: Path, version: str) -> bool:
 # --------------------------------------------------------------------------- warnings
 
 
-def _warnings(prefix: Path, packages: Installed, yard: Yard) -> Iterator[str]:
+def _warnings(prefix: Path, packages: InstalledPackages, yard: Yard) -> Iterator[str]:
     yield from packages.notices
     yield from _who_may_write(prefix, packages)
     local = filesystem.only_here(prefix)
@@ -195,7 +195,7 @@ def _warnings(prefix: Path, packages: Installed, yard: Yard) -> Iterator[str]:
     yield from _user_site(packages.interpreter.version)
 
 
-def _who_may_write(prefix: Path, packages: Installed) -> Iterator[str]:
+def _who_may_write(prefix: Path, packages: InstalledPackages) -> Iterator[str]:
     python, programs = packages.interpreter.version, Prefix(prefix).program_directories[0]
     inner = installed.site_packages(prefix, python, packages.conda) if python else programs
     found: dict[str, None] = {}
@@ -230,7 +230,7 @@ def _user_site(version: str) -> Iterator[str]:
 # --------------------------------------------------------------------------- describing it
 
 
-def request(found: Found, wanted: Wanted, workspace: Workspace, command: tuple[str, ...]) -> Request:
+def request(found: ForeignPrefix, wanted: AdoptionOptions, workspace: Workspace, command: tuple[str, ...]) -> Request:
     """The request that publishes the prefix as a stack of one variant.
 
     Raises:
@@ -240,7 +240,7 @@ def request(found: Found, wanted: Wanted, workspace: Workspace, command: tuple[s
     return Request(workspace.site, workspace.yard, (stack,), allow_unverified=wanted.allow_unverified, command=command)
 
 
-def _stack(found: Found, wanted: Wanted, yard: Yard) -> Stack:
+def _stack(found: ForeignPrefix, wanted: AdoptionOptions, yard: Yard) -> Stack:
     name = naming.safe(found.prefix.name) if wanted.name is None else naming.given("--name", wanted.name)
     if not name:
         raise InputError(f"{found.prefix.name!r} is not a valid module name", hint="pass one with --name")
@@ -257,7 +257,7 @@ def _stack(found: Found, wanted: Wanted, yard: Yard) -> Stack:
     return Stack(name=name, summary=variant.summary, variants=(variant,), kind="adopted", file=str(found.prefix))
 
 
-def _before(name: str, found: Found, yard: Yard) -> BuildRecord | None:
+def _before(name: str, found: ForeignPrefix, yard: Yard) -> BuildRecord | None:
     """The newest revision of this name adopted from the same prefix.
 
     Raises:
@@ -275,7 +275,7 @@ def _before(name: str, found: Found, yard: Yard) -> BuildRecord | None:
     return revisions.latest(mine) if mine else None
 
 
-def _version(wanted: Wanted, before: BuildRecord | None) -> str:
+def _version(wanted: AdoptionOptions, before: BuildRecord | None) -> str:
     if wanted.version is not None:
         return naming.given("--version", wanted.version)
     return before.version if before else clock.today().strftime("%Y.%m.%d")
@@ -286,7 +286,7 @@ def _kept(before: BuildRecord | None) -> dict[str, object]:
     return dict(in_force(before).exceptions) if before else {}
 
 
-def tasks(found: Found, asked: Request) -> list[Task]:
+def tasks(found: ForeignPrefix, asked: Request) -> list[Task]:
     """The tasks of an adoption: one that publishes the next revision, or none. Writes nothing.
 
     Raises:
@@ -296,7 +296,7 @@ def tasks(found: Found, asked: Request) -> list[Task]:
     return list(Planner(stack, Lock(stack.name, (_locked(found, stack),)), asked.site, asked.yard, _platform()).tasks())
 
 
-def _locked(found: Found, stack: Stack) -> LockedVariant:
+def _locked(found: ForeignPrefix, stack: Stack) -> LockedVariant:
     (variant,), packages = stack.variants, found.packages
     return LockedVariant(
         stack=stack.name, version=variant.version, variant=variant.name, platform=_platform(),
@@ -310,7 +310,7 @@ def _platform() -> str:
     return machine().platform
 
 
-def adopt(found: Found, asked: Request, progress: Progress, held: Held) -> Result:
+def adopt(found: ForeignPrefix, asked: Request, progress: Progress, held: DeployLeases) -> Result:
     """Record, verify and publish a prefix.
 
     Args:

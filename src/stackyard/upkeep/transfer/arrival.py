@@ -23,14 +23,14 @@ from stackyard.deploy.entries import present
 from stackyard.deploy.generation import Step
 from stackyard.deploy.published import names
 from stackyard.deploy.published import share_later as sharedlater
-from stackyard.deploy.writing import Held
+from stackyard.deploy.writing import DeployLeases
 from stackyard.expose.published import write_beside
 from stackyard.host.files import at
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.machine.probe import glibc, machine
 from stackyard.images import needs
 from stackyard.images.oci import artefact
-from stackyard.images.oci.artefact import Arrived, Fit, Signed
+from stackyard.images.oci.artefact import Artefact, Fit, SignedRecord
 from stackyard.images.squashfs import launcher
 from stackyard.images.squashfs.launcher import compare
 from stackyard.inputs.sites.siteyard import policy
@@ -94,7 +94,7 @@ def _is_same(program: Path, sha256: str) -> bool:
     return program.is_file() and (not sha256 or sha256_file(program) == sha256)
 
 
-def arrive(arrived: Arrived, request: Request, progress: Progress, held: Held) -> Outcome:
+def arrive(arrived: Artefact, request: Request, progress: Progress, held: DeployLeases) -> Outcome:
     """Add a fetched revision to this yard, publish it if its checks pass, and share it with the requested groups.
 
     Args:
@@ -112,7 +112,7 @@ def arrive(arrived: Arrived, request: Request, progress: Progress, held: Held) -
     return done
 
 
-def _arrive(arrived: Arrived, request: Request, progress: Progress, held: Held) -> Outcome:
+def _arrive(arrived: Artefact, request: Request, progress: Progress, held: DeployLeases) -> Outcome:
     paths, record = require_fit(arrived.fit, request.yard), arrived.record
     is_there = disk.is_there(paths.record)
     new = _later_signatures(arrived, paths) if is_there else ()
@@ -137,7 +137,7 @@ def _arrive(arrived: Arrived, request: Request, progress: Progress, held: Held) 
     return _publish(_entry(arrived, paths), record, request, progress, held)
 
 
-def _require_signed(arrived: Arrived, yard: Yard, there: RevisionPaths | None, new: Iterable[str]) -> None:
+def _require_signed(arrived: Artefact, yard: Yard, there: RevisionPaths | None, new: Iterable[str]) -> None:
     """Require the signatures that this yard demands for pulling, and those for loading, since a pull publishes.
 
     Args:
@@ -164,7 +164,7 @@ def _require_no_interpreter(record: BuildRecord, yard: Yard) -> None:
         )
 
 
-def _later_signatures(arrived: Arrived, paths: RevisionPaths) -> tuple[str, ...]:
+def _later_signatures(arrived: Artefact, paths: RevisionPaths) -> tuple[str, ...]:
     """The signatures that were added after this yard pulled or built the revision."""
     signed = arrived.signed
     if signed is None or signed.statement != signatures.statement(paths):
@@ -173,7 +173,7 @@ def _later_signatures(arrived: Arrived, paths: RevisionPaths) -> tuple[str, ...]
     return tuple(text for text in signed.signatures if text not in known)
 
 
-def _compare_signed(signed: Signed, paths: RevisionPaths) -> None:
+def _compare_signed(signed: SignedRecord, paths: RevisionPaths) -> None:
     """Require that the fetched files match the signed ones, and keep the signatures."""
     if signed.statement != signatures.statement_of(signed.record.encode(), disk.content(paths.module)):
         raise StackyardError(f"{paths.root.name} is not what was signed: its record or its operations were changed",
@@ -201,7 +201,7 @@ def _there(paths: RevisionPaths, wanted: BuildRecord) -> BuildRecord:
 # --------------------------------------------------------------------------- its files
 
 
-def _unpack(arrived: Arrived, paths: RevisionPaths, request: Request, progress: Progress) -> BuildRecord:
+def _unpack(arrived: Artefact, paths: RevisionPaths, request: Request, progress: Progress) -> BuildRecord:
     """Unpack the files to their place; returns the record, which differs if the launcher was made here."""
     progress.phase(arrived.record.module, "unpack")
     try:
@@ -250,7 +250,7 @@ def _place(paths: RevisionPaths, record: BuildRecord) -> None:
         within.set_mode(paths.yard, paths.image, lambda _: file_mode() & 0o444)
 
 
-def _with_launcher(arrived: Arrived, paths: RevisionPaths) -> BuildRecord:
+def _with_launcher(arrived: Artefact, paths: RevisionPaths) -> BuildRecord:
     """Make sure that the launcher of an image matches the record and runs here, or make one; the record with its hash.
 
     Artefacts of earlier versions have no launcher; one is made here and, as before, not recorded.
@@ -273,7 +273,7 @@ def _with_launcher(arrived: Arrived, paths: RevisionPaths) -> BuildRecord:
     return record
 
 
-def _with_own_launcher(arrived: Arrived, paths: RevisionPaths) -> BuildRecord:
+def _with_own_launcher(arrived: Artefact, paths: RevisionPaths) -> BuildRecord:
     record = arrived.record
     if arrived.signed:
         raise MissingError(
@@ -340,7 +340,9 @@ def _as_noted(paths: RevisionPaths, items: Mapping[str, contents.Item]) -> None:
         with suppress(FileNotFoundError, NotADirectoryError), at.directory(paths.yard, paths.root / directory) as place:
             for name in inside:
                 item = items[f"{directory}/{name}" if directory else name]
-                with suppress(FileNotFoundError, at.Refused):  # not a file of this account: it is found damaged
+                with suppress(
+                    FileNotFoundError, at.UnexpectedFileError
+                ):  # not a file of this account: it is found damaged
                     at.set_mode(place, name, lambda _, mode=item.mode: mode & 0o777 | 0o200, kinds=(stat.S_IFREG,))  # type: ignore[misc]
                     os.utime(name, ns=(item.mtime_ns, item.mtime_ns), dir_fd=place, follow_symlinks=False)
 
@@ -357,7 +359,7 @@ def close(paths: RevisionPaths, workspace: Workspace) -> None:
 # --------------------------------------------------------------------------- publishing
 
 
-def _entry(arrived: Arrived, paths: RevisionPaths) -> Entry:
+def _entry(arrived: Artefact, paths: RevisionPaths) -> Entry:
     """The entry to publish, with the labels it has in its source yard."""
     record = arrived.record
     own = {each.name: getattr(record, each.name) for each in fields(Entry) if hasattr(record, each.name)}
@@ -365,7 +367,7 @@ def _entry(arrived: Arrived, paths: RevisionPaths) -> Entry:
     return Entry(**{**arrived.entry, **own, **state})
 
 
-def _publish(entry: Entry, record: BuildRecord, request: Request, progress: Progress, held: Held) -> Outcome:
+def _publish(entry: Entry, record: BuildRecord, request: Request, progress: Progress, held: DeployLeases) -> Outcome:
     def after(before: Iterable[Entry], state: str) -> tuple[Entry, ...]:
         joined = {**present(before), entry.module: Entry(**{**vars(entry), "state": state})}
         return names.claim(joined.values())

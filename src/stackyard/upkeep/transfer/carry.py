@@ -23,7 +23,7 @@ from stackyard.lock.lockfile.model import Lock
 from stackyard.make.seal import PARTS
 from stackyard.upkeep.extensions.file import LOCK
 from stackyard.upkeep.transfer.arrival import close
-from stackyard.upkeep.transfer.rebuilding import Kept, Ways
+from stackyard.upkeep.transfer.rebuilding import LocatedRevision, Ways
 from stackyard.verify.checks.content import noted_contents
 from stackyard.yard import disk
 from stackyard.yard.cache import caches
@@ -114,7 +114,7 @@ def _counts(old: Yard, new: Yard) -> Iterator[str]:
             try:
                 data, status = at.read_bounded(directory, name, usage.MOST_BYTES)
                 if status.st_nlink != 1:
-                    raise at.Refused(errno.EMLINK, "has other names, which may be anywhere", name)
+                    raise at.UnexpectedFileError(errno.EMLINK, "has other names, which may be anywhere", name)
                 if os.geteuid() in (0, status.st_uid) and not os.path.lexists(new.usage / name):
                     owner = (status.st_uid, status.st_gid) if os.geteuid() == 0 else None
                     atomic.write_bytes(new.usage / name, data, mode=0o644, top=new.root, owner=owner)
@@ -158,7 +158,7 @@ def _rewrite(directory: int, entry: os.DirEntry[str], before: bytes, after: byte
         os.rename(made, entry.name, src_dir_fd=directory, dst_dir_fd=directory)  # noqa: TID251  by descriptors
 
 
-def lock_of_extension(kept: Kept, made: Task, ways: Ways) -> None:
+def lock_of_extension(kept: LocatedRevision, made: Task, ways: Ways) -> None:
     """Copy the lock of an extension's file, adapted to its base at the new place: `update` need not solve it."""
     place = ways.target.extension(kept.entry.stack) / LOCK
     if kept.record.base is None or not disk.is_there(place):
@@ -187,7 +187,7 @@ def _there(manifest: Manifest, ways: Ways) -> Manifest:
 # --------------------------------------------------------------------------- wrapped images
 
 
-def container(kept: Kept, ways: Ways, site: Site) -> BuildRecord:
+def container(kept: LocatedRevision, ways: Ways, site: Site) -> BuildRecord:
     """Copy a wrapped image, whose record alone names the yard, and make its launcher.
 
     Raises:

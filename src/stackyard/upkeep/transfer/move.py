@@ -19,7 +19,7 @@ from stackyard.core.progress import Progress
 from stackyard.deploy import deploy, generation, licences, signing
 from stackyard.deploy.generation import Step
 from stackyard.deploy.published import names
-from stackyard.deploy.writing import Held, building, writing
+from stackyard.deploy.writing import DeployLeases, building, writing
 from stackyard.expose.published import follow_policy, users_policy
 from stackyard.host.files import at
 from stackyard.host.files.scratch import scratch
@@ -28,7 +28,7 @@ from stackyard.inputs.workspace import Workspace
 from stackyard.upkeep.transfer import carry as carrying
 from stackyard.upkeep.transfer import rebuilding as remaking
 from stackyard.upkeep.transfer.moveplan import FROM, Plan, Request, new_yard, plan, require_place, site_after
-from stackyard.upkeep.transfer.rebuilding import Kept, Ways
+from stackyard.upkeep.transfer.rebuilding import LocatedRevision, Ways
 from stackyard.verify.expectations import in_force, keep
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
@@ -45,7 +45,7 @@ from stackyard.yard.write import atomic, lease, reserve, within
 
 
 @dataclass
-class Done:
+class MoveResult:
     """The generation that a move published, and messages about it."""
 
     manifest: Manifest
@@ -56,7 +56,7 @@ class Done:
 # --------------------------------------------------------------------------- doing it
 
 
-def move(request: Request, progress: Progress, on_wait: Callable[[str], None]) -> Done:
+def move(request: Request, progress: Progress, on_wait: Callable[[str], None]) -> MoveResult:
     """Build, verify and publish a yard at its new place; the old one is not changed.
 
     Raises:
@@ -100,7 +100,7 @@ def _begin(note: Note, target: Yard, *, is_here: bool) -> None:
         replace(note, is_aside=True).write(target)
 
 
-def _finish(ways: Ways, request: Request, site: Site, notices: tuple[str, ...] = ()) -> Done:
+def _finish(ways: Ways, request: Request, site: Site, notices: tuple[str, ...] = ()) -> MoveResult:
     manifest = generations.current(ways.target)
     assert manifest is not None
     shown = [entry.folder for entry in manifest.entries if entry.is_visible]
@@ -112,7 +112,7 @@ def _finish(ways: Ways, request: Request, site: Site, notices: tuple[str, ...] =
     reserve.keep(ways.target)
     childnotes.renew(ways.target)
     within.unlink(ways.target.root, ways.target.move_note)
-    return Done(manifest, said, sum(entry.state != "missing" for entry in manifest.entries))
+    return MoveResult(manifest, said, sum(entry.state != "missing" for entry in manifest.entries))
 
 
 def _left_behind(ways: Ways, manifest: Manifest) -> list[str]:
@@ -162,7 +162,7 @@ def _kept_from_gc(request: Request) -> Iterator[None]:
         yield
 
 
-def _carry_out(found: Plan, request: Request, progress: Progress, held: Held) -> None:
+def _carry_out(found: Plan, request: Request, progress: Progress, held: DeployLeases) -> None:
     ways = found.ways
     with disk.during(f"moving {ways.source.root}"):
         if not request.is_here:
@@ -170,21 +170,21 @@ def _carry_out(found: Plan, request: Request, progress: Progress, held: Held) ->
                 progress.notice(text)
         carrying.history(ways)
         _build_all(found, request, progress, held)
-    with suppress(_Outdated):  # then once more
+    with suppress(_OutdatedPlan):  # then once more
         _require_latest(found)
         _publish(found, request, progress, held)
 
 
-class _Outdated(Exception):
+class _OutdatedPlan(Exception):
     """The old yard was published to after the plan was made."""
 
 
 def _require_latest(found: Plan) -> None:
     if generations.current_number(found.ways.source) != found.number:
-        raise _Outdated
+        raise _OutdatedPlan
 
 
-def _build_all(found: Plan, request: Request, progress: Progress, held: Held) -> None:
+def _build_all(found: Plan, request: Request, progress: Progress, held: DeployLeases) -> None:
     """Build every revision; failures are collected and reported together.
 
     Raises:
@@ -218,7 +218,7 @@ def _cannot(failed: dict[str, StackyardError], request: Request) -> StackyardErr
     )
 
 
-def _build(kept: Kept, ways: Ways, request: Request, progress: Progress, held: Held) -> BuildRecord:
+def _build(kept: LocatedRevision, ways: Ways, request: Request, progress: Progress, held: DeployLeases) -> BuildRecord:
     if kept.record.origin.again == "copy":
         progress.phase(kept.entry.module, "image")
         licences.require_of_record(Workspace(request.site, ways.target), kept.record, request.accept)
@@ -240,7 +240,7 @@ def _build(kept: Kept, ways: Ways, request: Request, progress: Progress, held: H
 # --------------------------------------------------------------------------- publishing
 
 
-def _publish(found: Plan, request: Request, progress: Progress, held: Held) -> None:
+def _publish(found: Plan, request: Request, progress: Progress, held: DeployLeases) -> None:
     """Verify every revision through its future modules, and publish all of them in one step."""
     ways, target, site = found.ways, found.ways.target, request.site
 
@@ -272,7 +272,9 @@ def _entries(entries: list[Entry], ways: Ways) -> tuple[Entry, ...]:
     return names.claim(made)
 
 
-def _verified(kept: Kept, modules: Path, ways: Ways, request: Request, progress: Progress) -> tuple[Entry, bool]:
+def _verified(
+    kept: LocatedRevision, modules: Path, ways: Ways, request: Request, progress: Progress
+) -> tuple[Entry, bool]:
     """The entry with the state from its verification, and whether that is as good as before."""
     paths = ways.target.revision(kept.entry.stack, Path(kept.entry.folder).name)
     record, wanted = revisions.readable(paths), in_force(kept.located)

@@ -15,7 +15,7 @@ from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import site_root
 from stackyard.inputs.workspace import Workspace
 from stackyard.upkeep.extensions.drift import drifted
-from stackyard.upkeep.transfer.rebuilding import Kept, Ways
+from stackyard.upkeep.transfer.rebuilding import LocatedRevision, Ways
 from stackyard.yard import disk
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard, own_part
@@ -65,7 +65,7 @@ class Plan:
     """
 
     ways: Ways
-    kept: tuple[Kept, ...]
+    kept: tuple[LocatedRevision, ...]
     rest: tuple[Entry, ...]
     number: int = 0
     notices: tuple[str, ...] = ()
@@ -162,7 +162,9 @@ def _planned(request: Request, ways: Ways, manifest: Manifest) -> Plan:
         raise InputError(f"--without: no such revision: {', '.join(sorted(unknown))}",
                          hint="name them as `stackyard list --all` does")  # fmt: skip
     there = [e for e in manifest.entries if e.module not in request.without and e.state not in ("removed", "missing")]
-    kept = {e.module: Kept(e, found) for e in there if (found := revisions.readable(RevisionPaths.of(e.folder)))}
+    kept = {
+        e.module: LocatedRevision(e, found) for e in there if (found := revisions.readable(RevisionPaths.of(e.folder)))
+    }
     rest = tuple(e for e in manifest.entries if e.module not in kept)
     lost = [e.module for e in rest if e.is_visible and e.module not in request.without]
     if lost:
@@ -174,10 +176,10 @@ def _planned(request: Request, ways: Ways, manifest: Manifest) -> Plan:
     return Plan(ways, tuple(_bases_first(kept)), rest, manifest.number, tuple(_not_moved(kept, ways)))
 
 
-def _bases_first(kept: dict[str, Kept]) -> Iterator[Kept]:
+def _bases_first(kept: dict[str, LocatedRevision]) -> Iterator[LocatedRevision]:
     given: set[str] = set()
 
-    def visit(each: Kept) -> Iterator[Kept]:
+    def visit(each: LocatedRevision) -> Iterator[LocatedRevision]:
         if each.entry.module in given:
             return
         given.add(each.entry.module)
@@ -190,7 +192,7 @@ def _bases_first(kept: dict[str, Kept]) -> Iterator[Kept]:
         yield from visit(each)
 
 
-def _not_moved(kept: dict[str, Kept], ways: Ways) -> Iterator[str]:
+def _not_moved(kept: dict[str, LocatedRevision], ways: Ways) -> Iterator[str]:
     for each in kept.values():
         record = replace(each.record, prefix=str(each.paths.prefix)) if each.record.base else None
         if record is not None and (drift := drifted(record)):

@@ -61,7 +61,7 @@ class Ways:
 
 
 @dataclass(frozen=True)
-class Kept:
+class LocatedRevision:
     """A revision of the present yard: its entry, its record, and whether its input hash can be reproduced."""
 
     entry: Entry
@@ -78,7 +78,7 @@ class Kept:
         return replace(self.record, path=self.entry.folder)
 
 
-def task(kept: Kept, ways: Ways, site: Site, work: Path) -> Task:
+def task(kept: LocatedRevision, ways: Ways, site: Site, work: Path) -> Task:
     """The task that builds a revision at its new place.
 
     Args:
@@ -110,7 +110,7 @@ def _on(layer: LockedVariant, before: BaseRevision, now: BaseRevision) -> Locked
     return replace(layer, policy=policy, spec_hash=digest, interpreter=onbase.interpreter(now))
 
 
-def is_same_build(made: Task, kept: Kept, site: Site) -> bool:
+def is_same_build(made: Task, kept: LocatedRevision, site: Site) -> bool:
     """Whether a revision was built from the same inputs, apart from the path of the yard."""
     variant = made.variant.model_copy(update={"base": kept.record.base})
     locked = lockfile.read(kept.paths.lock).variants[0]
@@ -139,7 +139,7 @@ def _base(base: BaseRevision, ways: Ways) -> BaseRevision:
     return onbase.of_record(read_record(found))
 
 
-def _adopted(kept: Kept) -> Stack:
+def _adopted(kept: LocatedRevision) -> Stack:
     record = kept.record
     variant = Variant(
         stack=record.stack, version=record.version, name=record.variant, axes=dict(record.axes),
@@ -158,7 +158,7 @@ def _variant(stack: Stack, record: BuildRecord) -> Variant:
     return found.model_copy(update={"name": record.variant, "base": record.base})
 
 
-def _as_built(variant: Variant, kept: Kept, locked: LockedVariant, site: Site) -> Variant:
+def _as_built(variant: Variant, kept: LocatedRevision, locked: LockedVariant, site: Site) -> Variant:
     """The variant in its built form, which may come from the command line or from the site's limit."""
     form = kept.record.payload.packing
     plain = without_labels(variant)
@@ -170,7 +170,7 @@ def _as_built(variant: Variant, kept: Kept, locked: LockedVariant, site: Site) -
 # --------------------------------------------------------------------------- its file
 
 
-def _read(kept: Kept, ways: Ways, site: Site, work: Path) -> Stack:
+def _read(kept: LocatedRevision, ways: Ways, site: Site, work: Path) -> Stack:
     """The stack, read from its file if that is unchanged, else from the copies at their former relative paths."""
     own, files = _files(kept, ways.source)
     if own is None:
@@ -183,7 +183,7 @@ def _read(kept: Kept, ways: Ways, site: Site, work: Path) -> Stack:
     return load_stack(_place(own, work), site, kept.entry.stack, kept.entry.version)
 
 
-def _files(kept: Kept, yard: Yard) -> tuple[UsedFile | None, list[UsedFile]]:
+def _files(kept: LocatedRevision, yard: Yard) -> tuple[UsedFile | None, list[UsedFile]]:
     """A revision's file and the files read with it, with the content that was copied; else as last read."""
     copies = {sha256_file(path) for path in disk.entries(kept.paths.recipe) if path.is_file()}
     best: UsedFile | None = None

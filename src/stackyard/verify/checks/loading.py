@@ -17,7 +17,7 @@ CONTROL = "stackyard-control/1"
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedModule:
     """The module was loaded. `environ` is complete; `seconds` is the duration of ``module load``."""
 
     system: ModuleSystem
@@ -32,7 +32,7 @@ def check_loading(
     change: ops.EnvironmentChange,
     environ: Mapping[str, str],
     work: Path,
-) -> tuple[Loaded | None, list[CheckResult]]:
+) -> tuple[LoadedModule | None, list[CheckResult]]:
     """Load and unload `module` with one module system, in a shell that has done so with the control module.
 
     Args:
@@ -54,7 +54,7 @@ def check_loading(
     except StackyardError as error:
         text = "\n".join(part for part in (error.message, error.detail) if part)
         return None, [CheckResult("load", system.title, "failed", text, error.hint or "")]
-    loaded = Loaded(system, _without_own(load.state.variables, control), load.seconds)
+    loaded = LoadedModule(system, _without_own(load.state.variables, control), load.seconds)
     missing = unmet(change, clean.state.variables, load.state)
     return loaded, [_load_result(system, load, plain, missing), _symmetry_result(system, unload, clean)]
 

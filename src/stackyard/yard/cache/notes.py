@@ -25,7 +25,7 @@ KIND = formats.Kind(
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedEntry:
     """An entry as it was found: what it should hold, its files now, and what is wrong, a sentence each."""
 
     contents: Contents
@@ -38,13 +38,13 @@ def place(yard: Yard, kind: Kind, entry: Path) -> Path:
     return yard.note(kind.name, entry.relative_to(kind.directory(yard)).as_posix())
 
 
-def write(yard: Yard, kind: Kind, entry: Path) -> Checked:
+def write(yard: Yard, kind: Kind, entry: Path) -> CheckedEntry:
     """Note what a complete entry holds, and take the right to write into its files."""
     tree = contents.scan(entry)
     contents.seal(entry, tree, directories=False, leave=kind.is_rewritten)
     made = contents.note(entry, tree)
     atomic.write_text(place(yard, kind, entry), checksum.add(made.to_text()), top=trusted(yard))
-    return Checked(made, tree)
+    return CheckedEntry(made, tree)
 
 
 def read(yard: Yard, kind: Kind, entry: Path) -> Contents | None:
@@ -55,7 +55,7 @@ def read(yard: Yard, kind: Kind, entry: Path) -> Contents | None:
         return None
 
 
-def check(yard: Yard, kind: Kind, entry: Path, *, deep: bool = False) -> Checked | None:
+def check(yard: Yard, kind: Kind, entry: Path, *, deep: bool = False) -> CheckedEntry | None:
     """Compare an entry with its note: sizes and times, and the bytes of the files whose time changed.
 
     Args:
@@ -71,4 +71,4 @@ def check(yard: Yard, kind: Kind, entry: Path, *, deep: bool = False) -> Checked
     every = noted.hashed if deep else ()
     found = contents.compare(noted, entry, tree, every)
     problems = tuple(f"{entry}/{damage}" for damage in found if damage.what != "permissions")
-    return Checked(noted, tree, problems)
+    return CheckedEntry(noted, tree, problems)

@@ -92,7 +92,9 @@ def read(yard: Yard, most_days: float, problems: list[str]) -> BasesInUse | None
         with at.directory(yard.root, yard.root) as top:
             raw, status = at.read_bounded(top, yard.bases_in_use.name, _MOST_BYTES)
             if status.st_uid not in (0, os.fstat(top).st_uid):
-                raise at.Refused(errno.EPERM, f"belongs to account {status.st_uid}, which does not own the yard")
+                raise at.UnexpectedFileError(
+                    errno.EPERM, f"belongs to account {status.st_uid}, which does not own the yard"
+                )
         found = formats.parsed(raw, str(yard.bases_in_use), KIND)
     except FileNotFoundError:
         return None

@@ -30,7 +30,7 @@ from stackyard.yard.others import childnotes
 from stackyard.yard.others.childnotes import Note, register
 from stackyard.yard.write import trash
 
-__all__ = ["Blind", "Child", "Children", "interpreters", "known", "own_bases", "register"]
+__all__ = ["BlindSpot", "Child", "Children", "interpreters", "known", "own_bases", "register"]
 
 _MOST_RECORD = 1 << 25
 _MOST_YARDS = 32
@@ -54,7 +54,7 @@ class Child:
 
 
 @dataclass(frozen=True)
-class Blind:
+class BlindSpot:
     """What could not be looked at, and why: a yard of an account, or for no account a directory of the yard itself.
 
     `always`: whatever an earlier look found, since notes of this account cannot be read either.
@@ -84,7 +84,7 @@ class Children:
     """
 
     seen: list[Child] = field(default_factory=list)
-    blind: list[Blind] = field(default_factory=list)
+    blind: list[BlindSpot] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     absent: set[Path] = field(default_factory=set)
     unseen: list[str] = field(default_factory=list)
@@ -182,7 +182,7 @@ class _Look:
             self.closed += [(uid, root) for uid in accounts]
         elif accounts:
             self.denied.append(plain(str(root), LONG))
-            self.found.blind += [Blind(uid, str(root), "permission denied") for uid in accounts]
+            self.found.blind += [BlindSpot(uid, str(root), "permission denied") for uid in accounts]
 
     def _ask(self) -> None:
         answers: dict[Path, list[tuple[int, Reading]]] = defaultdict(list)
@@ -192,7 +192,7 @@ class _Look:
             uid, found = next((each for each in read if not each[1].problem), read[0])
             if found.problem:
                 self._take(uid, root, found, closed=True)
-                self.found.blind += [Blind(other, str(root), found.problem) for other, _ in read if other != uid]
+                self.found.blind += [BlindSpot(other, str(root), found.problem) for other, _ in read if other != uid]
             elif found.items:
                 self._take(uid, root, found, closed=True)
             else:
@@ -205,7 +205,7 @@ class _Look:
 
     def _blind(self, accounts: Iterable[int], root: Path, why: str) -> None:
         accounts = list(accounts)
-        self.found.blind += [Blind(uid, str(root), plain(why, LONG)) for uid in accounts]
+        self.found.blind += [BlindSpot(uid, str(root), plain(why, LONG)) for uid in accounts]
         if accounts:
             self.found.unseen.append(f"cannot look into the yard {plain(str(root), LONG)}: {plain(why, LONG)}")
 
@@ -231,7 +231,7 @@ def _registered(yard: Yard, found: Children, despite: Collection[int]) -> Iterat
     try:
         notes = childnotes.notes(yard)
     except OSError as error:
-        found.blind.append(Blind(None, str(yard.children), cause(error), always=True))
+        found.blind.append(BlindSpot(None, str(yard.children), cause(error), always=True))
         found.unseen.append(f"cannot read {yard.children}: {cause(error)}")
         return
     found.unseen += notes.left
@@ -242,7 +242,7 @@ def _registered(yard: Yard, found: Children, despite: Collection[int]) -> Iterat
     crowds = notes.unread | dict.fromkeys(many, f"notes on more than {_MOST_YARDS} yards in {yard.children.name}/")
     for uid, why in sorted(crowds.items()):
         if uid not in despite:
-            found.blind.append(Blind(uid, str(yard.children), why, always=True))
+            found.blind.append(BlindSpot(uid, str(yard.children), why, always=True))
             found.unseen.append(f"notes of {plain(account_name(uid), LONG)}: {why}")
     found.notes = [note for note in notes.notes if note.uid not in {*crowds, *despite}]
     yield from ((note.root, note.uid) for note in found.notes)
@@ -269,7 +269,7 @@ def _places(template: str, found: Children) -> Iterator[tuple[Path, int | None]]
     except PermissionError:  # it may be entered, as /home of many sites
         yield from ((above.joinpath(entry.pw_name, *below), entry.pw_uid) for entry in pwd.getpwall())
     except (OSError, StackyardError) as error:
-        found.blind.append(Blind(None, str(above), cause(error)))
+        found.blind.append(BlindSpot(None, str(above), cause(error)))
         found.unseen.append(f"cannot look into {above}: {cause(error)}")
 
 

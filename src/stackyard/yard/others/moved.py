@@ -70,7 +70,7 @@ NOTE = formats.Kind(
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedYard:
     """A yard that is not where it was built.
 
     Attributes:
@@ -114,7 +114,7 @@ class Moved:
         return StackyardError(self.sentence, hint=self.remedy)
 
 
-def look(yard: Yard, *, writing: bool = False) -> Moved | None:
+def look(yard: Yard, *, writing: bool = False) -> MovedYard | None:
     """What to say of a yard that was moved or copied; None: it is where it was built, or nothing is published in it.
 
     Args:
@@ -122,7 +122,7 @@ def look(yard: Yard, *, writing: bool = False) -> Moved | None:
     """
     with suppress(OSError):
         if begun := Note.read(yard):
-            return Moved(yard.root, Path(begun.built_in), begun=begun)
+            return MovedYard(yard.root, Path(begun.built_in), begun=begun)
     built_in = _named(yard)
     if writing:
         _tell_apart(yard, built_in)
@@ -189,19 +189,19 @@ def _yard_of(directory: str) -> Path | None:
     return parents[2] if len(parents) > 2 and parents[1].name == Yard(parents[2]).stacks.name else None
 
 
-def _compared(yard: Yard, built_in: Path) -> Moved | None:
+def _compared(yard: Yard, built_in: Path) -> MovedYard | None:
     """What to say of a yard that was built at a path; None: it leads here. What cannot be known counts as that."""
     if built_in == yard.root:
         return None
     try:
         disk.look_into(built_in)
     except (*disk.ABSENT, StackyardError):  # it is gone, or its file system hangs, which this one does not
-        return Moved(yard.root, built_in)
+        return MovedYard(yard.root, built_in)
     except OSError:
         pass  # a directory that can only be entered
     try:
-        return None if same.is_same(built_in, yard.root) else Moved(yard.root, built_in, is_copy=is_yard(built_in))
+        return None if same.is_same(built_in, yard.root) else MovedYard(yard.root, built_in, is_copy=is_yard(built_in))
     except disk.ABSENT:
-        return Moved(yard.root, built_in)
+        return MovedYard(yard.root, built_in)
     except OSError:
         return None

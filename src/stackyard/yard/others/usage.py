@@ -105,14 +105,14 @@ def _named(drop: drops.Drop) -> list[tuple[str, str]]:
 
 
 @dataclass
-class Old:
+class OldCounts:
     """Counts of months that have ended, with the month, the oldest first; and what else is there, a sentence each."""
 
     files: list[tuple[Path, str, int]] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
 
-def before(yard: Yard, day: date) -> Old:
+def before(yard: Yard, day: date) -> OldCounts:
     """The counts of months that had ended on a day.
 
     Raises:
@@ -123,7 +123,7 @@ def before(yard: Yard, day: date) -> Old:
             drop.leave(name)
         months = sorted((month, name) for name, month in _named(drop) if month < day.isoformat()[:7])
         files = [(drop.directory / name, month, drop.files[name].st_blocks * 512) for month, name in months]
-        return Old(files, drop.left)
+        return OldCounts(files, drop.left)
 
 
 def forget(yard: Yard, files: Iterable[Path]) -> tuple[list[Path], dict[str, tuple[str, ...]]]:

@@ -98,7 +98,7 @@ def open_to_users(yard: Yard, policy: Policy, *, count: bool) -> None:
         with at.parent(yard.root, directory) as (root, name):
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=root)
-            with suppress(at.Refused):  # another account's
+            with suppress(at.UnexpectedFileError):  # another account's
                 at.set_mode(root, name, lambda now: mode(policy) | now.st_mode & stat.S_ISGID, kinds=(stat.S_IFDIR,))
     if count and yard.usage.lstat().st_uid == os.geteuid() and not disk.is_there(yard.usage_since):
         atomic.write_text(yard.usage_since, f"{clock.today().isoformat()}\n", top=yard.root)
@@ -204,14 +204,14 @@ def _is_being_removed(paths: RevisionPaths) -> bool:
 
 
 @dataclass
-class Unknown:
+class UnreadNotes:
     """What else is in a directory of notes: a sentence each; and by account why not all its notes could be read."""
 
     left: list[str] = field(default_factory=list)
     unread: dict[int, str] = field(default_factory=dict)
 
 
-def found(place: Path, unknown: Unknown | None = None) -> Iterator[Use]:
+def found(place: Path, unknown: UnreadNotes | None = None) -> Iterator[Use]:
     """The uses that are noted in a directory. What is not such a note is left out.
 
     Args:
@@ -220,7 +220,7 @@ def found(place: Path, unknown: Unknown | None = None) -> Iterator[Use]:
     Raises:
         OSError: the directory cannot be listed.
     """
-    unknown = Unknown() if unknown is None else unknown
+    unknown = UnreadNotes() if unknown is None else unknown
     with drops.opened(place, _MOST_NOTES) as drop:
         unknown.unread |= dict.fromkeys(drop.crowded, f"more than {_MOST_NOTES:,} notes in {place.name}/")
         for name in sorted(drop.files):

@@ -289,5 +289,5 @@ def seal(root: Path, tree: Tree, *, directories: bool, leave: Callable[[str], bo
     for directory, names in within.by_directory(filter(is_open, tree)).items():
         with at.directory(root, root / directory) as place:
             for name in names:
-                with suppress(PermissionError, at.Refused):  # another account's, which alone can change it
+                with suppress(PermissionError, at.UnexpectedFileError):  # another account's, which alone can change it
                     at.set_mode(place, name, lambda status: status.st_mode & ~0o222)

@@ -27,7 +27,7 @@ def check_module(name: str) -> None:
     """Each part of a module's name is a file's name too.
 
     Raises:
-        NotAllowed: one does not have its grammar.
+        GrammarError: one does not have its grammar.
     """
     for part in name.split("/"):
         grammar.LABEL(part)

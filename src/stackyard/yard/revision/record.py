@@ -215,7 +215,7 @@ def _check_settings(record: BuildRecord) -> None:
     """The names in a record that enter its modulefile; its operations check their own.
 
     Raises:
-        NotAllowed: one does not have its grammar.
+        GrammarError: one does not have its grammar.
     """
     settings = record.settings
     for rule, names in (

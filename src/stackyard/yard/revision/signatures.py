@@ -199,7 +199,7 @@ def _text(file: Path) -> str:
     try:
         with at.parent(RevisionPaths(file.parents[1]).yard, file) as place:
             return at.read_bounded(*place, _MOST_BYTES)[0].decode("utf-8", "replace")
-    except at.Refused:
+    except at.UnexpectedFileError:
         return ""
     except OSError as error:
         if error.errno not in _NO_FILE:

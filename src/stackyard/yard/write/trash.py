@@ -53,7 +53,7 @@ WHAT, CONTENT, DOOMED, SETTLED, AGAIN = "what.json", "content", "doomed", "settl
 
 
 @dataclass(frozen=True)
-class What:
+class TrashNote:
     """What was removed.
 
     Attributes:
@@ -79,7 +79,10 @@ class What:
 
 
 KIND = formats.Kind(
-    1, lambda value: _checked(members.make(What, value)), hint=lambda path: f"look at {path.parent}", checked_since=1
+    1,
+    lambda value: _checked(members.make(TrashNote, value)),
+    hint=lambda path: f"look at {path.parent}",
+    checked_since=1,
 )
 
 
@@ -89,7 +92,7 @@ class Item:
 
     yard: Yard
     directory: Path
-    what: What
+    what: TrashNote
 
     @property
     def content(self) -> Path:
@@ -125,7 +128,7 @@ class Item:
         return clock.now() >= self.due(grace_days)
 
 
-def _checked(what: What) -> What:
+def _checked(what: TrashNote) -> TrashNote:
     """Refuse a path that leads out of the yard, or to another place than its sort has."""
     place = PLACES[what.sort]
     try:
@@ -211,7 +214,7 @@ def _linked(what: str, path: Path, link: Path) -> StackyardError:
     )
 
 
-def begin(yard: Yard, path: Path, what: What) -> Item:
+def begin(yard: Yard, path: Path, what: TrashNote) -> Item:
     """Note that something is about to be moved to the trash; `move` does it.
 
     Raises:
@@ -232,7 +235,7 @@ def begin(yard: Yard, path: Path, what: What) -> Item:
     return item
 
 
-def _stamp(yard: Yard, what: What) -> str:
+def _stamp(yard: Yard, what: TrashNote) -> str:
     """With what the name of a new thing in the trash begins: its time, and in any case after what was put there before
     by another command. Of two hosts one may have a clock that is behind.
     """
@@ -260,7 +263,7 @@ def move(item: Item) -> None:
     atomic.fault_point("trash-moved")
 
 
-def put(yard: Yard, path: Path, what: What) -> Item:
+def put(yard: Yard, path: Path, what: TrashNote) -> Item:
     """`begin` and `move`; nothing is left of it where that fails."""
     item = begin(yard, path, what)
     try:
@@ -398,6 +401,6 @@ def _has_files(directory: Path) -> bool:
     return any(os.path.lexists(directory / name) for name in (CONTENT, DOOMED))
 
 
-def note_of(sort: Sort, yard: Yard, path: Path, batch: str, **more: Any) -> What:
+def note_of(sort: Sort, yard: Yard, path: Path, batch: str, **more: Any) -> TrashNote:
     """The note on something that is about to be removed, by this account, now."""
-    return What(sort, path.relative_to(yard.root).as_posix(), now(), whoami(), batch, **more)
+    return TrashNote(sort, path.relative_to(yard.root).as_posix(), now(), whoami(), batch, **more)

@@ -9,7 +9,7 @@ from pathlib import Path
 from stackyard.core.findings import Finding, some
 from stackyard.images.bindings.drivers import numbers
 from stackyard.images.bindings.elf.versions import read_versions
-from stackyard.images.bindings.loader import Closure, Loaded, Loader, is_c_library
+from stackyard.images.bindings.loader import Closure, LoadedFile, Loader, is_c_library
 from stackyard.images.bindings.tree import Tree
 from stackyard.images.bindings.view import View
 
@@ -22,7 +22,7 @@ def version_findings(closures: Iterable[Closure], seen: View, *, besides: Collec
     Args:
         besides: files whose own needs are known.
     """
-    lacking: dict[Path, tuple[Loaded, dict[str, dict[str, None]]]] = {}
+    lacking: dict[Path, tuple[LoadedFile, dict[str, dict[str, None]]]] = {}
     for closure in closures:
         for item in (each for each in closure.loaded if each.elf.path not in besides):
             for provider, version in _lacking(item, closure, seen):
@@ -31,7 +31,7 @@ def version_findings(closures: Iterable[Closure], seen: View, *, besides: Collec
     yield from (_lacks(provider, versions, seen) for provider, versions in lacking.values())
 
 
-def _lacking(item: Loaded, closure: Closure, seen: View) -> Iterator[tuple[Loaded, str]]:
+def _lacking(item: LoadedFile, closure: Closure, seen: View) -> Iterator[tuple[LoadedFile, str]]:
     """The libraries that do not define a version which a loaded file needs of them, and the version."""
     for name, wanted in read_versions(item.elf.path).needed.items():
         provider = closure.get(name)
@@ -41,7 +41,7 @@ def _lacking(item: Loaded, closure: Closure, seen: View) -> Iterator[tuple[Loade
         yield from ((provider, version) for version in sorted(wanted - defined if defined else ()))
 
 
-def _lacks(provider: Loaded, versions: dict[str, dict[str, None]], seen: View) -> Finding:
+def _lacks(provider: LoadedFile, versions: dict[str, dict[str, None]], seen: View) -> Finding:
     newest = max(versions, key=numbers)
     needing = list(versions[newest])
     whose = "host" if seen.is_host(provider) else "image"
@@ -55,7 +55,7 @@ def _lacks(provider: Loaded, versions: dict[str, dict[str, None]], seen: View) -
     )  # fmt: skip
 
 
-def _remedy(provider: Loaded, version: str, seen: View) -> str:
+def _remedy(provider: LoadedFile, version: str, seen: View) -> str:
     if is_c_library(provider.name):
         least = version.partition("_")[2]
         return f"use an image with glibc {least} or newer, or the image's own MPI, without these bindings"

@@ -62,7 +62,7 @@ def problem(record: BuildRecord) -> Problem | None:
         return Problem(path, "missing", "is missing: no command of the revision starts")
     try:
         data, status = disk.of_anybody(path, _MOST_BYTES)
-    except at.Refused as error:
+    except at.UnexpectedFileError as error:
         return Problem(path, "changed", f"is {cause(error)}")
     except PermissionError as error:
         return Problem(path, "unreadable", f"cannot be read: {cause(error)}")

@@ -31,12 +31,12 @@ NO_LIMIT = 1 << 60
 class Usage:
     """What the ranks of this node have used so far."""
 
-    def __init__(self, gpu_vendor: "str", mpi: "Loaded | None" = None) -> "None":
+    def __init__(self, gpu_vendor: "str", mpi: "MpiLibraries | None" = None) -> "None":
         self._memory = {}  # type: dict[int, dict[str, float]]
         self._begun = self._spent = 0.0
         self._group = Group()
         self._gpus = GpuProbe(gpu_vendor)
-        self._mpi = mpi or Loaded("", ())
+        self._mpi = mpi or MpiLibraries("", ())
 
     def look(self, ranks: "list[Rank]", now: "float", at_once: "bool" = False) -> "None":
         """Look where it is time to; `at_once` before the ranks are ended."""
@@ -82,7 +82,7 @@ def largest_resident(pid: "int") -> "int":
     return int(text[at + 6 :].split(None, 1)[0]) << 10 if at >= 0 else 0
 
 
-class Loaded:
+class MpiLibraries:
     """Which library of an MPI each rank has mapped, as it sees it, and whether that file is the host's.
 
     A rank in an image that uses the image's own MPI ends with status 0, and may be alone in its world. Once a library

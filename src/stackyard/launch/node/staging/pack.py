@@ -36,7 +36,7 @@ SMALL, READ_AHEAD, READERS = 1 << 18, 64, 8
 """Files of at most so many bytes are read before their turn: so many, by so many threads."""
 
 
-class Unstaged(Exception):
+class StagingError(Exception):
     """Something cannot be staged; the text says why.
 
     `is_consequence`: another node is to blame. `of_node`: this node is, and not what is staged.
@@ -77,7 +77,7 @@ class Packer:
         self.total = self.files = 0
 
     def survey(self, tick: "Callable[[], None]" = lambda: None) -> "None":
-        """Look at every file without reading it, and call `tick` for each. Raises Unstaged."""
+        """Look at every file without reading it, and call `tick` for each. Raises StagingError."""
         for name, path in self._items:
             root = os.path.realpath(path)
             for found in _walk(name, root):
@@ -88,7 +88,7 @@ class Packer:
                     self.total += found[2].st_size
 
     def chunks(self) -> "Iterator[bytes]":
-        """The stream, in pieces of about `CHUNK` bytes. Raises Unstaged."""
+        """The stream, in pieces of about `CHUNK` bytes. Raises StagingError."""
         self._line({"total": self.total, "files": self.files})
         for (name, path, info, target), content in _ahead(self._found):
             record = {"name": name.decode("latin-1"), "mode": info.st_mode & 0o777, "mtime_ns": info.st_mtime_ns}
@@ -125,7 +125,7 @@ class Packer:
 
 
 def _pieces(path: "bytes", seen: "os.stat_result") -> "Iterator[bytes]":
-    """The bytes of a file, which must stay as it was seen. Raises Unstaged."""
+    """The bytes of a file, which must stay as it was seen. Raises StagingError."""
     left = seen.st_size
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -199,12 +199,12 @@ def _walk(name: "bytes", path: "bytes") -> "Iterator[Entry]":
                 path, target = os.path.realpath(path), b""
                 info = os.lstat(path)
                 if stat.S_ISDIR(info.st_mode):
-                    raise Unstaged(f"{shown(name)} is a link to the directory {shown(path)}: stage that as well")
+                    raise StagingError(f"{shown(name)} is a link to the directory {shown(path)}: stage that as well")
             below = sorted(os.listdir(path), reverse=True) if stat.S_ISDIR(info.st_mode) else []
         except OSError as error:
             raise _unreadable(path, error) from None
         if not target and not stat.S_ISREG(info.st_mode) and not stat.S_ISDIR(info.st_mode):
-            raise Unstaged(f"{shown(path)} is neither a file nor a directory: it cannot be staged")
+            raise StagingError(f"{shown(path)} is neither a file nor a directory: it cannot be staged")
         yield name, path, info, target
         todo += [(name + b"/" + each, os.path.join(path, each)) for each in below]
 
@@ -221,9 +221,9 @@ def _compare(path: "bytes", seen: "os.stat_result", now: "os.stat_result") -> "N
         raise _changed(path)
 
 
-def _changed(path: "bytes") -> "Unstaged":
-    return Unstaged(f"{shown(path)} was changed while it was read: start again when nothing writes to it")
+def _changed(path: "bytes") -> "StagingError":
+    return StagingError(f"{shown(path)} was changed while it was read: start again when nothing writes to it")
 
 
-def _unreadable(path: "bytes", error: "OSError") -> "Unstaged":
-    return Unstaged(f"cannot read {shown(path)}: {error.strerror}")
+def _unreadable(path: "bytes", error: "OSError") -> "StagingError":
+    return StagingError(f"cannot read {shown(path)}: {error.strerror}")

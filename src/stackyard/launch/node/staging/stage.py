@@ -21,7 +21,7 @@ from stackyard.launch.node.interfaces import offered
 from stackyard.launch.node.machine import addresses
 from stackyard.launch.node.messages import Connection
 from stackyard.launch.node.sockets import accept, listen
-from stackyard.launch.node.staging.pack import CHUNK, Packer, Unstaged, key_of
+from stackyard.launch.node.staging.pack import CHUNK, Packer, StagingError, key_of
 from stackyard.launch.node.staging.stagedir import StageDirectory
 from stackyard.launch.node.staging.unpack import Unpacker
 from stackyard.launch.node.uplink import find
@@ -74,7 +74,7 @@ class Stage:
             if not alone:
                 port, self._sockets = listen(offered(addresses(), self._told["interface"]), STRANGERS)
             return {"have": self._directory.complete, "port": port, "place": self._directory.path}
-        except Unstaged as error:
+        except StagingError as error:
             return {"why": str(error)}
         except OSError as error:
             return {"why": "cannot prepare for what is staged: " + (error.strerror or str(error))}
@@ -122,9 +122,9 @@ class Stage:
         """Say why this node cannot go on. An OSError that reaches this is one of the node's own disk."""
         if isinstance(error, OSError):
             why = error.strerror or str(error)
-            error = Unstaged(f"cannot write in {self._directory.path}: {why}", of_node=True)
-        elif not isinstance(error, Unstaged):
-            error = Unstaged("internal error: " + repr(error))
+            error = StagingError(f"cannot write in {self._directory.path}: {why}", of_node=True)
+        elif not isinstance(error, StagingError):
+            error = StagingError("internal error: " + repr(error))
         if not self._over:
             told = {"why": str(error), "consequence": error.is_consequence, "of_node": error.of_node}
             self._tell("unstaged", told)
@@ -158,7 +158,7 @@ class Stage:
         found = find(parents, key_of(self._secret), until, lambda: not self._over, said.append, "an agent")
         if found is None:
             why = "".join("; " + text for text in said)
-            raise Unstaged("cannot connect to the node that passes the files on, at " + ", ".join(parents) + why)
+            raise StagingError("cannot connect to the node that passes the files on, at " + ", ".join(parents) + why)
         try:
             found.socket.setblocking(True)
             found.socket.sendall(READY)
@@ -206,7 +206,7 @@ class Stage:
         def close() -> "None":
             writer.close()
             if not writer.done:
-                self._fail(Unstaged(LOST, is_consequence=True))
+                self._fail(StagingError(LOST, is_consequence=True))
             self._writing = False
 
         self._writing = True
@@ -299,5 +299,5 @@ def _received(connection: "socket.socket", is_over: "Callable[[], bool]") -> "It
             yield data
 
 
-def _lost(error: "OSError") -> "Unstaged":
-    return Unstaged(f"{LOST}: {error.strerror}", is_consequence=True)
+def _lost(error: "OSError") -> "StagingError":
+    return StagingError(f"{LOST}: {error.strerror}", is_consequence=True)

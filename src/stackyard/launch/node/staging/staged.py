@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stackyard.launch.node.directory import NodeDirectory
 
 
-class Staged:
+class NodeStaging:
     """The files of a job that are copied to this node. `begun`: the hub has said how, and watches how it goes on."""
 
     def __init__(self, file: "dict[str, Any]", directory: "NodeDirectory", host: "str") -> "None":

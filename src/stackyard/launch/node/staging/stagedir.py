@@ -12,7 +12,7 @@ import os
 import re
 
 from stackyard.launch.node.left import is_private, locked, remove, sweep
-from stackyard.launch.node.staging.pack import Unstaged
+from stackyard.launch.node.staging.pack import StagingError
 
 NETWORK = frozenset((
     "nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "fuse.ceph", "cifs", "smb3", "afs", "panfs", "pvfs2", "orangefs",
@@ -40,7 +40,7 @@ class StageDirectory:
         return bool(self.path) and os.path.isdir(self.files)
 
     def claim(self) -> "None":
-        """Create the directory, or take that of an earlier attempt. Raises Unstaged, OSError."""
+        """Create the directory, or take that of an earlier attempt. Raises StagingError, OSError."""
         base = place_of(self._base)
         start = os.path.join(base, f"{_prefix()}{self._key}-{self._host}")
         for suffix in ("", *(f".{number}" for number in range(1, 10))):
@@ -48,13 +48,13 @@ class StageDirectory:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(start + suffix, 0o700)
             except OSError as error:
-                raise Unstaged(f"cannot create a directory in {base}: {error.strerror}") from None
+                raise StagingError(f"cannot create a directory in {base}: {error.strerror}") from None
             if is_private(start + suffix):
                 self._lock = locked(start + suffix)
             if self._lock >= 0:
                 self.path = start + suffix
                 return
-        raise Unstaged(f"{start} belongs to another user, or another agent uses it")
+        raise StagingError(f"{start} belongs to another user, or another agent uses it")
 
     def partial(self) -> "str":
         """Where the files are written before they are complete; nothing of an earlier attempt is there."""
@@ -83,12 +83,12 @@ class StageDirectory:
 
 
 def place_of(base: "str") -> "str":
-    """The node's own disk: STACKYARD_TMP, what the site says, SLURM_TMPDIR, TMPDIR, /tmp. Raises Unstaged."""
+    """The node's own disk: STACKYARD_TMP, what the site says, SLURM_TMPDIR, TMPDIR, /tmp. Raises StagingError."""
     own, sites = os.environ.get("STACKYARD_TMP", ""), os.path.expandvars(base)
     if own or sites:
         if not os.path.isdir(own or sites):
             who = "STACKYARD_TMP" if own else "local_disk of this kind of node in site.yaml"
-            raise Unstaged(f"{own or sites} not found, which {who} names")
+            raise StagingError(f"{own or sites} not found, which {who} names")
         return own or sites
     for variable in ("SLURM_TMPDIR", "TMPDIR"):
         path = os.environ.get(variable, "")

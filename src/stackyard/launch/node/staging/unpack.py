@@ -14,7 +14,7 @@ import os
 import stat
 
 from stackyard.launch.node.machine import size_text
-from stackyard.launch.node.staging.pack import Unstaged, is_inside, mac_of, shown
+from stackyard.launch.node.staging.pack import StagingError, is_inside, mac_of, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Unpacker:
         os.mkdir(self._root, 0o700)
 
     def feed(self, data: "bytes") -> "None":
-        """Write what comes next. Raises Unstaged."""
+        """Write what comes next. Raises StagingError."""
         try:
             self._feed(data)
         except OSError as error:
@@ -134,7 +134,7 @@ class Unpacker:
 
     def _close_file(self, expected: "str") -> "None":
         if self._digest.hexdigest() != expected:
-            raise Unstaged("checksum mismatch: {}".format(shown(self._record["name"].encode("latin-1"))))
+            raise StagingError("checksum mismatch: {}".format(shown(self._record["name"].encode("latin-1"))))
         when = _number(self._record["mtime_ns"])
         os.fchmod(self._file, _mode(self._record))
         os.utime(self._file, ns=(when, when))
@@ -148,15 +148,15 @@ class Unpacker:
             os.utime(path, ns=(when, when))
         self.done = True
 
-    def _unwritten(self, error: "OSError") -> "Unstaged":
+    def _unwritten(self, error: "OSError") -> "StagingError":
         if error.errno == errno.ENOSPC:
             return self._no_room(self.total, self.written + _free(self._root))
-        return Unstaged(f"cannot write in {shown(os.path.dirname(self._root))}: {error.strerror}", of_node=True)
+        return StagingError(f"cannot write in {shown(os.path.dirname(self._root))}: {error.strerror}", of_node=True)
 
-    def _no_room(self, need: "int", free: "int") -> "Unstaged":
+    def _no_room(self, need: "int", free: "int") -> "StagingError":
         where = shown(os.path.dirname(os.path.dirname(self._root)))
         text = f"{_exactly(need)} needed in {where}, {_exactly(free)} free"
-        return Unstaged(f"{text}: stage less, or set STACKYARD_TMP to a larger disk of the nodes", of_node=True)
+        return StagingError(f"{text}: stage less, or set STACKYARD_TMP to a larger disk of the nodes", of_node=True)
 
 
 def _exactly(size: "int") -> "str":
@@ -178,5 +178,5 @@ def _mode(record: "dict[str, Any]") -> "int":
     return stat.S_IMODE(_number(record["mode"])) & 0o777
 
 
-def _invalid(why: "str") -> "Unstaged":
-    return Unstaged(f"invalid data from another node: {why}")
+def _invalid(why: "str") -> "StagingError":
+    return StagingError(f"invalid data from another node: {why}")

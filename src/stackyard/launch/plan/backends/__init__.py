@@ -8,13 +8,13 @@ from stackyard.launch.plan.backends import source
 from stackyard.launch.plan.backends.base import HELPERS, Backend, BackendContext, command
 from stackyard.launch.plan.backends.horovod import Horovod
 from stackyard.launch.plan.backends.ray import Ray
-from stackyard.launch.plan.backends.simple import Any, DeepSpeed, Jax, Mpi
+from stackyard.launch.plan.backends.simple import AnyProgram, DeepSpeed, Jax, Mpi
 from stackyard.launch.plan.backends.torchrun import Torchrun
 from stackyard.launch.plan.model import Reason
 from stackyard.launch.request.intent import Intent
 
 TABLE: dict[str, Backend] = {
-    made.name: made for made in (Torchrun(), Horovod(), Mpi(), DeepSpeed(), Jax(), Ray(), Any())
+    made.name: made for made in (Torchrun(), Horovod(), Mpi(), DeepSpeed(), Jax(), Ray(), AnyProgram())
 }
 GROUP = "stackyard.backends"
 """The entry points of plug-ins; each is a `Backend`."""

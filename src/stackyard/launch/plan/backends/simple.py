@@ -13,7 +13,7 @@ from stackyard.launch.plan.model import RankProgram, Reason
 from stackyard.launch.request.intent import Intent
 
 
-class Any:
+class AnyProgram:
     """Any program: RANK, WORLD_SIZE and the rest are set in its environment."""
 
     name = "any"

@@ -9,7 +9,7 @@ image builds.
 from __future__ import annotations
 
 from stackyard.launch.plan.model import Reason, Wrapper
-from stackyard.launch.plan.runtimes.base import BOUND, Inside, Runtime, cleaned
+from stackyard.launch.plan.runtimes.base import BOUND, Runtime, RuntimeInput, cleaned
 
 
 class Apptainer(Runtime):
@@ -18,7 +18,7 @@ class Apptainer(Runtime):
     def __init__(self, name: str) -> None:
         self.name = self.program = name
 
-    def wrapper(self, inside: Inside) -> Wrapper:
+    def wrapper(self, inside: RuntimeInput) -> Wrapper:
         """Its exec command, and variables with its prefix."""
         prefix = self.name.upper()
         words = [self.program, "exec"]

@@ -18,7 +18,7 @@ by commas: Apptainer takes that, and says something on each rank about a directo
 
 
 @dataclass(frozen=True)
-class Inside:
+class RuntimeInput:
     """The input of one runtime: the image, working directory, binds and variables."""
 
     image: str
@@ -55,15 +55,15 @@ class Runtime:
         """What of `WIRED` and `WIRE_UP` has to be bound."""
         return WIRED
 
-    def check(self, inside: Inside) -> None:
+    def check(self, inside: RuntimeInput) -> None:
         """Raise InputError where the image lacks something that the runtime needs."""
 
-    def wrapper(self, inside: Inside) -> Wrapper:
+    def wrapper(self, inside: RuntimeInput) -> Wrapper:
         """The words before the program, and the variables of the job."""
         raise NotImplementedError
 
 
-def cleaned(inside: Inside) -> tuple[Finding, ...]:
+def cleaned(inside: RuntimeInput) -> tuple[Finding, ...]:
     """A warning if the site's options remove the ranks' variables."""
     cleaning = inside.policy.cleaning
     if not cleaning:

@@ -8,7 +8,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding
 from stackyard.inputs.sites.library_directories import CHARLIECLOUD
 from stackyard.launch.plan.model import Reason, Wrapper
-from stackyard.launch.plan.runtimes.base import BOUND, WIRE_UP, Inside, Runtime, cleaned
+from stackyard.launch.plan.runtimes.base import BOUND, WIRE_UP, Runtime, RuntimeInput, cleaned
 
 
 class Charliecloud(Runtime):
@@ -26,7 +26,7 @@ class Charliecloud(Runtime):
         """Each directory by itself: it takes no list."""
         return WIRE_UP if mpi else WIRE_UP[:1]
 
-    def check(self, inside: Inside) -> None:
+    def check(self, inside: RuntimeInput) -> None:
         """Raise InputError if a directory image lacks a mount point: ch-run creates none in a read-only image."""
         if not Path(inside.image).is_dir() or {"-w", "--write"} & set(inside.policy.options):
             return
@@ -41,7 +41,7 @@ class Charliecloud(Runtime):
                 hint=f"mkdir -p {every}" + (", or a file where one is bound" if any(map(_is_file, lacking)) else ""),
             )
 
-    def wrapper(self, inside: Inside) -> Wrapper:
+    def wrapper(self, inside: RuntimeInput) -> Wrapper:
         """Its command; libraries are linked on the nodes."""
         words = [self.program]
         for bind in inside.binds:
@@ -59,7 +59,7 @@ class Charliecloud(Runtime):
         return Wrapper(tuple(words), reasons=reasons, findings=findings, linked=libraries)
 
 
-def _with_libraries(inside: Inside) -> dict[str, str]:
+def _with_libraries(inside: RuntimeInput) -> dict[str, str]:
     """The variables, with the directory of the site's libraries at the end of LD_LIBRARY_PATH, if it is not in it."""
     given = inside.variables.get("LD_LIBRARY_PATH", "")
     if not inside.policy.libraries or CHARLIECLOUD.libraries in given:
@@ -72,7 +72,7 @@ def _is_file(target: str) -> bool:
     return Path(target).is_file()
 
 
-def _beyond_charliecloud(inside: Inside) -> tuple[Finding, ...]:
+def _beyond_charliecloud(inside: RuntimeInput) -> tuple[Finding, ...]:
     """Requests that ch-run has no option for."""
     found = []
     if inside.gpu:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from stackyard.lint.launches import python_program
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
-from stackyard.lint.shell.scope import Resolved
+from stackyard.lint.shell.scope import ResolvedCommand
 
 
 @rule(
@@ -55,7 +55,7 @@ def runs_at_home(case: Case, place: int) -> bool:
     return all(target is None or _is_relative(target) for target in targets)
 
 
-def _target(resolved: Resolved) -> str | None:
+def _target(resolved: ResolvedCommand) -> str | None:
     """Where a ``cd`` goes; None for other commands."""
     moves = resolved.argv[:1] in (("cd",), ("pushd",), ("chdir",))
     return (*resolved.argv[1:2], "~")[0] if moves else None
@@ -69,7 +69,7 @@ def _is_relative(path: str) -> bool:
     return bool(path) and not is_template(path) and not path.startswith(("/", "~", "-"))
 
 
-def _relative_paths(case: Case, resolved: Resolved) -> Iterator[str]:
+def _relative_paths(case: Case, resolved: ResolvedCommand) -> Iterator[str]:
     """The paths in what a command runs or sources that are relative to where it runs."""
     programs = [each.program for each in case.launches if each.command is resolved]
     if len(resolved.argv) > 1 and resolved.argv[0] in ("source", ".") and "/" in resolved.argv[1]:

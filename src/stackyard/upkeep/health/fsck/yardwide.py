@@ -100,7 +100,7 @@ def _bases(yard: Yard, reader: Reader, deep: bool) -> Iterator[Fault]:
         try:
             if deep:
                 reader.count(paths.image)
-                store.check(store.Kept(base, paths))
+                store.check(store.StoredBase(base, paths))
             elif squashfs.superblock(paths.image) and paths.image.stat().st_size != base.root.bytes:
                 raise StackyardError(f"{paths.image} has another size than its record says")
         except (OSError, StackyardError) as error:
