@@ -1,1 +1,1 @@
-"""Images: a built prefix or a base as one file, and what an image gets from the host when it runs."""
+"""Images: a built prefix or a base as one file, and the host's libraries that an image uses at run time."""

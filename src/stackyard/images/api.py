@@ -1,4 +1,4 @@
-"""The door of `images`: bases, images in OCI layouts and SIF files, mounts, and what images get from the host."""
+"""The door of `images`: bases, images in OCI layouts and SIF files, mounts, and the host's libraries in images."""
 
 from typing import TYPE_CHECKING
 

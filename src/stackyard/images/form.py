@@ -1,6 +1,6 @@
-"""From a finished prefix to one image: packed, read back where it will be used, and only then the files removed.
+"""Converts a finished prefix to an image: packed, read back for verification, and only then are the files removed.
 
-Until the revision is marked as built, a process that was killed in between leaves what the next build removes.
+After a kill before the revision is marked as built, the next build removes the leftovers.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ COMPARE_S = 3600.0
 
 
 def squash(record: BuildRecord, *, order: Sequence[str] = ()) -> BuildRecord:
-    """Pack the prefix of a revision that is built and not yet marked; the record of the image.
+    """Pack the prefix of a revision that is built but not yet marked; the record with the image.
 
     Raises:
         MissingError: mksquashfs is missing, or an image cannot be mounted on this machine.
-        StackyardError: the tree cannot be packed, or what is read back differs; the files are where they were.
-        OSError: the disk is full, or another error of it; they are there as well.
+        StackyardError: the tree cannot be packed, or the packed files differ when read back; the files are kept.
+        OSError: the disk is full, or has another error; the files are kept.
     """
     try:
         return _squashed(record, RevisionPaths.of(record.path), order)
@@ -79,13 +79,13 @@ def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str]) -
 
 
 def _move(top: Path, source: Path, target: Path) -> None:
-    """Rename a directory, which may be sealed: that needs the right to write into it."""
+    """Rename a directory, which may be sealed; renaming needs write permission on it."""
     within.set_mode(top, source, lambda status: status.st_mode | stat.S_IWUSR)
     within.rename(top, source, target)
 
 
 def _without_times(noted: Contents) -> Contents:
-    """In an image every file has the time 0, so that the same files give the same image."""
+    """The contents with all times 0, as in an image, so that the same files give the same image."""
     inside = PARTS[0]
     files = {
         name: replace(item, mtime_ns=0) if name.startswith(inside) and item.sha256 else item
@@ -101,7 +101,7 @@ def _use(paths: RevisionPaths, packed: squashfs.PackedTree) -> disk.DiskUse:
 
 
 def _read_back(record: BuildRecord) -> None:
-    """Compare every byte of the mounted image with what was built."""
+    """Compare every byte of the mounted image with the build."""
     alone = {**os.environ, IMAGES: ""}
     done = run_module_within(record.payload, compare.__name__, record.path, timeout_s=COMPARE_S, environ=alone)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""The files of an image by their paths, as they are in it: links are followed as its own programs would."""
+"""The inventory of an image: its entries by path, with links followed inside."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIST_S = 600.0
 
 @dataclass(frozen=True)
 class InventoryEntry:
-    """One entry: ``d``, ``l`` or ``-`` (another letter: a special file), its rights, and where a link leads."""
+    """One entry: ``d``, ``l`` or ``-`` (other letters: special files), its mode, and a link's target."""
 
     kind: str
     mode: str
@@ -23,7 +23,7 @@ class InventoryEntry:
 
     @property
     def is_program(self) -> bool:
-        """Whether it is a file that may be executed."""
+        """Whether it is an executable file."""
         return self.kind == "-" and "x" in self.mode
 
 
@@ -34,26 +34,26 @@ class Inventory:
     entries: Mapping[str, InventoryEntry]
 
     def real(self, path: str) -> str:
-        """The path without links; empty where it leads nowhere."""
+        """The real path; empty for a dangling link."""
         return links.end(path, self.target)
 
     def way(self, path: str) -> list[str]:
-        """All entries on the way to where a path leads, links among them; none where it leads nowhere."""
+        """All entries on the way to the target of a path, including links; none for a dangling link."""
         return links.way(path, self.target)
 
     def target(self, path: str) -> str | None:
-        """Where the link at a path leads; empty: it is not a link; None: nothing is there."""
+        """The target of the link at a path; empty: it is not a link; None: it does not exist."""
         found = self.entries.get(path)
         return None if found is None else found.target if found.kind == "l" else ""
 
     def is_program(self, path: str) -> bool:
-        """Whether a path leads to a file that may be executed."""
+        """Whether a path leads to an executable file."""
         found = self.entries.get(self.real(path))
         return found is not None and found.is_program
 
     @property
     def directories_with_files(self) -> list[str]:
-        """The directories below the root that are not empty: what the host has of these names is not shown."""
+        """The non-empty directories below the root, which hide the host's of the same names."""
         return sorted({path.split("/")[1] for path in self.entries if path.count("/") > 1})
 
     def programs(self, directory: str) -> list[str]:
@@ -85,7 +85,7 @@ def read(image: Path) -> Inventory:
 
 
 def _lines(text: str) -> Iterator[tuple[str, InventoryEntry]]:
-    """Lines of ``unsquashfs -lln``: rights, owner, bytes (or device), date, time, path. Others are not of a file."""
+    """Parse lines of ``unsquashfs -lln``: mode, owner, size (or device), date, time, path. Other lines are skipped."""
     for line in text.splitlines():
         row = line.split(maxsplit=5)
         if len(row) != 6 or len(row[0]) != 10 or not row[5].startswith("/"):

@@ -1,4 +1,4 @@
-"""Links followed as inside an image, whatever keeps its files: a directory, a listing, or layers."""
+"""Follows links inside an image, in any representation: a directory, a listing, or layers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _MOST_LINKS = 40
 
 
 def way(path: str, target: Callable[[str], str | None]) -> list[str]:
-    """All paths on the way to where a path leads, links among them; none where it leads nowhere.
+    """All paths on the way to the target of a path, including links; none for a dangling link.
 
     Args:
-        target: where the link at a path leads; empty: it is not a link; None: nothing is there.
+        target: returns the target of the link at a path; empty: it is not a link; None: it does not exist.
     """
     left, way, links = _steps(path), ["/"], 0
     while left:
@@ -34,7 +34,7 @@ def way(path: str, target: Callable[[str], str | None]) -> list[str]:
 
 
 def end(path: str, target: Callable[[str], str | None]) -> str:
-    """The path without links; empty where it leads nowhere. Arguments as for `way`."""
+    """The real path; empty for a dangling link. Arguments as for `way`."""
     return next(reversed(way(path, target)), "")
 
 

@@ -1,4 +1,4 @@
-"""The newest C library that the files of a revision were built for; also started where an image is mounted.
+"""The newest C library version that the files of a revision need; also run as a program where an image is mounted.
 
 python -m stackyard.images.needs PREFIX     prints it as JSON
 """
@@ -25,14 +25,14 @@ _GLIBC = re.compile(r"GLIBC_(\d+(?:\.\d+)+)")
 
 @dataclass(frozen=True)
 class Needs:
-    """`glibc`: the newest version that a file needs, empty where none does; `file`: which one, in the prefix."""
+    """`glibc`: the newest version that a file needs, empty if none does; `file`: that file, relative to the prefix."""
 
     glibc: str = ""
     file: str = ""
 
 
 def of_record(record: BuildRecord) -> Needs:
-    """What a revision needs.
+    """The needs of a revision.
 
     Raises:
         MissingError: its image cannot be mounted on this machine.
@@ -50,13 +50,13 @@ def of_record(record: BuildRecord) -> Needs:
 
 
 def of_tree(prefix: Path) -> Needs:
-    """What the programs and libraries in a directory need."""
+    """The needs of the programs and libraries in a directory."""
     found = of_files(_elf_files(prefix))
     return Needs(found.glibc, str(Path(found.file).relative_to(prefix)) if found.file else "")
 
 
 def of_files(files: Iterable[Path]) -> Needs:
-    """What ELF files need; the first of those that need the newest is named."""
+    """The needs of ELF files; names the first file with the highest version."""
     best = Needs()
     for path in files:
         version = newest(read_versions(path).needed.get("libc.so.6", ()))
@@ -66,18 +66,18 @@ def of_files(files: Iterable[Path]) -> Needs:
 
 
 def newest(names: Iterable[str]) -> str:
-    """The highest of ``GLIBC_2.36`` and the like; empty without one (``GLIBC_PRIVATE`` has no number)."""
+    """The highest version among names such as ``GLIBC_2.36``; empty without one (``GLIBC_PRIVATE`` has no number)."""
     found = (each.group(1) for each in map(_GLIBC.fullmatch, names) if each)
     return max(found, key=numbers, default="")
 
 
 def require(needed: Needs, has: str, *, stack: str, system: str, hint: str = "") -> None:
-    """Raise where a C library is older than what a stack needs.
+    """Raise if a C library is older than a stack needs.
 
     Args:
-        has: the version of the glibc; empty for a system with another C library, or none.
+        has: the glibc version; empty for a system with another C library, or none.
         stack, system: how the message names them.
-        hint: what to do; empty: to take another base.
+        hint: the hint; empty: use another base.
 
     Raises:
         InputError: it is older.

@@ -1,1 +1,1 @@
-"""Images of others that SIF and OCI images are built on: where they come from, what they hold, how they are kept."""
+"""Third-party images as bases of SIF and OCI images: their sources, contents and storage."""

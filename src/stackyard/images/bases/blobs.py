@@ -27,7 +27,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Blob:
-    """What a layout has of one file: its digest (``sha256:...``) and its bytes."""
+    """A blob of a layout: its digest (``sha256:...``) and its size in bytes."""
 
     digest: str
     size: int
@@ -40,10 +40,10 @@ class Layout:
     directory: Path
 
     def path(self, digest: str) -> Path:
-        """Where the blob of this digest is, or would be.
+        """The path for the blob of this digest.
 
         Raises:
-            StackyardError: it is not a sha256, which others could make a path of.
+            StackyardError: it is not a valid sha256; any other text could be a path to elsewhere.
         """
         if not _DIGEST.fullmatch(digest):
             raise StackyardError(
@@ -52,10 +52,10 @@ class Layout:
         return blob(self.directory, digest)
 
     def add(self, stream: IO[bytes], *, expected: str = "", size: int = -1) -> Blob:
-        """Copy a stream to a blob, which has its name once it is complete.
+        """Copy a stream to a blob, which is renamed to its digest once it is complete.
 
         Args:
-            expected, size: its digest and its bytes, where these are known; at most one byte more is read.
+            expected, size: its digest and its size, if known; at most one byte more is read.
 
         Raises:
             StackyardError: they differ.
@@ -73,18 +73,18 @@ class Layout:
         return found
 
     def add_json(self, value: Mapping[str, Any]) -> Blob:
-        """Add a manifest or a configuration, the same bytes for the same values."""
+        """Add a manifest or a configuration, serialised deterministically."""
         return self.add_bytes(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())
 
     def add_bytes(self, data: bytes) -> Blob:
-        """Add a blob that is in memory."""
+        """Add a blob from memory."""
         path = self.path("sha256:" + hashlib.sha256(data).hexdigest())
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         return Blob(f"sha256:{path.name}", len(data))
 
     def read_json(self, digest: str) -> dict[str, Any]:
-        """A manifest or a configuration, whose bytes are compared with the digest.
+        """A manifest or a configuration, verified against its digest.
 
         Raises:
             StackyardError: it cannot be read, or differs.
@@ -92,7 +92,7 @@ class Layout:
         return parsed(read(self.directory, digest), str(self.path(digest)))
 
     def finish(self, manifest: Blob, tag: str) -> None:
-        """Write what names the one image of this layout."""
+        """Write the index, with the one image of this layout."""
         entry = {
             "mediaType": MANIFEST, "digest": manifest.digest, "size": manifest.size,
             "annotations": {"org.opencontainers.image.ref.name": tag},
@@ -102,7 +102,7 @@ class Layout:
         (self.directory / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}', encoding="utf-8")
 
     def sync(self) -> None:
-        """Wait until all of it is on the disk."""
+        """Flush the layout to disk."""
         for path in (self.directory / "index.json", *(self.directory / "blobs" / "sha256").iterdir()):
             handle = os.open(path, os.O_RDONLY)
             with suppress(OSError):
@@ -111,7 +111,7 @@ class Layout:
 
 
 def manifest_of(config: Blob, layers: Sequence[Layer]) -> dict[str, Any]:
-    """The manifest of a configuration and its layers."""
+    """The manifest for a configuration and its layers."""
     return {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
@@ -121,7 +121,7 @@ def manifest_of(config: Blob, layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def read_small(path: Path) -> bytes:
-    """A file of at most the size of a manifest.
+    """The content of a file no larger than a manifest may be.
 
     Raises:
         InputError: it cannot be read, or is larger.
@@ -137,7 +137,7 @@ def read_small(path: Path) -> bytes:
 
 
 def parsed(data: bytes, origin: str) -> dict[str, Any]:
-    """The values of a JSON object. Raises InputError: it is none."""
+    """The values of a JSON object. Raises InputError if it is not one."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:

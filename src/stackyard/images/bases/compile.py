@@ -1,7 +1,7 @@
-"""Packages that are compiled on top of a base: source prepared on this machine, and built in a container of the base.
+"""Compiles packages on top of a base: sources are prepared on this machine and built in a container of the base.
 
-The settings are those of a stack's ``build:``. What compiles finds the compilers, the CUDA and the MPI of the base, and
-the directories of this machine that its variables name.
+The settings are those of a stack's ``build:``. Builds find the compilers, CUDA and MPI of the base, and the directories
+of this machine named in their variables.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _OF_A_BASE = frozenset({"python", "pip"})
 
 @dataclass(frozen=True)
 class Packages:
-    """What is installed on top of a base.
+    """The packages to install on top of a base.
 
     Attributes:
-        requirements: as pip takes them.
+        requirements: in pip's syntax.
         find_links: directories of this machine with packages.
-        constraints: as pip takes them, for what the requirements need.
-        no_binary: packages that are compiled though wheels exist, without settings of their own.
-        variables: set while anything is built, e.g. HOROVOD_WITH_PYTORCH; ``{env:NAME}`` and the others are replaced.
-        build: how single packages are compiled.
-        checks: run in the result, before it is kept.
-        recipe: the files that say all this, each with its sha256.
-        given: what the container gets besides.
+        constraints: in pip's syntax, for dependencies.
+        no_binary: packages without build settings that are compiled even if wheels exist.
+        variables: set during each build, e.g. HOROVOD_WITH_PYTORCH; ``{env:NAME}`` and the others are replaced.
+        build: the build settings of single packages.
+        checks: run in the result before it is saved.
+        recipe: the files with these settings, each with its sha256.
+        given: the other inputs of the container.
     """
 
     requirements: tuple[str, ...]
@@ -59,7 +59,7 @@ class Packages:
     given: ContainerSetup = field(default_factory=ContainerSetup)
 
     def with_places(self, environ: Mapping[str, str]) -> Packages:
-        """The same, with the directories that ``{env:NAME}`` stands for in the container."""
+        """The same packages, with ``{env:NAME}`` directories mounted in the container."""
         texts = [self._all(), *(self.build.variables | each.variables for each in self.build.packages.values())]
         names = sorted(name for each in texts for name in wheelkey.read_from_environment(each))
         named = (Path(environ.get(name, "")) for name in names)
@@ -68,7 +68,7 @@ class Packages:
         return replace(self, given=replace(self.given, places=tuple(given)))
 
     def of(self, how: PackageBuild | None) -> dict[str, str]:
-        """The variables for compiling a package, as they are written."""
+        """The environment variables for compiling a package, unexpanded."""
         return {**self._all(), **(how.variables if how else {})}
 
     def _all(self) -> dict[str, str]:
@@ -76,10 +76,10 @@ class Packages:
 
 
 def of_variant(variant: Variant, platform: str) -> Packages:
-    """What a stack's file asks for on top of a base.
+    """The packages that a stack's file requests on top of a base.
 
     Raises:
-        InputError: it needs what is not installed on a base, or does not exist.
+        InputError: it has a feature that bases do not support, or a file does not exist.
     """
     file = next(iter(variant.files), variant.stack)
     conda = [each.name for each in conda_requirements(variant, platform) if each.name not in _OF_A_BASE]
@@ -115,7 +115,7 @@ class BaseBuild:
     """One build on top of a base.
 
     Attributes:
-        environ: the variables of this machine that ``{env:NAME}`` stands for.
+        environ: the variables of this machine, for ``{env:NAME}``.
         tools: variables with the paths of the base's programs.
     """
 
@@ -127,7 +127,7 @@ class BaseBuild:
 
     @property
     def log(self) -> Path:
-        """What the programs of this machine print."""
+        """The log of programs run on this machine."""
         return self.box.work / "build.log"
 
     def run(
@@ -148,15 +148,15 @@ class BaseBuild:
 
 
 def environment(build: BuildSpec) -> dict[str, str]:
-    """This process's environment, with the modules of the host that a build names."""
+    """This process's environment, with the host modules that a build loads."""
     return {**os.environ, **(toolchain.with_modules(build.modules) if build.modules else {})}
 
 
 def require_tools(building: BaseBuild) -> dict[str, str]:
-    """The variables that are set to the paths of tools.
+    """The variables for the paths of the tools that builds need.
 
     Raises:
-        MissingError: naming every program that the base does not have, or not in the version that is needed.
+        MissingError: names every program that the base lacks, or has in too old a version.
     """
     lacking, paths = [], {}
     for tool in building.packages.build.tools:
@@ -177,7 +177,7 @@ def require_tools(building: BaseBuild) -> dict[str, str]:
 
 
 def compile_all(building: BaseBuild) -> dict[str, str]:
-    """Compile what has settings of its own; the wheel of each in the container, by its canonical name."""
+    """Compile the packages with build settings; the path of each wheel in the container, by canonical name."""
     named = {pip_name(line): line for line in building.packages.requirements}
     made = {}
     for name, how in building.packages.build.packages.items():
@@ -218,7 +218,7 @@ def _compiled(building: BaseBuild, name: str, line: str, how: PackageBuild) -> s
 
 
 def _required(building: BaseBuild, name: str, how: PackageBuild) -> dict[str, str]:
-    """Install the build requirements beside, so that they do not stay; the search paths with them."""
+    """Install the build requirements into a temporary directory; returns the search paths with it."""
     if not how.requires or how.isolation:
         return {}
     place = f"/tmp/{name}/requires"
@@ -229,15 +229,15 @@ def _required(building: BaseBuild, name: str, how: PackageBuild) -> dict[str, st
 def require_checks(
     building: BaseBuild, own: Mapping[str, str], judge: Judge, unmet: Callable[[Check], str | None]
 ) -> list[str]:
-    """Run the checks in the result; what was skipped, and what did not pass and need not, a sentence each.
+    """Run the checks in the result; returns sentences about skipped checks and permitted failures.
 
     Args:
-        own: the variables by which programs find what was installed.
-        judge: what is wrong with what one printed.
-        unmet: why this machine cannot run it, or None.
+        own: the variables by which programs find the installed packages.
+        judge: returns the problem in a check's output.
+        unmet: returns why this machine cannot run a check, or None.
 
     Raises:
-        StackyardError: one did not pass.
+        StackyardError: a check failed.
     """
     notices = []
     for check in building.packages.checks:

@@ -1,4 +1,4 @@
-"""A container of a base, in which packages are installed: it sees nothing of the host but what is given to it."""
+"""A container of a base, in which packages are installed; it sees only those parts of the host that it is given."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MARK = "=activated"
 
 
 def runtime() -> Path:
-    """The program that runs containers. Raises MissingError without one."""
+    """The container runtime. Raises MissingError without one."""
     found = next(filter(None, map(which, RUNTIMES)), None)
     if found is None:
         raise MissingError("neither apptainer nor singularity found: packages are installed in a container",
@@ -38,12 +38,12 @@ def runtime() -> Path:
 
 @dataclass(frozen=True)
 class ContainerSetup:
-    """What a container of a base gets.
+    """The inputs of a container of a base.
 
     Attributes:
-        activation: shell that prepares the base, as its site says; what it sets is part of the result.
-        before: lines of shell for the build alone, after the activation.
-        places: directories of this machine, seen inside at their own path.
+        activation: the site's shell commands that prepare the base; the variables they set become part of the result.
+        before: shell lines for the build only, run after the activation.
+        places: directories of this machine, mounted at the same paths.
     """
 
     activation: str = ""
@@ -52,7 +52,7 @@ class ContainerSetup:
 
 
 class Box:
-    """A container of a base with an empty directory at `VENV`, and a /tmp of its own."""
+    """A container of a base with an empty directory at `VENV`, and a private /tmp."""
 
     def __init__(self, program: Path, kept: StoredBase, work: Path, given: ContainerSetup) -> None:
         self.kept, self.work, self.given, self._runtime = kept, work, given, program
@@ -61,7 +61,7 @@ class Box:
         self._shell = "/bin/sh"
 
     def prepare(self) -> None:
-        """Make what is bound, and the image. Raises InputError for a base that has packages on top already."""
+        """Create the mounted directories, and the image. Raises InputError for a base with packages on top."""
         files = inventory.read(self.kept.paths.image)
         if VENV in files.entries:
             raise InputError(f"the base {self.kept.base.name} has packages on top already, in {VENV}",
@@ -75,10 +75,10 @@ class Box:
     def run(
         self, *argv: str, check: bool = True, variables: Mapping[str, str] = _NONE, paths: Mapping[str, str] = _NONE
     ) -> Result:
-        """Run a program in it, after its activation and what is done before a build.
+        """Run a program in it, after the activation and the other preparations.
 
         Args:
-            variables: set for this program, whatever the activation sets.
+            variables: set for this program, overriding the activation.
             paths: directories that come first on a search path, by the name of its variable.
         """
         lines = [*self._activation(), *self.given.before]
@@ -104,7 +104,7 @@ class Box:
         return [f"{{ {own}\n}} >&2"] if own else []
 
     def _exec(self, lines: Sequence[str], argv: Sequence[str], *, check: bool = True) -> Result:
-        """Values of variables are in a file that no other account can read, and on no command line."""
+        """Run a program; variables are passed in a private file, never on a command line."""
         words = list(argv)
         if lines:
             (self.tmp / _SCRIPT).write_text("\n".join([*lines, 'exec "$@"', ""]), encoding="utf-8")
@@ -117,13 +117,13 @@ class Box:
         return run([*command, *words], env={**os.environ, **self._variables()}, timeout_s=BUILD_S, check=check)
 
     def _places(self) -> list[Path]:
-        """Files and directories of the host that are given, or that pip's settings name."""
+        """Files and directories of the host that were given, or that pip's settings name."""
         named = [word for key in _FILES for word in self._settings.get(key, "").split()]
         places = [*self.given.places, *(Path(word) for word in named if word.startswith("/"))]
         return [place for place in dict.fromkeys(places) if place.exists()]
 
     def _variables(self) -> dict[str, str]:
-        """What is set inside. Logins of indexes are handed on in the environment, and written nowhere."""
+        """The variables set inside. Logins of indexes are passed in the environment only, never written."""
         pip = {f"PIP_{key.upper().replace('-', '_')}": " ".join(value.split()) for key, value in self._settings.items()}
         proxies = {name: os.environ[name] for name in PROXIES if name in os.environ}
         inner = {**pip, **proxies, "PYTHONNOUSERSITE": "1"}
@@ -133,11 +133,11 @@ class Box:
 
 
 def variables(text: str) -> dict[str, str]:
-    """The variables of ``env -0`` or ``/proc/PID/environ``, without functions of a shell."""
+    """Parse ``env -0`` or ``/proc/PID/environ``, without shell functions."""
     pairs = (each.partition("=")[::2] for each in text.split("\0"))
     return {name: value for name, value in pairs if name.isidentifier()}
 
 
 def _without_ours(value: str) -> str:
-    """Without the directory that the runtime adds to the library path: it adds it to every program."""
+    """The library path without the directory that the runtime adds for every program."""
     return ":".join(part for part in value.split(":") if part != LIBRARIES)

@@ -1,4 +1,4 @@
-"""A directory as one layer of an image: the same bytes for the same files and times."""
+"""A directory as one layer of an image, deterministic for the same files and times."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
 
 
 def _walked(root: Path) -> Iterator[str]:
-    """Every path below a directory, in the order of their names; of `OF_THE_HOST` the empty directories."""
+    """Every path below a directory, sorted by name; directories in `OF_THE_HOST` are empty."""
 
     def fail(error: OSError) -> None:
         raise StackyardError(f"cannot read {error.filename}: {cause(error)}") from error

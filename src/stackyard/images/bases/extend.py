@@ -1,7 +1,6 @@
-"""Packages on top of a base's own Python: a virtual environment in one more layer, made in a container of the base.
+"""Installs packages on a base's own Python: a virtual environment in one more layer, built in a container of the base.
 
-The base stays as it is, and the result is a base of its own. What compiles (Horovod) finds the compilers, the CUDA and
-the MPI of the base.
+The base is not changed; the result is a new base. Builds (Horovod) find the compilers, CUDA and MPI of the base.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from stackyard.yard.layout import Yard
 
 @dataclass(frozen=True)
 class Proof:
-    """How checks are judged: what is wrong with what one printed; why this machine cannot run one. None: nothing."""
+    """How checks are judged: the problem in a check's output; why this machine cannot run it. None: no problem."""
 
     judge: Judge
     unmet: Callable[[Check], str | None]
@@ -44,7 +43,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class ExtendedBase:
-    """A base with packages on top, and sentences about what could not be checked here."""
+    """A base with packages on top, and sentences about checks that could not run here."""
 
     kept: StoredBase
     notices: tuple[str, ...] = ()
@@ -54,7 +53,7 @@ def extend(yard: Yard, kept: StoredBase, name: str, packages: Packages, proof: P
     """Install packages on top of a base, as a new base. Call it within `deploy.writing`.
 
     Raises:
-        InputError: the base has no Python, or the name is that of another base.
+        InputError: the base has no Python, or another base has the name.
         MissingError: no container runtime, or the base lacks a program that the build needs.
         StackyardError: a package cannot be installed, or a check does not pass; the detail has the output.
     """
@@ -77,13 +76,13 @@ def extend(yard: Yard, kept: StoredBase, name: str, packages: Packages, proof: P
 
 
 def python_of(kept: StoredBase, activation: str = "") -> PythonEnvironment:
-    """The Python of a base: its own environment, the one that is activated first; else its system's.
+    """The Python of a base: the environment that is activated first; else the system's.
 
     Args:
-        activation: how the site says that it is activated.
+        activation: the site's activation commands.
 
     Raises:
-        InputError: it has none.
+        InputError: the base has no Python.
     """
     own = kept.base.software.environments
     if own:
@@ -97,7 +96,7 @@ def python_of(kept: StoredBase, activation: str = "") -> PythonEnvironment:
 
 
 def activated(box: Box) -> dict[str, str]:
-    """What the site's activation of a base sets. Raises StackyardError where it fails."""
+    """The variables that the site's activation of a base sets. Raises StackyardError if it fails."""
     try:
         return box.activated()
     except CommandError as error:
@@ -107,7 +106,7 @@ def activated(box: Box) -> dict[str, str]:
 
 
 def _install(building: BaseBuild, activated: Mapping[str, str]) -> dict[str, str]:
-    """Install all; the variables by which programs of the result find it."""
+    """Install all packages; returns the variables by which programs find them."""
     box, packages = building.box, building.packages
     try:
         place, variables = _environment(box, building.python, activated)
@@ -128,7 +127,7 @@ def _install(building: BaseBuild, activated: Mapping[str, str]) -> dict[str, str
 def _environment(
     box: Box, python: PythonEnvironment, activated: Mapping[str, str]
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """A virtual environment on the base's Python, which sees its packages; pip's options for it, and its variables.
+    """A virtual environment on the base's Python, with access to its packages; pip's options, and variables.
 
     A Python without its venv module (Python 2; Debian's) gets a prefix that PYTHONPATH names.
     """
@@ -144,7 +143,7 @@ def _environment(
 
 
 def _prefix(box: Box, program: str, activated: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The base's Python under another name, with a directory of packages that come before its own."""
+    """A link to the base's Python under another name, with a package directory that comes before its own."""
     version = box.run(program, "-c", "import sys; print('%d.%d' % sys.version_info[:2])").stdout.strip()
     own = f"{VENV}/lib/python{version}/site-packages"
     made = Prefix(box.venv)
@@ -160,7 +159,7 @@ def _prefix(box: Box, program: str, activated: Mapping[str, str]) -> tuple[tuple
 
 
 def _layout(building: BaseBuild, name: str, variables: Mapping[str, str]) -> Layout:
-    """The base's layers and one more."""
+    """The layout with the base's layers and the new one."""
     box = building.box
     layout, kept = Layout(box.work / "oci"), box.kept
     write_layer(box.work / "root", box.work / "tar")
@@ -194,7 +193,7 @@ def _configuration(building: BaseBuild, blob: Blob, variables: Mapping[str, str]
 
 
 def environment_of(base: Base, activated: Mapping[str, str]) -> Sequence[str]:
-    """The variables of an extended base: what its site's activation sets, and before all its own environment."""
+    """The variables of an extended base: those of its activation, before the base's own environment."""
     given = {**dict(each.partition("=")[::2] for each in base.defaults.env), **activated}
     own = {"PATH": f"{VENV}/bin:{given.get('PATH') or PATH}"}
     for name in ("WITH_CONDA", "WITH_VENV", "WITH_CONDA_VENV"):

@@ -21,11 +21,11 @@ _HOST = ("/home", "/tmp", "/var/tmp", "/root", "/proc", "/sys", "/dev")
 
 
 def require(record: BuildRecord, kept: StoredBase) -> None:
-    """Raise where a revision cannot run on a base.
+    """Raise if a revision cannot run on a base.
 
     Raises:
         InputError: it is for another platform, for a newer C library, or needs an interpreter that the base lacks.
-        MissingError: its image cannot be mounted on this machine, to look at it.
+        MissingError: its image cannot be mounted on this machine for reading.
     """
     base = kept.base
     if record.platform not in (base.platform, "noarch"):
@@ -47,7 +47,7 @@ def _require_c_library(record: BuildRecord, base: Base) -> None:
 
 
 def _require_no_link(record: BuildRecord, base: Base, files: Inventory) -> None:
-    """A directory of the overlay hides a link of the base at the same path, and what is found through it."""
+    """Raise if a directory of the overlay would hide a link of the base at the same path."""
     for above in map(str, Path(record.prefix).parents):
         if link := files.target(above):
             where = f"in the base {base.name} {above} is a link to {link}"
@@ -56,7 +56,7 @@ def _require_no_link(record: BuildRecord, base: Base, files: Inventory) -> None:
 
 
 def _require_file(record: BuildRecord, base: Base, files: Inventory, path: str) -> None:
-    """The revision is a virtual environment on a Python of the machine that it was built on."""
+    """Raise if the base lacks the Python on which the revision's virtual environment is built."""
     if not files.real(path):
         raise InputError(
             f"{record.module} uses the interpreter {path} of the machine that it was built on, and the base "
@@ -66,7 +66,7 @@ def _require_file(record: BuildRecord, base: Base, files: Inventory, path: str) 
 
 
 def findings(base: Base, site: Site) -> list[Finding]:
-    """What is known about running a base on the GPU drivers of a site's node kinds."""
+    """Findings about running a base on the GPU drivers of a site's node kinds."""
     toolkits = [Toolkit(each["vendor"], each["version"], each["path"]) for each in base.software.toolkits]
     pairs = ((each, driver) for each in toolkits for driver in drivers_of(site))
     tried = [check_driver(each, driver) for each, driver in pairs if driver.vendor == each.vendor]
@@ -74,10 +74,10 @@ def findings(base: Base, site: Site) -> list[Finding]:
 
 
 def require_driver(base: Base, site: Site) -> list[Finding]:
-    """The findings, where at least one of the site's node kinds runs the base.
+    """The findings, if at least one of the site's node kinds can run the base.
 
     Raises:
-        InputError: none of them does.
+        InputError: none of them can.
     """
     found = findings(base, site)
     refused = [each for each in found if each.severity == "refused"]
@@ -89,7 +89,7 @@ def require_driver(base: Base, site: Site) -> list[Finding]:
 
 
 def notices(record: BuildRecord, kept: StoredBase) -> Iterator[str]:
-    """What is different in a container of this revision and this base, a sentence each."""
+    """Sentences about differences when this revision runs in a container of this base."""
     hidden = next((each for each in _HOST if Path(record.prefix).is_relative_to(each)), "")
     if hidden:
         yield (

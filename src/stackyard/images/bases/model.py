@@ -22,7 +22,7 @@ assert set(ARCHITECTURES.values()) == {each.conda for each in LINUX}
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer, as it came. `diff_id`: the digest of its tar, uncompressed; both begin with ``sha256:``."""
+    """One layer of the original image. `diff_id`: the digest of its uncompressed tar. Both begin with ``sha256:``."""
 
     digest: str
     size: int
@@ -32,7 +32,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Defaults:
-    """What an image says about running it. `env`: ``NAME=value`` each, as in the image's configuration."""
+    """An image's defaults for running it. `env`: ``NAME=value`` entries, as in the image's configuration."""
 
     env: tuple[str, ...] = ()
     entrypoint: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Defaults:
 
 @dataclass(frozen=True)
 class PythonEnvironment:
-    """A Python in a base: of a conda or virtual environment; of its system, which no record names."""
+    """A Python in a base: of a conda or virtual environment, or the system's."""
 
     kind: Literal["conda", "venv", "system"]
     path: str
@@ -53,13 +53,13 @@ class PythonEnvironment:
 
 @dataclass(frozen=True)
 class Software:
-    """What was found in a base.
+    """The software found in a base.
 
     Attributes:
-        libc: ``glibc 2.36`` or ``musl``; empty where it has none.
+        libc: ``glibc 2.36`` or ``musl``; empty if it has neither.
         toolkits: the GPU toolkits: vendor, version and the file that says so.
-        environments: Pythons of its own, that of `activate` first.
-        activate: the command by which the image's makers say to use it (``$WITH_CONDA``).
+        environments: its Pythons, the one of `activate` first.
+        activate: the activation command that the image provides (``$WITH_CONDA``).
         shell: whether it has /bin/sh.
     """
 
@@ -72,7 +72,7 @@ class Software:
 
 @dataclass(frozen=True)
 class Root:
-    """The image's files in one SquashFS: sha256 of the file, its bytes, its entries, and what packed it."""
+    """The image's files as one SquashFS: sha256, size, number of entries, and the packing program."""
 
     sha256: str
     bytes: int
@@ -85,13 +85,13 @@ class Base:
     """One base image of a yard.
 
     Attributes:
-        source: where it came from, as it was given, without secrets.
+        source: its source as given, without secrets.
         manifest: the digest of the manifest in its OCI layout (``sha256:...``).
-        digests: everything that it may be pinned by: its manifest there and at its source, its configuration (Docker's
-            image ID), the archive that it was read from.
+        digests: all digests by which it may be pinned: its manifest there and at its source, its configuration
+            (Docker's image ID), the archive that it was read from.
         platform: conda's name of its architecture.
-        licences: who accepted which text, when (`deploy.licences.Acceptance`), and the lines that were added for it.
-        without_rights: programs that lost set-user-ID or set-group-ID, which no image of ours keeps.
+        licences: the acceptances (`deploy.licences.Acceptance`), and the lines added to files for them.
+        without_rights: programs whose set-user-ID or set-group-ID bits were removed.
         who, uid, when: who imported it.
     """
 
@@ -112,7 +112,7 @@ class Base:
 
     @property
     def architecture(self) -> str:
-        """Its architecture as OCI images name it."""
+        """Its architecture, by OCI's name."""
         return next(name for name, platform in ARCHITECTURES.items() if platform == self.platform)
 
     def to_json(self) -> dict[str, Any]:

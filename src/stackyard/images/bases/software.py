@@ -1,4 +1,4 @@
-"""What a base holds: its architecture, C library, GPU toolkits, Pythons of its own."""
+"""Detects the contents of a base: architecture, C library, GPU toolkits, Pythons."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ENVIRONMENT = "/.singularity.d/env"
 
 
 def platform_of(root: Path) -> str:
-    """conda's name of the architecture of its programs; empty where none is found, or it is not known."""
+    """conda's name of the architecture of its programs; empty if unknown."""
     tree = Tree((root,))
     places = [tree.find(path) for path in ("/bin/sh", *_c_libraries(tree))]
     places += [tree.find(f"/bin/{name}") for name in tree.names("/bin")]
@@ -32,7 +32,7 @@ def platform_of(root: Path) -> str:
 
 
 def software_of(root: Path, env: Sequence[str]) -> Software:
-    """Look through all files of an unpacked image.
+    """Detect the software in an unpacked image.
 
     Args:
         env: its environment, ``NAME=value`` each.
@@ -51,7 +51,7 @@ def software_of(root: Path, env: Sequence[str]) -> Software:
 
 
 def c_library(tree: Tree) -> str:
-    """``glibc 2.36`` or ``musl``; empty where it has neither."""
+    """``glibc 2.36`` or ``musl``; empty if it has neither."""
     for path in _c_libraries(tree):
         found = tree.find(path)
         defined = read_versions(found.outside).defined if found else ()
@@ -62,7 +62,7 @@ def c_library(tree: Tree) -> str:
 
 
 def _c_libraries(tree: Tree) -> Iterator[str]:
-    """Where the C library may be: in the library directories, and in Debian's, one for each architecture."""
+    """The possible paths of the C library: in the library directories, and in Debian's per-architecture ones."""
     for directory in _LIBRARIES:
         yield f"{directory}/libc.so.6"
     for directory in _LIBRARIES[2:]:
@@ -109,7 +109,7 @@ def _venv(path: str, file: Path) -> PythonEnvironment:
 
 
 def _activate(tree: Tree, env: Sequence[str]) -> str:
-    """The value of $WITH_CONDA or its like: a line of shell that the image's makers give to be evaluated."""
+    """The value of $WITH_CONDA or a similar variable: a shell line that the image provides for evaluation."""
     scripts = [tree.find(f"{_ENVIRONMENT}/{name}") for name in tree.names(_ENVIRONMENT)]
     for text in ("\n".join(env), *(_text(found.outside) for found in scripts if isinstance(found, TreePath))):
         found = _ACTIVATE.search(text)
@@ -119,7 +119,7 @@ def _activate(tree: Tree, env: Sequence[str]) -> str:
 
 
 def _text(place: Path) -> str:
-    """The beginning of a file of the image; a link may lead anywhere, and is not followed."""
+    """The beginning of a file of the image; links are not followed, since they may lead anywhere."""
     try:
         if place.is_symlink() or not place.is_file():
             return ""

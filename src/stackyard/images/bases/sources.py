@@ -1,6 +1,6 @@
-"""Where a base comes from: an archive of docker or podman, an OCI layout, a registry, a directory.
+"""The sources of a base: an archive of docker or podman, an OCI layout, a registry, a directory.
 
-Each source is copied into an OCI layout, byte for byte, and every digest that it names is compared.
+Each source is copied into an OCI layout, byte for byte, and all its digests are verified.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOST_LAYERS = 4096
 
 @dataclass(frozen=True)
 class Source:
-    """A place that an image is imported from. `kind`: one of `_SOURCES`; `tag` may be empty."""
+    """The source of an import. `kind`: one of `_SOURCES`; `tag` may be empty."""
 
     kind: str
     place: str
@@ -52,7 +52,7 @@ class Source:
 
 @dataclass(frozen=True)
 class FetchedImage:
-    """An image in an OCI layout. `digests`: what else it may be pinned by than its manifest there."""
+    """An image in an OCI layout. `digests`: digests besides its manifest's by which it may be pinned."""
 
     manifest: Blob
     config: Mapping[str, Any]
@@ -61,13 +61,13 @@ class FetchedImage:
 
 
 def source_of(text: str, directory: Path = Path()) -> Source:
-    """What a command line or a site's file names: ``KIND:PLACE[:TAG]``, with Skopeo's words, or a directory.
+    """Parse a source: ``KIND:PLACE[:TAG]``, with Skopeo's kinds, or a directory.
 
     Args:
-        directory: the directory that relative paths begin in.
+        directory: the directory to which paths are relative.
 
     Raises:
-        InputError: it is none of these.
+        InputError: it is not a valid source.
     """
     kind, _, rest = text.partition(":")
     if kind == "docker" and rest.startswith("//") and len(rest) > 2:
@@ -85,8 +85,8 @@ def fetch(source: Source, layout: Layout, platform: str, most_bytes: int = MOST_
     """Copy an image into a layout.
 
     Args:
-        platform: conda's name of the architecture, where the source has several.
-        most_bytes: how large the layers of an archive may be, which may be compressed.
+        platform: conda's name of the architecture to select, if the source has several.
+        most_bytes: the size limit of an archive's layers, which may be compressed.
 
     Raises:
         InputError: the source does not exist, or is of another form.
@@ -137,7 +137,7 @@ def _objects(value: Any, source: Source) -> list[Mapping[str, Any]]:
 def _copied(
     manifest: Mapping[str, Any], data: bytes, opened: Callable[[str], IO[bytes]], layout: Layout
 ) -> FetchedImage:
-    """Copy what a manifest names, and itself: unchanged where it is an OCI manifest."""
+    """Copy a manifest and the blobs it names, unchanged if it is an OCI manifest."""
     place = Source("manifest", manifest["config"]["digest"])
     config = _add(manifest["config"], opened, layout)
     values = layout.read_json(config.digest)
@@ -179,7 +179,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _from_registry(source: Source, layout: Layout, platform: str, most_bytes: int) -> FetchedImage:
-    """By skopeo, with the logins and the policy of its own files; the manifest stays as the registry has it."""
+    """Fetch with skopeo, using its own logins and policy; the manifest is not converted."""
     if which("skopeo") is None:
         hint = "install skopeo, or save the image elsewhere: skopeo copy docker://... docker-archive:FILE"
         raise MissingError("skopeo not found: it fetches images from registries", hint=hint)
@@ -197,7 +197,7 @@ def _from_registry(source: Source, layout: Layout, platform: str, most_bytes: in
 
 
 def _from_archive(source: Source, layout: Layout, platform: str, most_bytes: int) -> FetchedImage:
-    """Of `docker save` and `podman save`; gzip around it is allowed."""
+    """Read an archive of `docker save` or `podman save`, optionally compressed with gzip."""
     file = Path(source.place)
     if not file.is_file():
         raise InputError(f"no such file: {file}", hint=f"check the path; `docker save -o {file} IMAGE` writes one")
@@ -233,7 +233,7 @@ def _tagged(images: list[Mapping[str, Any]], source: Source) -> Mapping[str, Any
 
 
 def _is_tagged(image: Mapping[str, Any], tag: str) -> bool:
-    """Whether an image has this tag; what wrote the archive may have put a registry in front (docker.io/library/)."""
+    """Whether an image has this tag, with or without the registry that some tools prefix (docker.io/library/)."""
     return any(f"/{each}".endswith(f"/{tag}") for each in image.get("RepoTags") or ())
 
 
@@ -275,7 +275,7 @@ def _archived(tar: tarfile.TarFile, members: Members, name: str, diff: str, layo
 
 
 def _from_directory(source: Source, layout: Layout, platform: str, most_bytes: int) -> FetchedImage:
-    """One layer, the same bytes for the same files and times, independent of their owners."""
+    """A directory as one layer, deterministic for the same files and times, independent of their owners."""
     root = Path(source.place)
     if not root.is_dir():
         raise InputError(f"no such directory: {root}", hint="check the path")

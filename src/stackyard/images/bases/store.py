@@ -1,7 +1,7 @@
-"""The bases of a yard: importing one, finding one, and comparing one with its record.
+"""The bases of a yard: importing, finding and checking them.
 
-A base is complete once it has its name: everything is made in a directory beside, which is then renamed. What a killed
-import left is removed by the next one of this name.
+A base appears complete: it is made in a temporary directory, which is then renamed. Leftovers of a killed import are
+removed by the next one of the same name.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ Licences = Callable[[Path], tuple[Sequence[Mapping[str, Any]], Sequence[tuple[st
 
 @dataclass(frozen=True)
 class BaseImport:
-    """An import that is asked for.
+    """The request to import a base.
 
     Attributes:
-        name: what the base is called in its yard.
-        digest: what it must be (`Base.digests`); empty: whatever the source has.
+        name: the name of the base in its yard.
+        digest: the required digest (one of `Base.digests`); empty: any.
         platform: conda's name of its architecture; empty: this machine's.
-        most_bytes: how large it may be when it is unpacked.
-        licences: called before anything is kept; raises where one is not accepted.
-        origin: what the record says in place of the source, for an image that was made here.
+        most_bytes: the size limit when unpacked.
+        licences: is called before the base is saved; raises if one is not accepted.
+        origin: replaces the source in the record, for an image that was made here.
     """
 
     source: Source
@@ -68,24 +68,24 @@ class BaseImport:
 
 @dataclass(frozen=True)
 class StoredBase:
-    """A base and where it is."""
+    """A base and its paths."""
 
     base: Base
     paths: BasePaths
 
     @property
     def layout(self) -> Layout:
-        """Its layers."""
+        """The OCI layout with its layers."""
         return Layout(self.paths.layout)
 
 
 def add(yard: Yard, wanted: BaseImport, on_wait: Callable[[str], None] | None = None) -> StoredBase:
-    """Import a base; one of this name and digest that is there already is returned as it is.
+    """Import a base; an existing one of the same name and digest is returned unchanged.
 
     Call it within `deploy.writing`. Two imports of one name wait for each other.
 
     Raises:
-        InputError: the name is not one, or is that of another base; the image is for another platform.
+        InputError: the name is invalid, or another base has it; the image is for another platform.
         StackyardError: the source is damaged or harmful, its digest differs, the disk is full.
         MissingError: a program is missing, or a licence is not accepted.
     """
@@ -117,13 +117,13 @@ def add(yard: Yard, wanted: BaseImport, on_wait: Callable[[str], None] | None = 
 
 
 def find(workspace: Workspace, name: str) -> StoredBase:
-    """The base of this name, of this yard or of the site's.
+    """The base of this name, in this yard or in the site's.
 
-    A base that another account imported is used where it is in the site's yard, which its staff answer for.
+    A base that another account imported is used only from the site's yard, which staff maintain.
 
     Raises:
-        InputError: it does not exist, is retired, or is not the one that the site's file pins.
-        StackyardError: its record is damaged, or another account made it.
+        InputError: it does not exist, is retired, or differs from the one that the site's file pins.
+        StackyardError: its record is damaged, or it belongs to another account.
     """
     listed = workspace.site.bases.get(name)
     if listed is not None and listed.successor:
@@ -141,12 +141,12 @@ def find(workspace: Workspace, name: str) -> StoredBase:
 
 
 def named(yard: Yard, name: str) -> StoredBase | None:
-    """The base of this name as it is, for showing and checking it; None where the yard has none."""
+    """The base of this name without any checks, for displaying it; None if the yard has none."""
     return next((StoredBase(base, paths) for base, paths in everything(yard) if base.name == name), None)
 
 
 def everything(yard: Yard) -> Iterator[tuple[Base, BasePaths]]:
-    """Every base of this yard and of those above it, by name; of equal names the nearest."""
+    """Every base of this yard and of its parents, by name; of equal names the nearest."""
     seen: dict[str, tuple[Base, BasePaths]] = {}
     for each in yard.lineage():
         for name in disk.names(each.bases) if disk.is_directory(each.bases) else ():
@@ -157,11 +157,11 @@ def everything(yard: Yard) -> Iterator[tuple[Base, BasePaths]]:
 
 
 def check(kept: StoredBase) -> None:
-    """Compare every byte of a base with its record and the digests in it.
+    """Verify every byte of a base against its record and digests.
 
     Raises:
         ChecksFailed: a file differs.
-        StackyardError: one is missing, or cannot be read.
+        StackyardError: a file is missing, or cannot be read.
     """
     squashfs.superblock(kept.paths.image)
     if sha256_file(kept.paths.image) != kept.base.root.sha256:
@@ -200,7 +200,7 @@ def _pinned(base: Base, digest: str, by: str) -> None:
 
 
 def _remove_left(yard: Yard, name: str) -> None:
-    """What killed processes left; no other process imports this name while we hold its lease."""
+    """Remove leftovers of killed imports; the lease on the name excludes other imports."""
     for place in yard.bases.glob(yard.base_draft(name, "*").root.name) if yard.bases.is_dir() else ():
         disk.remove_tree(place, yard.root)
 
@@ -237,7 +237,7 @@ def _check_platform(wanted: BaseImport, fetched: FetchedImage, root: Path, platf
 
 
 def _kept(paths: BasePaths, wanted: BaseImport, fetched: FetchedImage, unpacked: UnpackedTree, platform: str) -> Base:
-    """Pack what was unpacked, and write the record."""
+    """Pack the unpacked image, and write the record."""
     accepted, lines = wanted.licences(unpacked.root)
     fetched = _with_lines(Layout(paths.layout), fetched, unpacked, lines)
     Layout(paths.layout).finish(fetched.manifest, wanted.name)
@@ -267,7 +267,7 @@ def _kept(paths: BasePaths, wanted: BaseImport, fetched: FetchedImage, unpacked:
 def _with_lines(
     layout: Layout, fetched: FetchedImage, unpacked: UnpackedTree, lines: Sequence[tuple[str, str]]
 ) -> FetchedImage:
-    """Add lines to files of the image, as one more layer: what says that its licences are accepted."""
+    """Add lines to files of the image, as one more layer: they record accepted licences."""
     if not lines:
         return fetched
     for name, line in lines:
@@ -307,7 +307,7 @@ def _defaults(config: Mapping[str, Any]) -> Defaults:
 
 
 def _seal(paths: BasePaths) -> None:
-    """Read-only for their owner too, and on the disk before the name is."""
+    """Make all files read-only, also for their owner, and flush them to disk before the rename."""
     paths.image.chmod(file_mode() & 0o444)
     blobs = paths.layout / "blobs" / "sha256"
     for path in (*blobs.iterdir(), paths.layout / "index.json", paths.layout / "oci-layout", paths.record):

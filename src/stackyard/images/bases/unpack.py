@@ -1,9 +1,9 @@
 """Applying the layers of an image to a directory, as an ordinary user, and without leaving that directory.
 
-What a layer may hold: files, directories, symbolic and hard links, whiteouts. Links on the way to an entry are followed
-within the directory, as a container's ``/`` would; nothing is followed out of it. Everything belongs to who unpacks and
-can be read and removed by them; set-user-ID and set-group-ID are dropped; times of files are kept. Source: the
-OCI specification's layer.md.
+A layer may contain files, directories, symbolic and hard links, and whiteouts. Links on the way to an entry are
+followed within the directory, as a container's ``/`` would; nothing is followed out of it. All files belong to the
+unpacking user, who can read and remove them; set-user-ID and set-group-ID are dropped; times of files are kept. Source:
+the OCI specification's layer.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HINT = "it is damaged or harmful: do not use it"
 
 @dataclass
 class UnpackedTree:
-    """A directory, and what was applied to it.
+    """A directory, and the layers applied to it.
 
     Attributes:
         without_rights: programs that lost set-user-ID, set-group-ID or capabilities, by their path.
@@ -72,7 +72,7 @@ class UnpackedTree:
                                  f"{stream.digest}, expected {layer.diff_id}", hint=_AGAIN)  # fmt: skip
 
     def append(self, name: str, line: str) -> None:
-        """Add a line to a file within, which need not exist."""
+        """Add a line to a file in the image, creating it if needed."""
         place = self.place(name)
         if os.path.lexists(place) and not stat.S_ISREG(place.lstat().st_mode):
             raise StackyardError(f"cannot add a line to {name}: not a file in this image")
@@ -81,12 +81,12 @@ class UnpackedTree:
         os.utime(place, (0, 0))
 
     def settle(self) -> None:
-        """Give all directories the time 0: theirs is when something was last unpacked into them."""
+        """Set the times of all directories to 0: otherwise they depend on when the image was unpacked."""
         for directory, _, _ in os.walk(self.root, topdown=False):
             os.utime(directory, (0, 0))
 
     def place(self, name: str) -> Path:
-        """Where a file of the image is, or would be; links on the way are followed within."""
+        """The path of a file in the image; links on the way are followed within the image."""
         parts = _parts(name)
         return self._parent(tuple(parts[:-1])) / parts[-1] if parts else self.root
 
@@ -111,7 +111,7 @@ class UnpackedTree:
             raise StackyardError(f"the image has more than {self.most_entries:,} entries", hint=_HINT)
 
     def _apply(self, tar: tarfile.TarFile, member: tarfile.TarInfo, made: set[Path]) -> Path | None:
-        """Apply one entry; what it made, or None."""
+        """Apply one entry; returns the created path, or None."""
         parts = _parts(member.name)
         if not parts:
             self._require_directory(member)
@@ -155,7 +155,7 @@ class UnpackedTree:
             self._clear(parent / gone)
 
     def _hide(self, directory: Path, made: set[Path]) -> None:
-        """Remove from a directory what this layer has not made."""
+        """Remove the files in a directory that do not come from this layer."""
         for place in directory.iterdir():
             if place not in made:
                 self._clear(place)
@@ -169,7 +169,7 @@ class UnpackedTree:
         place.mkdir(mode=0o700)
 
     def _clear(self, place: Path) -> None:
-        """Remove what a layer below has at this path."""
+        """Remove the file that a lower layer has at this path."""
         if not os.path.lexists(place):
             return
         self._parents.clear()
@@ -206,7 +206,7 @@ class UnpackedTree:
         os.link(target, place, follow_symlinks=False)
 
     def _parent(self, parts: tuple[str, ...]) -> Path:
-        """The directory of an entry; made where a layer leaves it out, links followed within the root."""
+        """The directory of an entry, created if the layer has no entry for it; links are followed within the root."""
         if parts not in self._parents:
             self._parents[parts] = self._walk(parts)
         return self._parents[parts]
@@ -240,7 +240,7 @@ _SPECIAL_HINT = "remove it where the image is made; a container gets /dev from i
 
 
 def _time(member: tarfile.TarInfo) -> int:
-    """Its time in whole seconds, as bytecode has that of its source; 0 for one that a SquashFS cannot hold."""
+    """The modification time in whole seconds, as bytecode stores that of its source; 0 if SquashFS cannot store it."""
     try:
         return int(member.mtime) if 0 <= member.mtime < 1 << 32 else 0
     except ValueError:  # not a number
@@ -248,7 +248,7 @@ def _time(member: tarfile.TarInfo) -> int:
 
 
 def _parts(name: str) -> list[str]:
-    """The parts of a path in an image. Raises StackyardError: it leads out of the image."""
+    """The components of a path in an image. Raises StackyardError if it leads out of the image."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise StackyardError(f"a path of the image leads out of it: {shown(name)}", hint=_HINT)
@@ -256,11 +256,11 @@ def _parts(name: str) -> list[str]:
 
 
 class CheckedHeader(tarfile.TarInfo):
-    """A header whose long name or attributes, which are held in memory, are no longer than a file system allows."""
+    """A tar header with limits on its long name and attributes, which are held in memory."""
 
     @classmethod
     def frombuf(cls, *args: Any, **options: Any) -> CheckedHeader:
-        """As tarfile reads it."""
+        """Parse the header as tarfile does."""
         made = super().frombuf(*args, **options)
         if made.size < 0 or (made.type in _LONG and made.size > _MOST_HEADER):
             raise StackyardError(f"a header of the image has an impossible size: {made.size}", hint=_HINT)
@@ -268,7 +268,7 @@ class CheckedHeader(tarfile.TarInfo):
 
 
 class _CountedStream:
-    """A stream whose bytes are hashed and counted as they are read."""
+    """A stream that hashes and counts the bytes as they are read."""
 
     def __init__(self, stream: IO[bytes], most: int) -> None:
         self._stream, self._left, self._hash = stream, most, hashlib.sha256()
@@ -283,13 +283,13 @@ class _CountedStream:
         return data
 
     def drain(self) -> None:
-        """Read what follows the end of the archive, which belongs to the digest."""
+        """Read the bytes after the end of the archive, which the digest includes."""
         while self.read(1 << 20):
             pass
 
     @property
     def digest(self) -> str:
-        """Of all that was read."""
+        """The digest of all bytes read."""
         return f"sha256:{self._hash.hexdigest()}"
 
 

@@ -1,4 +1,4 @@
-"""The host's libraries in an image: which ones, why, where each is bound, and whether the image can use them.
+"""The host's libraries in an image: which are needed and why, where each is bound, and whether the image can use them.
 
 detect    what of this machine an image needs, as a reviewable file
 check     whether the programs of an image load it, and can

@@ -1,6 +1,6 @@
-"""What Apptainer does by itself and ch-run does not: add libraries to an image, and make places to bind to.
+"""Does for ch-run what Apptainer does by itself: add libraries to an image, and create mount points.
 
-ch-run binds a file over a file that exists, and creates nothing in an image. Its /tmp is the host's. So a library is
+ch-run binds a file over a file that exists, and creates nothing in an image. It uses the host's /tmp. So a library is
 bound over an empty file of its name in a private directory of the node, which is on the library path inside.
 """
 
@@ -34,9 +34,10 @@ export STACKYARD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
 
 
 def without_a_place(image: Tree, binds: Iterable[str]) -> list[str]:
-    """Where an image that is not written to has nothing to bind to.
+    """The binds for which a read-only image has no mount point.
 
-    None is needed below /tmp and /dev, which are the host's, and below another bind (ch-run 0.31: ``bind_mount``).
+    No mount point is needed below /tmp and /dev, which are the host's, and below another bind (ch-run 0.31:
+    ``bind_mount``).
     """
     targets = [Path(bind.split(":")[1] if ":" in bind else bind) for bind in binds if not bind.startswith("$")]
     lacking = []

@@ -1,8 +1,8 @@
-"""Whether the programs of an image load the host's libraries, and can: findings, each with one remedy.
+"""Checks whether the programs of an image load the host's libraries, and are compatible: findings with one remedy each.
 
-All is said of the files, without running anything: which file the loader takes in the image with the bindings in it,
-and whether that file defines what is needed of it. Most of what is found here does not fail when it runs: the ranks use
-the image's own MPI, or each rank is alone, and the exit status is 0.
+Only files are examined, nothing is run: which file the loader selects in the image with the bindings, and whether it
+defines the needed symbols. Most of these problems cause no error at run time: the ranks use the image's own MPI, or
+each rank is alone, and the exit status is 0.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _OF_AN_MPI = (
 
 @dataclass(frozen=True)
 class BindingReport:
-    """What is known about an image with the host's bindings.
+    """The results for an image with the host's bindings.
 
     Attributes:
-        read: how its files were read: ``directory``, ``mounted`` or ``unpacked``.
-        users: its programs and libraries that are linked to an MPI.
-        loads: the file of the MPI that each of them loads, and whose it is: ``host`` or ``image``.
+        read: the method of reading its files: ``directory``, ``mounted`` or ``unpacked``.
+        users: its programs and libraries linked to an MPI.
+        loads: the MPI library that each of them loads, and its origin: ``host`` or ``image``.
         rpaths: files of the image whose RPATH leads to its own MPI (`repair`).
     """
 
@@ -55,13 +55,13 @@ class BindingReport:
     rpaths: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """What was found as JSON values."""
+        """The results as JSON values."""
         return {**asdict(self), "findings": [each.to_json() for each in self.findings]}
 
 
 @dataclass(frozen=True)
 class BindingRequest:
-    """What an image is checked for. `pmi`: the kind that the launcher starts MPI programs with; empty: unknown."""
+    """The parameters of a check. `pmi`: the kind that the launcher starts MPI programs with; empty: unknown."""
 
     bindings: HostBindings
     policy: ContainerPolicy = field(default_factory=ContainerPolicy)
@@ -93,7 +93,7 @@ def check(image: Path, asked: BindingRequest) -> BindingReport:
 
 
 def drivers_of(site: Site, here: tuple[Driver, ...] = ()) -> tuple[Driver, ...]:
-    """The GPU drivers of a site's node kinds, which a login node does not have; else this machine's."""
+    """The GPU drivers of a site's node kinds, since login nodes have none; else this machine's."""
     kinds = ((name, kind.gpu) for name, kind in site.nodes.items() if kind.gpu.vendor in ("nvidia", "amd"))
     found = tuple(_driver(gpu, f"node kind {name}") for name, gpu in kinds if gpu.driver)
     return found or here
@@ -104,7 +104,7 @@ def _driver(gpu: Gpu, where: str) -> Driver:
 
 
 def _counts(user: User, seen: View) -> bool:
-    """Whether a user of an MPI is a program's: not a component of the image's own MPI, nor hidden by a bind."""
+    """Whether an MPI user belongs to a program, not to the image's own MPI, and is not hidden by a bind."""
     if Path(user.path).name.startswith(_OF_AN_MPI):
         return False
     found = seen.loader.tree.find(user.path)
@@ -138,7 +138,7 @@ def _host(bindings: HostBindings) -> _Host | None:
 
 
 def _known(bindings: HostBindings) -> Iterator[Finding]:
-    """Bindings for an MPI whose library is not known: whether a program loads it could not be said."""
+    """A finding for bindings without a known MPI library: whether programs load it cannot be determined."""
     library = bindings.mpi.library
     if (bindings.mpi.family == "none" and not library) or _host(bindings):
         return
@@ -170,7 +170,7 @@ def _places(image: Tree, policy: ContainerPolicy) -> Iterator[Finding]:
 
 
 def _names(seen: View) -> Iterator[Finding]:
-    """Libraries that are bound under a name which nothing asks for."""
+    """Findings for libraries bound under a name that nothing needs."""
     for name, file in seen.libraries.items():
         elf = read_elf(file)
         if elf is not None and elf.soname and elf.soname != name and elf.soname not in seen.libraries:
@@ -222,13 +222,13 @@ def _of_users(
 
 
 def _of_files(found: Finding, files: Sequence[str]) -> Finding:
-    """A finding whose message goes on after the name of a file, for the files that share it."""
+    """A finding whose message continues after a file's name, for several files."""
     more = f"; so do {some(files[1:], _SHOWN)}" if len(files) > 1 else ""
     return replace(found, message=f"{files[0]} {found.message}{more}")
 
 
 def _own(user: User, name: str, item: LoadedFile | None, seen: View, host: _Host) -> Finding:
-    """Why a program loads another MPI than the host's. The message goes on after the program's name."""
+    """The finding for a program that loads another MPI than the host's. The message continues after its name."""
     own = known_mpi(item.elf.path) if item else None
     abi = own.family.abi if own else _abi_of(name)
     loaded = f"loads {item.inside} of the image, not {host.library}" if item else f"does not find {name}"
@@ -255,7 +255,7 @@ def _own(user: User, name: str, item: LoadedFile | None, seen: View, host: _Host
 
 
 def _unprovided(name: str, item: LoadedFile | None, seen: View, library: Path, loaded: str) -> Finding:
-    """A program whose MPI could be the host's: it is not bound under that name, or not searched."""
+    """The finding for a program that could use the host's MPI, if that were bound under this name and searched."""
     reason = f"it was found by {item.rule}; the image's own MPI would run, with exit status 0" if item else ""
     directory = library.parent
     if name in seen.libraries and not seen.searched:
@@ -277,7 +277,7 @@ def _abi_of(name: str) -> str:
 
 
 def _missing(closures: Iterable[Closure], seen: View) -> Iterator[Finding]:
-    """Libraries that the host's need, and that neither the bindings nor the image have."""
+    """Findings for libraries that the host's libraries need, and that neither bindings nor image have."""
     lost: dict[str, dict[str, None]] = {}
     for each in (each for closure in closures for each in closure.missing if seen.is_host(each.by)):
         lost.setdefault(each.name, {})[str(each.by.elf.path)] = None
@@ -291,7 +291,7 @@ def _missing(closures: Iterable[Closure], seen: View) -> Iterator[Finding]:
 def _of_components(
     users: Sequence[User], seen: View, bindings: HostBindings, loads: dict[str, str]
 ) -> Iterator[Finding]:
-    """What components of the host's MPI lack inside."""
+    """Findings for missing dependencies of the host MPI's components."""
     user = next((user.path for user in users if loads.get(user.path, "").startswith("host:")), "")
     directories = {name for part in parts() for name in part.directories}
     places = [bind.to or bind.path for bind in bindings.binds if Path(bind.to or bind.path).name in directories]
@@ -325,6 +325,6 @@ def _of_drivers(inside: Contents, drivers: Iterable[Driver]) -> Iterator[Finding
 
 
 def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Each finding once; the worst first."""
+    """The findings without duplicates, the most severe first."""
     order = {"refused": 0, "warning": 1, "note": 2}
     return tuple(sorted(dict.fromkeys(findings), key=lambda each: order[each.severity]))

@@ -1,8 +1,8 @@
-"""What of this machine an image needs for its MPI: found by the loader's rules, each path with its reason.
+"""Detects the libraries of this machine that an image needs for its MPI, by the loader's rules, each with its reason.
 
-A library in one of the system's own directories goes into the image alone (CONTAINLIBS), so that it does not bring the
-system with it. One that has a directory of its own is bound with that directory, where its RUNPATH and its components
-expect it. The C library and the compilers' run times stay the image's: `check` says where they are too old.
+A library in a system directory is bound as a single file (CONTAINLIBS), without the rest of the directory. A library
+with its own directory is bound with it, at the path that its RUNPATH and its components expect. The image keeps its own
+C library and compiler run times; `check` reports if they are too old.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RUN_TIMES = (
 
 
 def is_left_to_image(name: str) -> bool:
-    """Whether a library is never bound by itself: the C library, and the compilers' run times."""
+    """Whether a library is never bound automatically: the C library, and compiler run times."""
     return is_c_library(name) or any(fnmatchcase(name, glob) for glob in RUN_TIMES)
 
 
@@ -42,7 +42,7 @@ _SYSTEM = re.compile(r"/(usr/)?lib(64|32)?(/[\w]+-linux-gnu\w*)?(/openmpi/lib)?"
 
 
 def is_of_system(directory: str) -> bool:
-    """Whether a directory is one of a distribution's, which hold the libraries of everything."""
+    """Whether a directory is a distribution's system library directory."""
     return _SYSTEM.fullmatch(directory) is not None
 
 
@@ -52,7 +52,7 @@ _SHARED = ("/", "/usr", "/usr/local", "/opt", "/etc", "/var", "/lib", "/lib64")
 
 @dataclass
 class _HostFiles:
-    """What is collected, by path, in the order of discovery."""
+    """The collected bindings, by path, in the order of discovery."""
 
     libraries: dict[str, str] = field(default_factory=dict)
     binds: dict[str, str] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class _HostFiles:
 
 @dataclass(frozen=True)
 class DetectedBindings:
-    """The bindings, and what is worth knowing about them: libraries that were not found on this machine."""
+    """The bindings, and notices: libraries that were not found on this machine."""
 
     bindings: HostBindings
     notes: tuple[str, ...] = ()
@@ -72,12 +72,12 @@ def detect(environ: Mapping[str, str], *, mpi: str = "") -> DetectedBindings:
     """The bindings for the MPI of this machine.
 
     Args:
-        environ: its LD_LIBRARY_PATH and PATH say which MPI is loaded, as a module of the site sets them.
+        environ: its LD_LIBRARY_PATH and PATH determine the loaded MPI, as set by a site's module.
         mpi: a library, an mpiexec, or a directory of an MPI; empty: by `environ`.
 
     Raises:
         InputError: `mpi` is not an MPI.
-        MissingError: this machine has no MPI that is known.
+        MissingError: this machine has no known MPI.
     """
     loader = Loader(Tree(), _directories(environ.get("LD_LIBRARY_PATH", "")))
     path, known = library(loader, environ, mpi)
@@ -87,7 +87,7 @@ def detect(environ: Mapping[str, str], *, mpi: str = "") -> DetectedBindings:
 
 
 def required(loader: Loader, path: str, known: KnownMpi, sockets: Mapping[str, str]) -> DetectedBindings:
-    """The bindings for an MPI of a tree: what it needs, what it opens, and the daemons' `sockets`."""
+    """The bindings for an MPI in a tree: its libraries, the files that it opens, and the daemons' `sockets`."""
     closure = loader.closure([path, *_companions(loader, path, known)])
     main, found = closure.loaded[0], _HostFiles()
     for item in closure.loaded:
@@ -104,7 +104,7 @@ def _directories(text: str) -> tuple[str, ...]:
 
 
 def library(loader: Loader, environ: Mapping[str, str], mpi: str) -> tuple[str, KnownMpi]:
-    """The library of the MPI that is asked for, or that an environment leads to, and what it is; see `detect`."""
+    """The requested MPI's library, or the one that the environment leads to, and its identity; see `detect`."""
     for path in _candidates(loader, environ, mpi):
         found = loader.tree.find(path)
         known = known_mpi(found.outside) if found else None
@@ -119,7 +119,7 @@ def library(loader: Loader, environ: Mapping[str, str], mpi: str) -> tuple[str, 
 
 
 def _candidates(loader: Loader, environ: Mapping[str, str], mpi: str) -> Iterator[str]:
-    """Paths that may be the MPI's library, the most certain first."""
+    """Possible paths of the MPI's library, the most certain first."""
     if mpi:
         place = Path(mpi).absolute()
         if loader.tree.find(str(place)) and re.search(r"\.so(\.|$)", place.name):
@@ -137,7 +137,7 @@ def _candidates(loader: Loader, environ: Mapping[str, str], mpi: str) -> Iterato
 
 
 def _of_system(loader: Loader, environ: Mapping[str, str]) -> Iterator[str]:
-    """Libraries in ld.so.cache, those of the mpiexec's family first."""
+    """Libraries in ld.so.cache, those matching mpiexec's family first."""
     from stackyard.host.machine.mpi import find_mpi
 
     paths = [path for name in _sorted_sonames() for path in loader.cached(name)]
@@ -166,7 +166,7 @@ def _companions(loader: Loader, path: str, known: KnownMpi) -> list[str]:
 
 
 def _place(loader: Loader, item: LoadedFile, known: KnownMpi, found: _HostFiles) -> None:
-    """Decide how one library gets into the image."""
+    """Decide how a library is bound into the image."""
     if is_left_to_image(item.name):
         return
     why = f"required by {item.by.name}" if item.by else known.title
@@ -188,31 +188,31 @@ def _put(tree: Tree, item: LoadedFile, why: str, found: _HostFiles) -> None:
 
 
 def _for_all_processors(tree: Tree, item: LoadedFile) -> LoadedFile:
-    """The library that every node can run, where the one of this node's processor was found."""
+    """The variant of a library that runs on every node, if a processor-specific one was found."""
     plain = re.sub(r"/glibc-hwcaps/[^/]+(?=/[^/]+$)", "", item.inside)
     return replace(item, inside=plain) if tree.find(plain) is not None else item
 
 
 def _bind(place: str, why: str, found: _HostFiles) -> None:
-    """Bind a file or directory, unless one above it is bound."""
+    """Bind a file or directory, unless a parent directory is bound."""
     if not any(posixpath.commonpath([place, bound]) == bound for bound in found.binds):
         found.binds[place] = why
 
 
 def _soname(item: LoadedFile) -> str:
-    """The name that programs ask for: CONTAINLIBS binds a file under its own name, and another is never looked for."""
+    """The soname: CONTAINLIBS binds a file under its own name, and only the soname is searched for."""
     return item.elf.soname or item.name
 
 
 def _whole(directory: str) -> str:
-    """The directory to bind for a library: its prefix, with components, settings and texts; else its own."""
+    """The directory to bind for a library: its prefix, with components, settings and message files; else its own."""
     parent = posixpath.dirname(directory)
     is_lib = re.fullmatch(r"lib(64)?", posixpath.basename(directory)) is not None
     return parent if is_lib and parent not in _SHARED else directory
 
 
 def _open_components(loader: Loader, closure: Closure, found: _HostFiles) -> list[str]:
-    """Directories whose files are opened by dlopen, what these files need, and what that opens in its turn."""
+    """Directories of files opened by dlopen, with the dependencies of these files, recursively."""
     notes: dict[str, None] = {}
     opened: set[str] = set()
     for item in closure.loaded:  # grows by what components need
@@ -228,7 +228,7 @@ def _open_components(loader: Loader, closure: Closure, found: _HostFiles) -> lis
 
 
 def _beside(tree: Tree, item: LoadedFile, names: Iterable[str]) -> list[str]:
-    """Directories beside a library, or beside the file that its link leads to; by their own path, without links."""
+    """Directories beside a library, or beside the target of its link; by their real paths."""
     real = tree.find(item.inside)
     directories = (posixpath.dirname(item.inside), posixpath.dirname(real.inside) if real else "")
     places = (tree.find(f"{directory}/{name}") for directory in directories for name in names if directory)
@@ -236,7 +236,7 @@ def _beside(tree: Tree, item: LoadedFile, names: Iterable[str]) -> list[str]:
 
 
 def _open_directory(loader: Loader, closure: Closure, directory: str, found: _HostFiles) -> list[str]:
-    """Note what the components of a directory need. Returns what they need and this machine does not have."""
+    """Add the dependencies of a directory's components. Returns those missing on this machine."""
     files = [path for path in files_below(loader.tree, directory) if re.search(r"\.so(\.\d+)*$", path)]
     files = [path for path in files if _is_below(loader.tree, path, directory)]
     found.components += [posixpath.basename(path) for path in files]
@@ -251,13 +251,13 @@ def _open_directory(loader: Loader, closure: Closure, directory: str, found: _Ho
 
 
 def _is_below(tree: Tree, path: str, directory: str) -> bool:
-    """Whether a file is in a directory, and not a link to elsewhere: a compiler's link to a library of the system."""
+    """Whether a file is in a directory, and not a link to elsewhere, such as a compiler's link to a system library."""
     found, above = tree.find(path), tree.find(directory)
     return found is not None and above is not None and found.inside.startswith(f"{above.inside}/")
 
 
 def files_below(tree: Tree, directory: str, depth: int = 4) -> Iterator[str]:
-    """The files below a directory, as seen inside."""
+    """The files below a directory, by their paths inside."""
     for name in tree.names(directory):
         path = f"{directory}/{name}"
         found = tree.find(path)
@@ -271,7 +271,7 @@ def files_below(tree: Tree, directory: str, depth: int = 4) -> Iterator[str]:
 
 
 def _own_path(tree: Tree, item: LoadedFile) -> str:
-    """The path of a library in a directory without links, by the name that programs ask for."""
+    """The path of a library with links in its directory resolved, but with its soname."""
     directory = tree.find(posixpath.dirname(item.inside))
     return f"{directory.inside if directory else posixpath.dirname(item.inside)}/{_soname(item)}"
 

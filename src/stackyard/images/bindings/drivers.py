@@ -17,7 +17,7 @@ _CUDART = re.compile(r"libcudart\.so\.(\d+(?:\.\d+)*)")
 
 @dataclass(frozen=True)
 class Toolkit:
-    """A GPU toolkit in an image. `version` may be its major number alone; `path`: what says so."""
+    """A GPU toolkit in an image. `version` may be only the major number; `path`: the file it was detected by."""
 
     vendor: str
     version: str
@@ -31,7 +31,7 @@ class Toolkit:
 
 @dataclass(frozen=True)
 class Driver:
-    """A GPU driver. `where`: whose it is, for messages; `cuda`: the newest CUDA that it was released for."""
+    """A GPU driver. `where`: the machine, for messages; `cuda`: the newest CUDA that it was released for."""
 
     vendor: str
     version: str
@@ -40,7 +40,7 @@ class Driver:
 
 
 def toolkit_of(path: str, text: str = "") -> Toolkit | None:
-    """The toolkit that a file of an image belongs to: its CUDA run time, or ROCm's file with its version."""
+    """The toolkit that a file of an image belongs to: the CUDA run time, or ROCm's version file."""
     found = _CUDART.fullmatch(path.rpartition("/")[2])
     if found:
         return Toolkit("nvidia", ".".join(found.group(1).split(".")[:2]), path)
@@ -50,7 +50,7 @@ def toolkit_of(path: str, text: str = "") -> Toolkit | None:
 
 
 def of_machine(here: Machine) -> tuple[Driver, ...]:
-    """The drivers of a machine. Of AMD's the kernel says the version of its module, which is not that of the driver."""
+    """The drivers of a machine. For AMD, the kernel reports its module's version, which differs from the driver's."""
     release = _table()["rocm"]["modules"].get(_two(here.amd_driver), "")
     nvidia = Driver("nvidia", here.nvidia_driver, "this machine", here.cuda)
     amd = Driver("amd", release or f"module {here.amd_driver}", "this machine")
@@ -58,7 +58,7 @@ def of_machine(here: Machine) -> tuple[Driver, ...]:
 
 
 def newest(toolkits: Iterable[Toolkit]) -> list[Toolkit]:
-    """One toolkit for each vendor: the newest."""
+    """The newest toolkit of each vendor."""
     best: dict[str, Toolkit] = {}
     for each in toolkits:
         known = best.get(each.vendor)
@@ -68,7 +68,7 @@ def newest(toolkits: Iterable[Toolkit]) -> list[Toolkit]:
 
 
 def check_driver(toolkit: Toolkit, driver: Driver) -> Finding | None:
-    """What is wrong with running a toolkit on a driver, or None."""
+    """The problem with running a toolkit on a driver, or None."""
     return _cuda(toolkit, driver) if toolkit.vendor == "nvidia" else _rocm(toolkit, driver)
 
 

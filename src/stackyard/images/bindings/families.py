@@ -1,4 +1,4 @@
-"""The MPIs that are known: how a library is recognised, and which may take each other's place (``families.yaml``)."""
+"""The known MPIs: how a library is recognised, and which are interchangeable (``families.yaml``)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stackyard.inputs.sites.bindings import Family as FamilyName
 
 @dataclass(frozen=True)
 class Family:
-    """One MPI. `abi`: programs of one MPI run with another of the same ABI, if the soname is the same."""
+    """One MPI. `abi`: a program built with one MPI runs with another of the same ABI, if the soname is the same."""
 
     name: FamilyName
     title: str
@@ -38,7 +38,7 @@ class Family:
 
 @dataclass(frozen=True)
 class Part:
-    """What goes with a library that opens files by dlopen."""
+    """Files that belong to a library and are opened by dlopen."""
 
     library: str
     directories: tuple[str, ...]
@@ -48,7 +48,7 @@ class Part:
 
 @dataclass(frozen=True)
 class KnownMpi:
-    """What a library file is. `version` may be empty: not every build says it outside of MPI_Get_library_version."""
+    """The identity of a library file. `version` may be empty: some builds report it only at run time."""
 
     family: Family
     version: str
@@ -61,7 +61,7 @@ class KnownMpi:
 
 @lru_cache(maxsize=1)
 def families() -> tuple[Family, ...]:
-    """All that are known, in the order in which a library is compared with them."""
+    """All known MPIs, in the order of comparison."""
     fixed = ("sonames", "companions", "pmi")
     rows = packaged(__package__, "families.yaml")["families"]
     return tuple(Family(**{**row, **{key: tuple(row[key]) for key in fixed}}) for row in rows)
@@ -69,26 +69,26 @@ def families() -> tuple[Family, ...]:
 
 @lru_cache(maxsize=1)
 def parts() -> tuple[Part, ...]:
-    """What goes with which library."""
+    """The additional files of libraries."""
     rows = packaged(__package__, "families.yaml")["parts"]
     return tuple(Part(row["library"], tuple(row["directories"]), tuple(row["paths"]), row["why"]) for row in rows)
 
 
 @lru_cache(maxsize=1)
 def mpi_sonames() -> frozenset[str]:
-    """Every name under which a program may need an MPI."""
+    """Every soname under which a program may need an MPI."""
     return frozenset(name for family in families() for name in family.sonames)
 
 
 @lru_cache(maxsize=1)
 def companion_sonames() -> frozenset[str]:
-    """Libraries of an MPI beside its main one."""
+    """The sonames of an MPI's other libraries."""
     return frozenset(name for family in families() for name in family.companions)
 
 
 @lru_cache(maxsize=256)
 def known_mpi(path: Path) -> KnownMpi | None:
-    """Which MPI a library file is, by what is written in it; None if it is none that is known."""
+    """The MPI of a library file, recognised by strings in it; None if unknown."""
     known = mapped(path, _marked, None)
     if known is None or known.version or not known.family.symbol:
         return known
@@ -96,7 +96,7 @@ def known_mpi(path: Path) -> KnownMpi | None:
 
 
 def _marked(data: mmap.mmap) -> KnownMpi | None:
-    """The family whose mark is in a file, with the version that stands there too."""
+    """The family whose mark a file contains, with its version."""
     family = next((each for each in families() if data.find(each.mark.encode()) >= 0), None)
     if family is None:
         return None
@@ -113,7 +113,7 @@ print(text.value.decode("utf-8", "replace"))
 
 
 def asked_version(path: str, environ: Mapping[str, str]) -> str:
-    """What a library of this machine answers to MPI_Get_library_version (no MPI_Init needed); empty if it cannot."""
+    """The answer of this machine's library to MPI_Get_library_version (no MPI_Init needed); empty on failure."""
     try:
         said = run([sys.executable, "-I", "-c", _ASK, path], env=dict(environ), check=False, timeout_s=30).stdout
     except StackyardError:
@@ -126,7 +126,7 @@ def pmi_kinds(family: Family, names: Iterable[str]) -> tuple[str, ...]:
     """The kinds of PMI that an MPI can use, as srun --mpi names them.
 
     Args:
-        names: the libraries that it is linked to and the components that it opens.
+        names: its linked libraries and its components.
     """
     rows, names = packaged(__package__, "families.yaml")["pmi"], list(names)
     kinds = [row["kind"] for row in rows if any(fnmatchcase(name, row["library"]) for name in names)]

@@ -1,9 +1,9 @@
-"""ld.so.cache, as ldconfig(8) writes it: the libraries of the system's own directories by name.
+"""Reads ld.so.cache, as written by ldconfig(8): the libraries of the system directories by name.
 
 The format is that of glibc's ``sysdeps/generic/dl-cache.h`` ("glibc-ld.so.cache1.1"): a header of 48 bytes, entries of
 24, then texts. Files from before glibc 2.32 begin with the older format, which the newer one follows. An entry's hwcap
 with bit 62 is a number: that of a name in a section at the end (tag 1), e.g. ``x86-64-v3``. Entries with other hwcaps
-are of before glibc 2.33, and left out.
+date from before glibc 2.33 and are skipped.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _OF_HWCAPS, _IS_NAMED = 1, 1 << 62
 
 @dataclass(frozen=True)
 class CachedLibrary:
-    """A library's file. `hwcaps`: the processors that it is built for, as directories have it; empty: all."""
+    """A library's file. `hwcaps`: the processors that it is built for, by directory name; empty: all."""
 
     path: str
     hwcaps: str = ""
 
 
 def read_cache(path: Path) -> Mapping[str, tuple[CachedLibrary, ...]]:
-    """Library to its files, in the order of the cache; empty without a cache. Of several architectures too."""
+    """The files of each library, in the cache's order, possibly of several architectures; empty without a cache."""
     try:
         data = path.read_bytes()
     except OSError:

@@ -1,9 +1,10 @@
-"""Which file each library is loaded from, by the rules of the dynamic loader (ld.so(8)), in any tree.
+"""Which file is loaded for each library, by the rules of the dynamic loader (ld.so(8)), in any tree.
 
-For each name in DT_NEEDED, in this order, the first file of the right architecture counts: one that is loaded already;
-DT_RPATH of the file, of what loaded it and so on up to the program, unless the file has a RUNPATH; LD_LIBRARY_PATH;
-the file's own DT_RUNPATH; ld.so.cache; the default directories. Files are loaded in breadth, after those of LD_PRELOAD.
-In each place a build for this machine's processor comes first (``glibc-hwcaps/x86-64-v3``, glibc 2.33 and newer).
+For each name in DT_NEEDED, in this order, the first file of the right architecture is taken: one that is loaded
+already; DT_RPATH of the file, then of its loader and so on up to the program, unless the file has a RUNPATH;
+LD_LIBRARY_PATH; the file's own DT_RUNPATH; ld.so.cache; the default directories. Files are loaded breadth-first, after
+those of LD_PRELOAD. In each place a build for this machine's processor comes first (``glibc-hwcaps/x86-64-v3``, glibc
+2.33 and newer).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "power11", "power10", "power9"
 
 @lru_cache(maxsize=1)
 def own_hwcaps() -> tuple[str, ...]:
-    """The names of the processors whose programs this machine runs, the best first."""
+    """The processor levels whose programs this machine runs, the best first."""
     own = microarchitecture(os.uname().machine, Path("/")).removesuffix("le").replace("_", "-")
     kind, level = re.sub(r"\d+$", "", own), _level(own)
     return tuple(name for name in _LEVELS if name.startswith(kind) and _level(name) <= level)
@@ -65,7 +66,7 @@ def _default_directories(machine: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8192)
 def read_elf(path: Path) -> ElfFile | None:
-    """`host.files.elf.read_elf`, each file once."""
+    """`host.files.elf.read_elf` with a cache."""
     return _read_elf(path)
 
 
@@ -79,11 +80,11 @@ class LoadedFile:
     """One file that is loaded.
 
     Attributes:
-        name: by which it was asked for.
-        inside: its path as asked for, before links are followed: the name that a bind needs.
+        name: the requested name.
+        inside: its path before links are followed, as needed for a bind.
         elf: its dynamic section; its path is the file on this machine.
-        by: what loaded it first; None for a program and what it preloads.
-        rule: where it was found: ``RPATH of X``, ``LD_LIBRARY_PATH``, ``ld.so.cache`` ...
+        by: the file that first loaded it; None for a program and preloaded files.
+        rule: the rule that found it: ``RPATH of X``, ``LD_LIBRARY_PATH``, ``ld.so.cache`` ...
     """
 
     name: str
@@ -103,7 +104,7 @@ class MissingLibrary:
 
 @dataclass
 class Closure:
-    """All that is loaded with some files, in the loader's order, and what is missing."""
+    """All files loaded together with some files, in the loader's order, and the missing ones."""
 
     loaded: list[LoadedFile] = field(default_factory=list)
     missing: list[MissingLibrary] = field(default_factory=list)
@@ -111,11 +112,11 @@ class Closure:
     _files: dict[Path, LoadedFile] = field(default_factory=dict)
 
     def get(self, name: str) -> LoadedFile | None:
-        """The file that answers for a name, or None."""
+        """The loaded file for a name, or None."""
         return self._names.get(name)
 
     def add(self, item: LoadedFile, outside: Path) -> bool:
-        """Note a file; False if it is loaded already, under another name."""
+        """Add a file; False if it is loaded already, under another name."""
         known = self._files.get(outside)
         for name in {item.name, item.elf.soname} - {""}:
             self._names.setdefault(name, known or item)
@@ -155,7 +156,7 @@ class Loader:
         return [each.path for hwcaps in (*self.hwcaps, "") for each in files if each.hwcaps == hwcaps]
 
     def closure(self, paths: Iterable[str], *, preload: Iterable[str] = ()) -> Closure:
-        """What is loaded with some files of the tree; what are not ELF files is left out."""
+        """Everything loaded with some files of the tree; files other than ELF are skipped."""
         result, queue = Closure(), deque[LoadedFile]()
         for path in (*preload, *paths):
             item = self.open(path) if "/" in path else self._preloaded(path)
@@ -183,7 +184,7 @@ class Loader:
         return None
 
     def _preloaded(self, name: str) -> LoadedFile | None:
-        """A library by name alone, as LD_PRELOAD may have it: LD_LIBRARY_PATH, the cache."""
+        """A library found by name alone, as for LD_PRELOAD: in LD_LIBRARY_PATH, then the cache."""
         paths = (path for directory in self.library_path for path in self._below(directory, name))
         return next((item for path in (*paths, *self.cached(name)) if (item := self.open(path))), None)
 
@@ -214,7 +215,7 @@ class Loader:
             yield from ((path, "default directory") for path in self._below(directory, name))
 
     def _below(self, directory: str, name: str) -> Iterator[str]:
-        """Where a library may be in a directory that is searched."""
+        """The possible paths of a library in a search directory."""
         if self.tree.find(f"{directory}/{_HWCAPS}") is not None:
             yield from (f"{directory}/{_HWCAPS}/{each}/{name}" for each in self.hwcaps)
         yield f"{directory}/{name}"
@@ -233,7 +234,7 @@ class Loader:
             yield directory, f"RUNPATH of {item.inside}"
 
     def expanded(self, directories: Iterable[str], item: LoadedFile) -> Iterator[str]:
-        """Directories with ``$ORIGIN`` and ``$LIB`` replaced. The origin is where the file really lies."""
+        """Directories with ``$ORIGIN`` and ``$LIB`` replaced. The origin is the file's real directory."""
         found = self.tree.find(item.inside)
         origin = posixpath.dirname(_real(found, item))
         for directory in directories:

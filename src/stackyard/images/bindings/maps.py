@@ -1,7 +1,7 @@
-"""What each rank really has loaded, by /proc/PID/maps: the last word, whatever the files promise.
+"""Reads from /proc/PID/maps which libraries each rank has actually loaded.
 
-A rank that uses the image's own MPI, or is alone in its world, exits with status 0. Whether a mapped file is the
-host's is told by its device and inode, not by its name.
+A rank that uses the image's own MPI, or is alone in its world, exits with status 0. A mapped file of the host is
+recognised by device and inode, not by name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RUN_S = 1800
 
 @dataclass(frozen=True)
 class Rank:
-    """One rank. `library`: the MPI that it has mapped, as it sees it; `is_host`: whether that file is the host's."""
+    """One rank. `library`: the MPI that it has mapped, by its path inside; `is_host`: whether it is the host's file."""
 
     rank: int
     node: str
@@ -51,7 +51,7 @@ class Rank:
 def run_ranks(
     image: Path, bindings: HostBindings, policy: ContainerPolicy, launcher: str, program: Sequence[str]
 ) -> tuple[list[Rank], Result]:
-    """Start a program in an image and say what each of its ranks has loaded.
+    """Start a program in an image and report the MPI that each of its ranks has loaded.
 
     Args:
         policy: the site's settings, without the bindings.
@@ -78,7 +78,7 @@ def run_ranks(
 
 
 def _started(ranks: Sequence[Rank], done: Result, launcher: str) -> None:
-    """Raise StackyardError for a launcher that failed by itself: no rank says why, or none has started."""
+    """Raise StackyardError if the launcher failed without a message from a rank, or if no rank started."""
     if ranks and (not done.returncode or any(rank.code for rank in ranks)):
         return
     how = "no rank has started" if not ranks else f"the {counted(len(ranks), 'rank')} that started ended with status 0"
@@ -92,7 +92,7 @@ def _started(ranks: Sequence[Rank], done: Result, launcher: str) -> None:
 def _script(
     image: Path, bindings: HostBindings, policy: ContainerPolicy, directory: Path, program: Sequence[str]
 ) -> str:
-    """The program of a rank: the runtime in the image, watched from outside."""
+    """The shell script for a rank: the runtime with the image, observed from outside."""
     runtime = runtime_of(policy.runtime, str(image.absolute()))
     own = [sys.executable, "-I", "-S", watch.__file__, str(directory), ",".join(RANKS)]
     made = (
@@ -109,7 +109,7 @@ def _script(
 
 @dataclass(frozen=True)
 class _Exec:
-    """How a runtime is called: lines of the script, words before the image and between it and the program."""
+    """The call of a runtime: lines of the script, words before the image, and words between it and the program."""
 
     lines: list[str]
     words: list[str]
@@ -130,7 +130,7 @@ def _apptainer(runtime: str, policy: ContainerPolicy) -> _Exec:
 
 
 def _charliecloud(policy: ContainerPolicy) -> _Exec:
-    """The private directory is removed at the end: only the empty files over which libraries were bound are in it."""
+    """ch-run's call; its private directory is removed at the end: it holds only the empty files for binds."""
     lines = [
         'export USER="${USER:-root}" STACKYARD_DIR; STACKYARD_DIR=$(mktemp -d /tmp/stackyard-XXXXXX) || exit 71',
         """trap 'rm -rf -- "$STACKYARD_DIR"' EXIT""", linked(_files(policy)),
@@ -145,7 +145,7 @@ def _files(policy: ContainerPolicy) -> list[str]:
 
 
 def _filled(word: str) -> str:
-    """A quoted word, in which the shell fills in what is known only on the node."""
+    """A quoted word in which the shell substitutes values that only the node has."""
     return re.sub(r"\$\{STACKYARD_\w+\}", lambda found: f"'\"{found[0]}\"'", shlex.quote(word))
 
 

@@ -1,4 +1,4 @@
-"""The files of an image, whatever it is: a directory, a SquashFS file, or a SIF file with its overlays.
+"""Opens the files of an image of any kind: a directory, a SquashFS file, or a SIF file with its overlays.
 
 An image file is mounted with squashfuse, which copies nothing. Where that is not possible its programs and libraries
 are unpacked with unsquashfs. Which of the two it was is said in `OpenedImage.how`.
@@ -23,7 +23,7 @@ _MOUNT_S, _UNPACK_S = 60, 1800
 
 @dataclass(frozen=True)
 class OpenedImage:
-    """An image's tree, and how it is read: ``directory``, ``mounted``, ``unpacked``."""
+    """An image's tree, and the method: ``directory``, ``mounted``, ``unpacked``."""
 
     tree: Tree
     how: str
@@ -53,7 +53,7 @@ def opened(image: Path) -> Iterator[OpenedImage]:
 
 
 def _partitions(image: Path) -> list[int]:
-    """The offsets of an image file's SquashFS, the uppermost first: of a SIF file the overlays, then the system."""
+    """The offsets of an image file's SquashFS parts, the uppermost first: a SIF file's overlays, then its system."""
     try:
         with image.open("rb") as stream:
             head = stream.read(128)
@@ -97,7 +97,7 @@ def _open(image: Path, offset: int, directory: Path, stack: ExitStack) -> str:
 
 
 def _unmount(directory: Path) -> None:
-    """End a mount also where a program has a file open: a lazy unmount."""
+    """Unmount, lazily if a program has a file open."""
     for program in ("fusermount3", "fusermount"):
         if which(program) is not None:
             run([program, "-u", "-z", directory], timeout_s=_MOUNT_S, check=False)
@@ -106,7 +106,7 @@ def _unmount(directory: Path) -> None:
 
 
 def _unpack(image: Path, offset: int, directory: Path, why: str) -> None:
-    """Unpack an image. What only root may make (devices, owners) is left out, and counts as no error.
+    """Unpack an image. Devices and owners, which only root can set, are skipped without an error.
 
     Args:
         why: what squashfuse said, if it was tried.

@@ -1,6 +1,6 @@
-"""What sites document for their machines: a bindings.yaml each, whose paths may hold variables of its modules.
+"""Profiles: the bindings that sites document for their machines, as bindings.yaml files with module variables in paths.
 
-Some come with the program; a site adds its own, in the files that `profiles` of site.yaml names.
+Some are part of this program; a site adds its own through `profiles` in site.yaml.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ B = TypeVar("B", bound=BoundPath)
 
 
 def profile_names(files: Iterable[str] = ()) -> list[str]:
-    """The machines with a profile. Arguments and errors as of `read_profile`."""
+    """The machines with a profile. Arguments and errors as for `read_profile`."""
     return sorted(_profiles(files))
 
 
 def read_profile(name: str, environ: Mapping[str, str], files: Iterable[str] = ()) -> HostBindings:
-    """The bindings of a machine, with the paths of the modules that are loaded.
+    """The bindings of a machine, with the paths of the loaded modules.
 
     Args:
-        files: the site's own profiles, each named as its file without the suffix.
+        files: the site's own profiles; a file's name without suffix is the profile's.
 
     Raises:
         InputError: no such profile; it is invalid, with the place of each problem; a variable of its modules is not
@@ -59,10 +59,10 @@ def _profiles(files: Iterable[str]) -> dict[str, Path]:
 
 
 def of_this_machine(bindings: HostBindings) -> tuple[HostBindings, tuple[str, ...]]:
-    """The bindings without what this machine does not have, and the paths that were left out.
+    """The bindings that exist on this machine, and the paths that were left out.
 
     Raises:
-        MissingError: it does not have the MPI itself.
+        MissingError: this machine lacks the MPI itself.
     """
     library = bindings.mpi.library
     if library and not Path(library).exists():
@@ -80,13 +80,13 @@ def of_this_machine(bindings: HostBindings) -> tuple[HostBindings, tuple[str, ..
 
 
 def tested(bindings: HostBindings) -> HostBindings:
-    """The bindings with where and when their paths were seen to exist."""
+    """The bindings, marked with host and date on which their paths existed."""
     time = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%MZ")
     return bindings.model_copy(update={"tested": LastTest(host=socket.gethostname(), time=time, glibc=glibc())})
 
 
 def missing_here(bindings: HostBindings) -> list[str]:
-    """The paths that a runtime would refuse to bind on this machine."""
+    """The bound paths that do not exist on this machine, which a runtime would refuse."""
     return [path for path in bindings.needed if not Path(path).exists()]
 
 
@@ -97,7 +97,7 @@ def expanded(bindings: HostBindings) -> HostBindings:
 
 
 def files_of(path: str) -> list[str]:
-    """The files that a path with ``*`` stands for on this machine; a path without one is itself."""
+    """The files that match a path with ``*`` on this machine; other paths are returned as they are."""
     if "*" not in path:
         return [path]
     fixed = path[: path.index("*")].rpartition("/")[0] or "/"
@@ -115,7 +115,7 @@ def _existing(rows: Iterable[B], left: list[str]) -> tuple[B, ...]:
 
 
 def _outside(bindings: HostBindings, path: str, left: list[str]) -> bool:
-    """Whether a library to preload exists on this machine, seen through the binds."""
+    """Whether a library to preload exists on this machine, taking the binds into account."""
     for bind in bindings.binds:
         if bind.to and Path(path).is_relative_to(bind.to):
             path = f"{bind.path}/{Path(path).relative_to(bind.to)}"
@@ -126,7 +126,7 @@ def _outside(bindings: HostBindings, path: str, left: list[str]) -> bool:
 
 
 def _filled(value: Any, environ: Mapping[str, str], name: str) -> Any:
-    """The content of a profile with its variables replaced."""
+    """The profile's content with its variables replaced."""
     if isinstance(value, dict):
         return {key: _filled(inner, environ, name) for key, inner in value.items()}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""An RPATH that beats the bound library becomes a RUNPATH, in a copy that is bound over the file; the image stays.
+"""Turns an RPATH that overrides the bound library into a RUNPATH, in a copy that is bound over the image's file.
 
 The loader searches LD_LIBRARY_PATH after a DT_RPATH and before a DT_RUNPATH. The two differ by one number in the
-dynamic section (gABI: DT_RPATH 15, DT_RUNPATH 29), so nothing of the file moves.
+dynamic section (gABI: DT_RPATH 15, DT_RUNPATH 29), so the file's layout is unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def repaired(image: Path, paths: Iterable[str], directory: Path, bindings: HostB
 
     Args:
         paths: files of the image, as `check.BindingReport.rpaths` has them.
-        directory: where the copies are kept: all nodes must see it.
+        directory: the directory for the copies, visible to all nodes.
 
     Raises:
         StackyardError: a file has no RPATH.
@@ -68,7 +68,7 @@ def to_runpath(file: Path) -> None:
 
 
 def _replace(stream: BinaryIO, start: int, size: int, word: struct.Struct) -> bool:
-    """Replace the tag in a dynamic section of pairs of words; whether there was one."""
+    """Replace the tag in a dynamic section, an array of word pairs; whether it was found."""
     changed = False
     for at in range(start, start + size, 2 * word.size):
         stream.seek(at)

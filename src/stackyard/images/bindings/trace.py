@@ -1,6 +1,7 @@
-"""What a program opens on a node, seen with strace under the real launcher: components, settings, sockets.
+"""Traces the files that a program opens on a node, with strace under the real launcher: components, settings, sockets.
 
-No DT_NEEDED names what is opened by dlopen, and no table has all of it. The program runs on the host, not in an image.
+Files opened by dlopen are not in DT_NEEDED, and no table lists all of them. The program runs on the host, not in an
+image.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _TRACE_S = 1800
 
 
 def traced(bindings: HostBindings, launcher: str, program: Sequence[str]) -> HostBindings:
-    """The bindings with what a program opened besides.
+    """The bindings, extended by the files that a program opened.
 
     Args:
         launcher: starts the ranks, e.g. ``srun -n2 --mpi=pmi2``; empty: no launcher.
@@ -52,13 +53,13 @@ def traced(bindings: HostBindings, launcher: str, program: Sequence[str]) -> Hos
 
 
 def opened_paths(lines: Iterable[str]) -> list[str]:
-    """The files that were opened and the sockets that were connected to, by the lines of strace, in order."""
+    """The opened files and connected sockets in the output of strace, in order."""
     found = (match.group(1) for line in lines for match in (_OPENED.search(line) or _CONNECTED.search(line),) if match)
     return list(dict.fromkeys(found))
 
 
 def with_opened(bindings: HostBindings, paths: Iterable[str], program: str) -> HostBindings:
-    """The bindings with those of the paths that an image needs and that they do not have."""
+    """The bindings, extended by those of the paths that an image needs."""
     tree = Tree()
     bound = [bind.path for bind in bindings.binds]
     names = {posixpath.basename(each.path) for each in bindings.libraries}
@@ -77,7 +78,7 @@ def with_opened(bindings: HostBindings, paths: Iterable[str], program: str) -> H
 
 
 def _relevant(paths: Iterable[str], tree: Tree) -> Iterator[str]:
-    """Libraries, settings and sockets by their paths without links; not what every image has of its own."""
+    """Libraries, settings and sockets by their real paths; without those that every image has."""
     for path in paths:
         found = tree.find(path)
         if found is None or any(c in found.inside for c in ":,\"' \\$`"):
@@ -88,7 +89,7 @@ def _relevant(paths: Iterable[str], tree: Tree) -> Iterator[str]:
 
 
 def _is_library(path: str, real: str) -> bool:
-    """Whether an image needs it of the host: not the program's own, nor Python's, nor the C library's."""
+    """Whether an image needs this library from the host: not the program's own, nor Python's, nor the C library's."""
     if real.startswith(("/home/", "/tmp/", "/proc/")) or "/python" in real:
         return False
     return re.search(r"\.so(\.\d+)*$", real) is not None and not is_left_to_image(posixpath.basename(path))

@@ -1,7 +1,7 @@
-"""The files of a machine or an image as a process inside sees them: layers, mounts, links followed inside.
+"""The file tree that a process sees on a machine or in an image: layers, mounts, links followed inside.
 
-`Tree` answers for any root directory what the kernel answers for ``/``. So the loader's rules (`loader`) work alike for
-this machine, for an image, and for an image with parts of the host bound into it.
+`Tree` resolves paths below any root directory as the kernel does below ``/``. So the loader's rules (`loader`) apply
+equally to this machine, to an image, and to an image with parts of the host bound into it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stackyard.images import links
 
 @dataclass(frozen=True)
 class TreePath:
-    """A file or directory. `inside`: its path without links, as seen inside; `outside`: where it is on this machine."""
+    """A file or directory. `inside`: its real path inside; `outside`: its path on this machine."""
 
     inside: str
     outside: Path
@@ -27,11 +27,11 @@ class TreePath:
 
 @dataclass(frozen=True)
 class Tree:
-    """What a process sees below ``/``.
+    """The files that a process sees below ``/``.
 
     Attributes:
         layers: root directories, the uppermost first: an image may have an overlay.
-        mounts: paths inside and what is bound there, a file or a directory of this machine.
+        mounts: files or directories of this machine, by the path at which they are bound.
     """
 
     layers: tuple[Path, ...] = (Path("/"),)
@@ -39,17 +39,17 @@ class Tree:
     _known: dict[str, TreePath | None] = field(default_factory=dict, compare=False, repr=False)
 
     def bound(self, mounts: Mapping[str, Path]) -> Tree:
-        """This tree with more of the machine bound into it."""
+        """This tree with additional bind mounts."""
         return replace(self, mounts={**self.mounts, **mounts}, _known={})
 
     def find(self, path: str) -> TreePath | None:
-        """What is at an absolute path, links followed as inside; None if it does not exist."""
+        """The file at an absolute path, with links followed inside; None if it does not exist."""
         if path not in self._known:
             self._known[path] = self._walk(path)
         return self._known[path]
 
     def names(self, path: str) -> list[str]:
-        """The sorted names in a directory; empty if there is none. Those of all layers, and of mount points."""
+        """The sorted names in a directory, over all layers and mount points; empty if it does not exist."""
         found = self.find(path)
         if found is None:
             return []
@@ -62,7 +62,7 @@ class Tree:
 
     @cached_property
     def _points(self) -> tuple[str, ...]:
-        """The mount points, and the directories above them, which the runtime makes."""
+        """The mount points, and the directories above them, which the runtime creates."""
         above = (str(parent) for point in self.mounts for parent in Path(point).parents)
         return tuple({*self.mounts, *above})
 
@@ -72,7 +72,7 @@ class Tree:
         return TreePath(here, outside) if outside is not None else None
 
     def _target(self, path: str) -> str | None:
-        """Where the link at a path leads; empty: it is not a link; None: nothing is there."""
+        """The target of the link at a path; empty: it is not a link; None: it does not exist."""
         outside = self._locate(path)
         return None if outside is None else "" if path in self.mounts else _link(outside)
 
@@ -93,7 +93,7 @@ class Tree:
         return self.layers[0] if path in self._points else None
 
     def _mounted(self, path: str) -> Path | None:
-        """Where a path lies if it is at or below a mount point; the deepest point counts."""
+        """The path on this machine for a path at or below a mount point; the deepest one counts."""
         point = path
         while point != "/":
             if point in self.mounts:

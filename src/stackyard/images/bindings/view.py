@@ -1,4 +1,4 @@
-"""An image with the host's bindings in it: what its programs see, and what the loader takes from where."""
+"""An image with the host's bindings, as its programs see it: which file the loader selects for each library."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class User:
 
 @dataclass(frozen=True)
 class Contents:
-    """What an image has that matters: users of an MPI, GPU toolkits."""
+    """The relevant contents of an image: MPI users, GPU toolkits."""
 
     users: tuple[User, ...]
     toolkits: tuple[Toolkit, ...]
@@ -42,13 +42,13 @@ class Contents:
 
 @dataclass(frozen=True)
 class View:
-    """An image as its programs see it when it runs.
+    """An image as its programs see it at run time.
 
     Attributes:
         image: its own files.
-        loader: the loader within, with what is bound and with LD_LIBRARY_PATH.
-        libraries: the files of CONTAINLIBS, by the names under which they are found inside.
-        searched: whether the directory with these is on the library path.
+        loader: the loader inside, with the binds and LD_LIBRARY_PATH applied.
+        libraries: the files of CONTAINLIBS, by their names inside.
+        searched: whether the directory of CONTAINLIBS is on the library path.
     """
 
     image: Tree
@@ -63,10 +63,10 @@ class View:
 
 
 def view(image: Tree, policy: ContainerPolicy) -> View:
-    """An image with a site's settings for containers, the bindings among them.
+    """An image with a site's settings for containers, including the bindings.
 
-    Apptainer puts the directory of CONTAINLIBS on the library path where LD_LIBRARY_PATH is given from outside, or the
-    image has Apptainer's own scripts; else the files are bound and never found.
+    Apptainer puts the directory of CONTAINLIBS on the library path only if LD_LIBRARY_PATH is passed from outside or
+    the image has Apptainer's own scripts; else the bound files are not found.
     """
     libraries = {Path(file).name: Path(file) for path in policy.libraries for file in files_of(path)}
     mounts = {target: Path(source) for source, target in _binds(policy) if Path(source).exists()}
@@ -95,7 +95,7 @@ def _without_variables(text: str) -> list[str]:
 
 
 def _own_library_path(image: Tree) -> list[str]:
-    """LD_LIBRARY_PATH as the image's own scripts set it, where they say it in plain words."""
+    """LD_LIBRARY_PATH from the image's own scripts, if they set it literally."""
     directories: list[str] = []
     for script in _SCRIPTS:
         found = image.find(script)
@@ -106,7 +106,7 @@ def _own_library_path(image: Tree) -> list[str]:
 
 
 def contents(image: Tree) -> Contents:
-    """What an image's files are, each read once."""
+    """The relevant contents of an image; each file is read once."""
     users: list[User] = []
     toolkits: list[Toolkit] = []
     names = mpi_sonames() | companion_sonames()
@@ -122,7 +122,7 @@ def contents(image: Tree) -> Contents:
 
 
 def _files(image: Tree) -> Iterator[tuple[str, Path]]:
-    """Every file and link of an image, of all layers, once: what an upper layer has hides what a lower one has."""
+    """Every visible file and link of an image: entries of upper layers hide those of lower ones."""
     seen: set[str] = set()
     for layer in image.layers:
         for directory, directories, files in os.walk(layer):

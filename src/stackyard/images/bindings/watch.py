@@ -1,10 +1,10 @@
-"""Run a command, and note which shared libraries its processes have mapped: one file per rank. Runs on the nodes.
+"""Runs a command, and records which shared libraries its processes have mapped: one file per rank. Runs on the nodes.
 
     python watch.py FOLDER VARIABLES COMMAND...
 
-VARIABLES: those that may hold the rank's number, joined by commas; the first that is set counts.
-It stays outside of the image and reads /proc/PID/maps of what it has started, so the image needs nothing for it. The
-maps are read again and again until the command ends, because libraries come and go. Standard library only.
+VARIABLES: the variables that may have the rank's number, joined by commas; the first one set counts. It stays outside
+of the image and reads /proc/PID/maps of the processes that it started, so the image needs no support for it. The maps
+are read again and again until the command ends, because libraries come and go. Standard library only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def descendants(pid: int) -> list[int]:
 def mapped(pid: int, known: Container[str]) -> dict[str, list[int]]:
     """The shared libraries that a process has mapped, as it sees them: path to device and inode.
 
-    These are of stat(2), since on btrfs and overlayfs the device of proc(5)'s maps is another one.
+    Device and inode are from stat(2), since on btrfs and overlayfs the device in proc(5)'s maps differs.
     """
     files: dict[str, list[int]] = {}
     try:
@@ -63,7 +63,7 @@ def mapped(pid: int, known: Container[str]) -> dict[str, list[int]]:
 
 
 def main() -> int:
-    """Run the command, write what its processes had mapped, and exit as it does."""
+    """Run the command, write the mappings of its processes, and exit with its status."""
     directory, names, command = Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:]
     process = subprocess.Popen(command, close_fds=False)  # PMI_FD is one of them
     files: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""A `HostBindings` as text: a bindings.yaml, one path a line with its reason; and as a change of an environment."""
+"""Renders `HostBindings`: as a bindings.yaml, one path a line with its reason; and as an environment change."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def bindings_text(bindings: HostBindings, comments: Iterable[str] = ()) -> str:
 
 
 def container_text(policy: ContainerPolicy) -> str:
-    """The part of site.yaml with the same content as the bindings."""
+    """The section of site.yaml with the same content as the bindings."""
     data = policy.model_dump(exclude_defaults=True)
     lines = ["launch:", "  container:"]
     for key, value in data.items():
@@ -58,9 +58,9 @@ def container_text(policy: ContainerPolicy) -> str:
 
 
 def as_change(bindings: HostBindings, runtime: str = "apptainer") -> EnvironmentChange:
-    """What the module ``stackyard-bindings`` sets, for those who call the runtime themselves.
+    """The environment change of the module ``stackyard-bindings``, for users who call the runtime themselves.
 
-    It is for runs only: an image that is built while these are set gets parts of this machine into it.
+    It is for runs only: an image that is built with these variables set would include parts of this machine.
     """
     prefix, policy = runtime.upper(), bindings.applied(ContainerPolicy())
     operations: list[Operation] = []
@@ -74,7 +74,7 @@ def as_change(bindings: HostBindings, runtime: str = "apptainer") -> Environment
 
 
 def stack_text(bindings: HostBindings, runtime: str) -> str:
-    """A stack.yaml without packages: deployed, it is the module `as_change` for all users of a yard."""
+    """A stack.yaml without packages, which deploys the module `as_change` for all users of a yard."""
     change = as_change(bindings, runtime)
     rows = [f"    {each.variable}: {json.dumps(each.value)}" for each in change if isinstance(each, SetRestorable)]
     version = re.sub(r"[^\w.+-]", "-", bindings.name) or "1"
@@ -88,7 +88,7 @@ def stack_text(bindings: HostBindings, runtime: str) -> str:
 
 
 def module_summary(bindings: HostBindings, runtime: str) -> str:
-    """What the module says of itself."""
+    """The summary line of the module."""
     of = bindings.summary or bindings.name or "The host's libraries"
     return f"{of}, for images that are run with {runtime}. Unload it before you build an image."
 
@@ -105,7 +105,7 @@ def _value(value: object) -> str:
 
 
 def _scalar(text: str) -> str:
-    """A text as a YAML scalar that reads as itself: plain, or in double quotes."""
+    """A text as a YAML scalar: plain if possible, else in double quotes."""
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
         return text
     return json.dumps(text, ensure_ascii=False)

@@ -1,1 +1,1 @@
-"""OCI images: layouts on disk, a revision as layers on a base, and what goes to and comes from registries."""
+"""OCI images: layouts on disk, a revision as layers on a base, and transfers to and from registries."""

@@ -1,8 +1,8 @@
-"""A revision as an artefact of an OCI registry, of which a yard at the same path makes the same revision.
+"""A revision as an artefact in an OCI registry, from which a yard at the same path makes the same revision.
 
-Its files stay as they are, with the path of their yard in them, so this is for yards and not for containers: those are
-built at a path of their own (`images.oci.build`). The configuration has the record; the annotations of the manifest
-have what a machine must fit, so that who does not is told before anything is fetched.
+Its files are unchanged and contain the path of their yard, so it is for yards and not for containers: these have their
+own path (`images.oci.build`). The configuration has the record; annotations of the manifest have the requirements on a
+machine, so that they can be checked before the download.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ LEFT_OUT = ("condarc", "commands", "checks.json", "checks")
 
 @dataclass(frozen=True)
 class Fit:
-    """What a machine and a yard must have for a revision.
+    """The requirements of a revision on a machine and a yard.
 
     Attributes:
         path: the directory of the revision.
         glibc: the version of the C library; empty: none is needed.
         glibc_file: the file that needs it.
-        host_python: an interpreter of the machine that it uses; empty: none. `host_sha256` is its hash.
-        base: of an extension, the module that it is a layer on; with its input hash and its prefix.
+        host_python: the host's interpreter that it uses; empty: none. `host_sha256` is its hash.
+        base: for an extension, the module of its base; with its input hash and its prefix.
     """
 
     module: str
@@ -75,15 +75,15 @@ class Fit:
     base_prefix: str = ""
 
     def notes(self) -> dict[str, str]:
-        """The same as annotations."""
+        """The requirements as annotations."""
         return {f"io.stackyard.{key.replace('_', '-')}": value for key, value in asdict(self).items() if value}
 
     @classmethod
     def of_notes(cls, notes: Mapping[str, str], origin: str) -> Fit:
-        """Read what `notes` made.
+        """Parse the annotations from `notes`.
 
         Raises:
-            InputError: it is not a revision, or one that a later version wrote.
+            InputError: it is not a revision, or a later version wrote it.
         """
         found = notes.get(ABOUT, "")
         if not found:
@@ -101,7 +101,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class SignedRecord:
-    """The text of a record as it was signed, all that was signed (`yard.revision.signatures`), and the signatures."""
+    """The signed text of a record, all signed values (`yard.revision.signatures`), and the signatures."""
 
     record: str
     statement: str
@@ -110,7 +110,7 @@ class SignedRecord:
 
 @dataclass(frozen=True)
 class Artefact:
-    """An artefact in a layout: the record of its revision, and how it was published where it comes from."""
+    """An artefact in a layout: the record of its revision, and its published entry in the source yard."""
 
     reference: Reference
     image: Image
@@ -121,7 +121,7 @@ class Artefact:
 
 
 def fit_of(record: BuildRecord) -> Fit:
-    """What a revision needs.
+    """The requirements of a revision.
 
     Raises:
         MissingError: its image cannot be mounted on this machine.
@@ -135,11 +135,11 @@ def fit_of(record: BuildRecord) -> Fit:
 
 
 def require_sendable(record: BuildRecord) -> None:
-    """See that a yard that pulls a revision can make the same of it: every byte of it is known, and as it was built.
+    """Require that another yard can reproduce a revision: all its bytes are recorded and unchanged.
 
     Raises:
-        InputError: it is of a kind that cannot be sent.
-        StackyardError: it does not hold what was built.
+        InputError: revisions of this kind cannot be sent.
+        StackyardError: its files differ from the build.
     """
     cannot = f"cannot push {record.module}: "
     record.origin.require_sendable()
@@ -156,7 +156,7 @@ def require_sendable(record: BuildRecord) -> None:
 
 
 def _changed(record: BuildRecord, paths: RevisionPaths) -> list[str]:
-    """What is not as it was built, every byte compared; of an image itself, not of the files in it."""
+    """The files that differ from the build, every byte compared; for an image the image file, not the files in it."""
     if not disk.is_there(paths.files) or sha256_file(paths.files) != record.files_sha256:
         return [f"{paths.files} is not the list of its files whose hash the record has"]
     noted, parts = formats.load(paths.files, contents.KIND), list(PARTS)
@@ -169,12 +169,12 @@ def _changed(record: BuildRecord, paths: RevisionPaths) -> list[str]:
 
 
 def _is_bytecode(damage: Damage) -> bool:
-    """What Python added where it may write: it is not sent."""
+    """Whether the damage is bytecode that Python added, which is not sent."""
     return damage.what == "unexpected" and "__pycache__" in damage.path.split("/")
 
 
 def _built(tree: Tree, paths: RevisionPaths) -> Tree:
-    """What is in a tree of what was built."""
+    """The part of a tree that was built."""
     noted = formats.load(paths.files, contents.KIND)
     known = noted.files.keys() | noted.directories
     return {name: status for name, status in tree.items() if name.rstrip("/") in known}
@@ -184,11 +184,11 @@ def pack(record: BuildRecord, entry: Mapping[str, Any], target: Reference, compr
     """Write a revision into a layout.
 
     Args:
-        entry: how it is published.
+        entry: its published entry.
 
     Raises:
-        InputError: as `require_sendable`; or the layout's directory holds something else.
-        StackyardError: something cannot be read or written; the images that the layout had are as they were.
+        InputError: as for `require_sendable`; or the directory is not a layout.
+        StackyardError: a file cannot be read or written; existing images of the layout are unchanged.
     """
     require_sendable(record)
     paths, fit = RevisionPaths.of(record.path), fit_of(record)
@@ -241,7 +241,7 @@ def _parts(record: BuildRecord, paths: RevisionPaths) -> Iterator[tuple[str, Lay
 
 
 def _of_prefix(record: BuildRecord, paths: RevisionPaths) -> list[Layer]:
-    """By package, so that revisions of one stack share what is equal in spite of their paths."""
+    """The layers of the prefix, by package: revisions of one stack share equal packages in spite of their paths."""
     built = _built(contents.scan(paths.root, PARTS[:1]), paths)
     entries = {each.name: each for each in _entries(paths.root, built)}
     owner = owners(paths.prefix, [name.removeprefix(PARTS[0]) for name in entries])
@@ -252,7 +252,7 @@ def _of_prefix(record: BuildRecord, paths: RevisionPaths) -> list[Layer]:
 
 
 def _outside(yard: Path, homes: Any) -> Iterator[Entry]:
-    """An interpreter of the yard, by its path in that."""
+    """The entries of an interpreter of the yard, by path in the yard."""
     for home in homes:
         inside = home.relative_to(yard).as_posix()
         if home.is_symlink():
@@ -297,7 +297,7 @@ def _image(into: Writer, paths: RevisionPaths, record: BuildRecord) -> tuple[Des
 
 
 def read(wanted: Reference) -> Artefact:
-    """An artefact in a layout. Its blobs are compared with their digests by who fetched it.
+    """An artefact in a layout. The caller has verified its blobs.
 
     Raises:
         InputError: it is not a revision.
@@ -317,7 +317,7 @@ def read(wanted: Reference) -> Artefact:
 
 
 def _read_signed(value: Any, record: BuildRecord, origin: str) -> SignedRecord | None:
-    """What was signed of a revision, if anything. Raises ValueError: it is none, or of another record."""
+    """The signed values of a revision, if any. Raises ValueError if invalid, or of another record."""
     if value is None:
         return None
     signed: SignedRecord = members.make(SignedRecord, value)

@@ -1,4 +1,4 @@
-"""What a base image has: its files as its layers give them together, its C library, and its programs."""
+"""The contents of a base image: its files over all layers, its C library, and its programs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "powerpc64le"}
 
 @dataclass(frozen=True)
 class _Node:
-    """A path of a base: the layer that has it, and the target of a link."""
+    """A path in a base: the layer that has it, and a link's target."""
 
     layer: int
     target: str = ""
@@ -50,25 +50,25 @@ class Base:
 
     @property
     def settings(self) -> dict[str, object]:
-        """The settings of its containers: environment, command, user."""
+        """The defaults of its containers: environment, command, user."""
         return dict(self.image.settings.get("config") or {}) if self.image else {}
 
     def resolve(self, path: str) -> str:
-        """The path behind all links; empty where there is nothing."""
+        """The real path; empty if it does not exist."""
         return links.end(path, self._target).lstrip("/")
 
     def _target(self, path: str) -> str | None:
-        """Where the link at a path leads; empty: it is not a link; None: nothing is there."""
+        """The target of the link at a path; empty: it is not a link; None: it does not exist."""
         node = self.nodes.get(path.lstrip("/"))
         return node.target if node else None
 
     def has(self, path: str) -> bool:
-        """Whether it has a file at a path, behind links."""
+        """Whether a file exists at a path, with links followed."""
         found = self.nodes.get(self.resolve(path))
         return found is not None and found.regular
 
     def extract(self, path: str, target: Path) -> None:
-        """Copy a file of it. `path` is one that `resolve` gave."""
+        """Extract a file. `path` is a result of `resolve`."""
         assert self.reference is not None and self.image is not None
         place = blob(self.reference.directory, self.image.layers[self.nodes[path].layer].digest)
         for member, stream in _members(place):
@@ -84,11 +84,11 @@ def read(wanted: Reference | None, platform: str) -> Base:
 
     Args:
         wanted: None: the base without files.
-        platform: as conda names it; the base must be for the same.
+        platform: conda's name; the base must be for the same platform.
 
     Raises:
         InputError: it is for another architecture.
-        StackyardError: it is damaged, or a layer is compressed in a way that cannot be read here.
+        StackyardError: it is damaged, or a layer has an unsupported compression.
     """
     if wanted is None:
         return Base()
@@ -119,7 +119,7 @@ def _name(member: tarfile.TarInfo) -> str:
 
 
 def _apply(nodes: dict[str, _Node], member: tarfile.TarInfo, layer: int) -> None:
-    """Put one entry of a layer over those below it."""
+    """Apply one entry of a layer over lower layers."""
     name = _name(member)
     directory, file = posixpath.split(name)
     if file == _OPAQUE:
@@ -134,7 +134,7 @@ def _apply(nodes: dict[str, _Node], member: tarfile.TarInfo, layer: int) -> None
 
 
 def _remove(nodes: dict[str, _Node], name: str, layer: int, *, itself: bool) -> None:
-    """Remove what layers below have there."""
+    """Remove the entries of lower layers at a path."""
     for path in [path for path in nodes if (itself and path == name) or path.startswith(f"{name}/")]:
         if nodes[path].layer < layer:
             del nodes[path]
@@ -144,7 +144,7 @@ def _remove(nodes: dict[str, _Node], name: str, layer: int, *, itself: bool) -> 
 
 
 def refuse_older(base: Base, programs: list[Path], stack: str) -> None:
-    """The C library of the base must define every version that a program or a library of the prefix needs.
+    """Require that the C library of the base defines every version that the prefix's files need.
 
     Raises:
         InputError: it is older, or the base has none.
@@ -156,7 +156,7 @@ def refuse_older(base: Base, programs: list[Path], stack: str) -> None:
 
 
 def lacking(base: Base, programs: list[Path]) -> dict[str, str]:
-    """Libraries that neither the base nor the stack has, each with a file that is linked to it."""
+    """Libraries missing from both the base and the stack, each with a file that is linked to it."""
     if base.image is None:
         return {}
     there = {posixpath.basename(name) for name in base.nodes} | {path.name for path in programs}
@@ -183,5 +183,5 @@ def _libc(base: Base) -> tuple[str, str]:
 
 
 def interpreter_in(base: Base, path: Path) -> bool:
-    """Whether it has the same interpreter at the same path, and what that path leads to here."""
+    """Whether the base has the same interpreter file as this machine at this path."""
     return base.has(str(path)) and base.has(os.path.realpath(path))

@@ -1,6 +1,7 @@
 """A revision as an OCI image: its prefix at a neutral path, in layers by package, on the layers of a base.
 
-python -m stackyard.images.oci.build FOLDER     carries out what `build` has written there, within a mounted image
+python -m stackyard.images.oci.build FOLDER carries out the request that `build` has written there, within a mounted
+image
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ WITHIN = "stackyard.images.oci.within"
 
 @dataclass(frozen=True)
 class OciRequest:
-    """What to build.
+    """The request to build an image.
 
     Attributes:
-        change: what loading the module does.
-        base: the image below; None: nothing, so that only what brings its own system can run it.
+        change: the environment change of the module.
+        base: the base image; None: none, so that only a program with its own system can run it.
         target: the layout, and the name of the image in it.
         prefix: where the stack is in the image; empty: a path that all its revisions share.
-        base_name: what the base was called.
-        compression: of the layers; those of the base are as they are.
+        base_name: the name of the base as given.
+        compression: of the new layers; those of the base are unchanged.
     """
 
     record: BuildRecord
@@ -72,13 +73,13 @@ class OciRequest:
 
     @property
     def place(self) -> str:
-        """The prefix in the image: revisions of one stack have the same, or they could share no layer."""
+        """The prefix in the image: the same for all revisions of a stack, so that they can share layers."""
         return self.prefix.rstrip("/") or f"{ROOT}/{self.record.stack}"
 
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """An image that was built: where, its layers' bytes (ours, those that the layout did not have), and notices."""
+    """A built image: its place, the sizes of the new layers and of those new to the layout, and notices."""
 
     reference: Reference
     digest: str
@@ -89,7 +90,7 @@ class BuiltImage:
 
 
 def name_of(record: BuildRecord) -> str:
-    """The name of a revision's image: its module's, as a tag."""
+    """The name of a revision's image: its module name as a tag."""
     return tag(record.module.replace("/", "-"))
 
 
@@ -99,7 +100,7 @@ def build(wanted: OciRequest) -> BuiltImage:
     Raises:
         InputError: the base does not fit, the prefix in the image is too long, or an interpreter is missing.
         MissingError: the revision is an image that cannot be mounted on this machine.
-        StackyardError: something cannot be read or written; images that the layout had are as they were.
+        StackyardError: a file cannot be read or written; existing images of the layout are unchanged.
     """
     if not wanted.place.startswith("/") or ":" in wanted.place or ".." in wanted.place.split("/"):
         raise InputError(f"not an absolute path without `..` and `:`: {wanted.place}")
@@ -119,7 +120,7 @@ def build(wanted: OciRequest) -> BuiltImage:
 
 
 def carry_out(wanted: OciRequest) -> BuiltImage:
-    """`build`, where the files of the prefix can be read at their paths."""
+    """`build`, with the files of the prefix readable at their paths."""
     record = wanted.record
     base = bases.read(wanted.base, record.platform)
     pairs, notices = _interpreter(record, base)
@@ -139,17 +140,17 @@ def carry_out(wanted: OciRequest) -> BuiltImage:
 
 @dataclass(frozen=True)
 class _Part:
-    """A directory that goes into the image: the prefix, or an interpreter beside it."""
+    """A directory to put into the image: the prefix, or an interpreter outside of it."""
 
     tree: Path
     found: RelocatedPrefix
 
 
 def _interpreter(record: BuildRecord, base: bases.Base) -> tuple[list[tuple[str, str]], list[str]]:
-    """Where the prefix's Python is, if it is not in it: what moves into the image with it, and what to say.
+    """The directories to move into the image for an interpreter outside of the prefix, and notices.
 
     Raises:
-        InputError: it is the host's, and the base has not the same.
+        InputError: it is the host's, and the base does not have the same.
     """
     source, path = record.interpreter.get("source"), Path(record.interpreter.get("path", ""))
     if source == "uv":
@@ -182,7 +183,7 @@ def _parts(wanted: OciRequest, moves: Moves, work: Path) -> Iterator[_Part]:
 
 
 def _plan(wanted: OciRequest, parts: list[_Part], work: Path, room: int) -> list[Layer]:
-    """The layers from below: the interpreter, the packages, and what describes the revision."""
+    """The layers from the bottom up: the interpreter, the packages, and the description of the revision."""
     if room < layers.BUCKETS:
         raise InputError(f"{wanted.base} has more layers than fit below a stack", hint="flatten it to a single layer")
     prefix, *others = parts
@@ -254,7 +255,7 @@ def _write(
 
 
 def _take_over(into: Writer, base: bases.Base) -> tuple[Descriptor, ...]:
-    """Put the layers of the base into the layout."""
+    """Copy the layers of the base into the layout."""
     if base.image is None or base.reference is None:
         return ()
     for layer in base.image.layers:
@@ -263,7 +264,7 @@ def _take_over(into: Writer, base: bases.Base) -> tuple[Descriptor, ...]:
 
 
 def copy_blob(source: Path, wanted: Descriptor, into: Writer) -> int:
-    """Put a blob of another layout, which was compared with its digest, into this one; the bytes that it lacked."""
+    """Copy a verified blob of another layout into this one; the bytes that it lacked."""
     if size_of(blob(into.directory, wanted.digest)) == wanted.size:
         return 0
     made = into.work / wanted.digest.removeprefix("sha256:")
@@ -273,7 +274,7 @@ def copy_blob(source: Path, wanted: Descriptor, into: Writer) -> int:
 
 
 def _pack(into: Writer, planned: list[Layer], compression: Compression) -> list[PackedLayer]:
-    """Write all layers, on all cores: compressing and hashing leave the interpreter free."""
+    """Write all layers, using all cores: compression and hashing release the interpreter lock."""
     there = _packed_before(into.directory, layers.compressor(compression))
 
     def one(numbered: tuple[int, Layer]) -> PackedLayer:
@@ -288,7 +289,7 @@ def _pack(into: Writer, planned: list[Layer], compression: Compression) -> list[
 
 
 def _packed_before(directory: Path, compressor: str) -> dict[str, Descriptor]:
-    """The layers of the images in a layout that the same compressor made, by their digests before compression."""
+    """The layers in a layout that the same compressor made, by their digests before compression."""
     found: dict[str, Descriptor] = {}
     for entry in index(directory):
         try:
@@ -302,7 +303,7 @@ def _packed_before(directory: Path, compressor: str) -> dict[str, Descriptor]:
 
 
 def verified(wanted: Reference) -> Image:
-    """The image of a reference, all its blobs compared with their digests.
+    """The image of a reference, with all its blobs verified.
 
     Raises:
         StackyardError: it is damaged.

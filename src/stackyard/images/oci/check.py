@@ -1,4 +1,4 @@
-"""Comparing an image in a layout with what it says of itself: every blob's bytes, and every layer once unpacked."""
+"""Verifies an image in a layout: the digest of every blob, and of every layer once decompressed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCK = 1 << 20
 
 
 def problems(directory: Path, found: Image) -> list[str]:
-    """What is wrong with the blobs of an image, a sentence each; empty: nothing."""
+    """Sentences about the damaged blobs of an image; empty: none."""
     with ThreadPoolExecutor(cores()) as pool:
         pairs = [*zip(found.layers, found.diff_ids, strict=True), (found.config, ""), (found.manifest, "")]
         each = pool.map(lambda pair: list(_of_blob(directory, *pair)), pairs)
@@ -44,7 +44,7 @@ def _of_blob(directory: Path, wanted: Descriptor, diff_id: str) -> Iterator[str]
 
 
 def digests(path: Path, *, gzipped: bool) -> tuple[str, str]:
-    """The digest of a file, and of what it holds once unpacked; the latter is empty for damaged data."""
+    """The digests of a file, compressed and decompressed; the latter is empty for damaged data."""
     packed, unpacked = hashlib.sha256(), hashlib.sha256()
     inflate = zlib.decompressobj(31)
     with path.open("rb") as stream:
@@ -61,7 +61,7 @@ def digests(path: Path, *, gzipped: bool) -> tuple[str, str]:
 
 
 def _unpacked(path: Path) -> str:
-    """The digest of what a file holds that zstd has compressed."""
+    """The digest of a zstd file's decompressed content."""
     digest = hashlib.sha256()
     try:
         with path.open("rb") as raw, plain(raw) as stream:
@@ -73,7 +73,7 @@ def _unpacked(path: Path) -> str:
 
 
 def _inflated(inflate: zlib._Decompress, block: bytes, into: hashlib._Hash) -> zlib._Decompress:
-    """Unpack a block, a piece at a time; a gzip file may have several members."""
+    """Decompress a block, a piece at a time; a gzip file may have several members."""
     while block:
         into.update(inflate.decompress(block, _BLOCK))
         block = inflate.unconsumed_tail

@@ -1,8 +1,8 @@
-"""Which file goes into which layer, and a layer as a tar file whose bytes depend on nothing but the files.
+"""Distributes files over layers, and writes a layer as a deterministic tar file.
 
-A registry and a node's store keep each layer once. So a package of some size has a layer of its own, the small ones
-share a fixed number of them by a hash of their names, and a change of one package changes one layer. Whether a package
-is large enough depends on its own bytes alone, as long as there are not too many.
+A registry and a node's store keep each layer once. So each large package has its own layer, and small ones share a
+fixed number of layers by a hash of their names: a change of one package changes one layer. Whether a package is large
+enough depends on its own bytes alone, as long as there are not too many.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Entry:
 
     Attributes:
         name: its path in the image, without the leading slash.
-        source: where its bytes are; for a link empty.
-        target: of a link.
+        source: the path of its content; empty for a link.
+        target: the target of a link.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Layer:
-    """The entries of one layer; `title` says what it holds, `packages` are their names and versions."""
+    """The entries of one layer; `title` describes the content, `packages` has names and versions."""
 
     title: str
     entries: tuple[Entry, ...]
@@ -67,7 +67,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class PackedLayer:
-    """A packed layer: its descriptor, the digest before compression, and its file; None: the layout has it."""
+    """A packed layer: its descriptor, its digest before compression, and its file; None: the layout has it already."""
 
     layer: Layer
     descriptor: Descriptor
@@ -76,12 +76,12 @@ class PackedLayer:
 
 
 def grouped(owned: Mapping[str, Sequence[Entry]], versions: Mapping[str, str], room: int) -> list[Layer]:
-    """Put packages into layers.
+    """Distribute packages over layers.
 
     Args:
-        owned: the entries of each package; those of none are under an empty name.
-        versions: of each package, for people.
-        room: at most so many layers.
+        owned: the entries of each package; files without a package are under an empty name.
+        versions: the version of each package, for titles.
+        room: the maximal number of layers.
     """
     sizes = {name: sum(entry.size for entry in entries) for name, entries in owned.items() if name}
     least, most_own = OWN_LAYER, max(room - BUCKETS - 1, 0)
@@ -110,7 +110,7 @@ def _layer(
 def write(layer: Layer, file: Path, compression: Compression = "gzip") -> PackedLayer:
     """Write a layer as a compressed tar file: sorted, owned by root, readable for everybody, times 0.
 
-    Each layer has all directories above its files, but for those of the top, whose rights are the base's.
+    Each layer has all directories above its files except the top-level ones, whose permissions are the base's.
 
     Raises:
         MissingError: zstd is missing.
@@ -136,10 +136,10 @@ def _zstd(layer: Layer, raw: IO[bytes]) -> tuple[str, str, int]:
 
 
 def known(layer: Layer, there: Mapping[str, Descriptor]) -> PackedLayer | None:
-    """The same layer where it was packed before: to hash it takes a tenth of the time that packing takes.
+    """The layer as packed before: hashing it takes a tenth of the time of packing.
 
     Args:
-        there: packed layers by their digests before compression.
+        there: packed layers, by digest before compression.
     """
     if not there:
         return None
@@ -163,7 +163,7 @@ def _notes(layer: Layer) -> dict[str, str]:
 
 
 def _directories(entries: Iterable[Entry]) -> list[str]:
-    """Every directory that has an entry, the topmost left out; an empty one is an entry itself."""
+    """Every directory with entries, except the top-level ones; an empty one is an entry itself."""
     found: set[str] = set()
     for entry in entries:
         above = entry.name.rpartition("/")[0]
@@ -196,7 +196,7 @@ def _add(tar: tarfile.TarFile, entry: Entry) -> None:
 
 
 class _HashedFile:
-    """A file that is hashed as it is written; without a stream only the digest is wanted."""
+    """A file that is hashed while it is written; without a stream, only the digest is computed."""
 
     def __init__(self, stream: IO[bytes] | None = None) -> None:
         self.diff, self._stream = hashlib.sha256(), stream
@@ -209,7 +209,7 @@ class _HashedFile:
 
 
 class _PackedFile:
-    """A file that is compressed as it is written; counts and hashes both sides."""
+    """A file that is compressed while it is written; counts and hashes both sides."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
@@ -231,12 +231,12 @@ class _PackedFile:
 
 
 def mode_of(status: os.stat_result) -> int:
-    """The rights of a file in the image: everybody may read it, and execute what its owner may."""
+    """The mode of a file in the image: readable for all, and executable for all if its owner may execute it."""
     return 0o755 if stat.S_ISDIR(status.st_mode) or status.st_mode & stat.S_IXUSR else 0o644
 
 
 def compressor(compression: Compression = "gzip") -> str:
-    """What the compressed bytes depend on besides the files.
+    """The identity of the compressor, on which the compressed bytes depend.
 
     Raises:
         MissingError: zstd is missing.

@@ -37,7 +37,7 @@ SCHEME = "oci:"
 
 @dataclass(frozen=True)
 class Reference:
-    """An image in a layout: ``oci:DIR:NAME``; without a name the only image there is."""
+    """An image in a layout: ``oci:DIR:NAME``; without a name, the only image in it."""
 
     directory: Path
     name: str = ""
@@ -47,15 +47,15 @@ class Reference:
 
 
 def is_reference(text: str) -> bool:
-    """Whether a word of the command line names a layout, and not a revision."""
+    """Whether a word of the command line names a layout rather than a revision."""
     return text.startswith(SCHEME)
 
 
 def reference(text: str) -> Reference:
-    """Read ``oci:DIR`` or ``oci:DIR:NAME``.
+    """Parse ``oci:DIR`` or ``oci:DIR:NAME``.
 
     Raises:
-        InputError: it is something else, or the name is not one that a registry takes as a tag.
+        InputError: it is something else, or the name is not a valid tag.
     """
     path = text.removeprefix(SCHEME)
     directory, colon, name = path.rpartition(":")
@@ -67,7 +67,7 @@ def reference(text: str) -> Reference:
 
 
 def tag(name: str) -> str:
-    """The name, if it is one that a registry takes as a tag. Raises InputError."""
+    """The name, if it is a valid tag. Raises InputError."""
     if not _TAG.fullmatch(name):
         raise InputError(f"invalid name of an image: {name!r}", hint="letters, digits, _ . - and at most 128 of them")
     return name
@@ -75,7 +75,7 @@ def tag(name: str) -> str:
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A blob: what it is, its digest (``sha256:...``), its bytes, and what was noted about it."""
+    """A blob's descriptor: media type, digest (``sha256:...``), size, and annotations."""
 
     kind: str
     digest: str
@@ -90,7 +90,7 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Image:
-    """One image of a layout: its name, its manifest's blob, that of its configuration, and its layers from below."""
+    """One image of a layout: name, manifest, configuration, and the layers from the bottom up."""
 
     name: str
     manifest: Descriptor
@@ -106,29 +106,29 @@ class Image:
 
     @property
     def bytes(self) -> int:
-        """The bytes of all its blobs."""
+        """The total size of its blobs."""
         return self.manifest.size + self.config.size + sum(layer.size for layer in self.layers)
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """What the image says of itself to those who run it."""
+        """The labels of the image."""
         return self.settings.get("config", {}).get("Labels") or {}
 
     @property
     def blobs(self) -> tuple[Descriptor, ...]:
-        """The layers, the configuration and the manifest: an order in which each is of use once the next is there."""
+        """The layers, the configuration and the manifest, so that each is copied before the blob that refers to it."""
         return (*self.layers, self.config, self.manifest)
 
 
 def image(wanted: Reference, *, architecture: str = "") -> Image:
-    """Read an image's manifest and configuration; both are compared with their digests.
+    """Read an image's manifest and configuration, and verify them.
 
     Args:
-        architecture: as OCI names it; chooses where one name stands for several. Empty: this machine's.
+        architecture: OCI's name; selects from a multi-architecture index. Empty: this machine's.
 
     Raises:
         InputError: the directory is not a layout, or has no image of this name.
-        StackyardError: what it holds is damaged.
+        StackyardError: its content is damaged.
     """
     found = _named(wanted, index(wanted.directory))
     while found.kind in _INDEXES:
@@ -196,7 +196,7 @@ def _own_architecture() -> str:
 
 
 def _for(architecture: str, found: Descriptor, wanted: Reference) -> Descriptor:
-    """The image for an architecture, of an index that stands for several."""
+    """The image for an architecture, from a multi-architecture index."""
     rows = content(wanted.directory, found).get("manifests", ())
     for row in rows:
         platform = row.get("platform") or {}
@@ -208,15 +208,15 @@ def _for(architecture: str, found: Descriptor, wanted: Reference) -> Descriptor:
 
 
 def blob(directory: Path, digest: str) -> Path:
-    """Where a blob lies. `digest` was checked when it was read."""
+    """The path of a blob. `digest` was validated when it was read."""
     return directory / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
 
 def content(directory: Path, wanted: Descriptor) -> Any:
-    """The JSON value of a blob, which is compared with its digest.
+    """The JSON value of a blob, verified against its digest.
 
     Raises:
-        StackyardError: it is missing, damaged, or too large to be one.
+        StackyardError: it is missing, damaged, or too large.
     """
     try:
         return json.loads(read(directory, wanted.digest))
@@ -225,10 +225,10 @@ def content(directory: Path, wanted: Descriptor) -> Any:
 
 
 def read(directory: Path, digest: str) -> bytes:
-    """A manifest or a configuration as it is, compared with its digest.
+    """The bytes of a manifest or a configuration, verified against the digest.
 
     Raises:
-        StackyardError: it is missing, damaged, or too large to be one.
+        StackyardError: it is missing, damaged, or too large.
     """
     import hashlib
 
@@ -247,7 +247,7 @@ def read(directory: Path, digest: str) -> bytes:
 
 
 def size_of(path: Path) -> int:
-    """The bytes of a blob; -1 where it is missing."""
+    """The size of a blob; -1 if it is missing."""
     try:
         return path.stat().st_size
     except OSError:

@@ -1,4 +1,4 @@
-"""Which package a file of a prefix belongs to: by conda's notes, and by the RECORD of each distribution."""
+"""Finds the package of a file in a prefix: by conda's records, and by the RECORD of each distribution."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _INFO = ".dist-info"
 
 
 def owners(tree: Path, names: Iterable[str]) -> dict[str, str]:
-    """The package of each file that has one, by its path in the tree: what pip put in the place of conda's is pip's.
+    """The package of each file, by path in the tree: files that pip replaced belong to pip's package.
 
     Raises:
-        StackyardError: a note of an installer cannot be read.
+        StackyardError: a record of an installer cannot be read.
     """
     there = set(names)
     found: dict[str, str] = {}

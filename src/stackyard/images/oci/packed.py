@@ -1,4 +1,4 @@
-"""The layers of images as they are once unpacked, whatever compressed them."""
+"""Decompresses the layers of images, whatever their compression."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from stackyard.host.tools import zstd
 
 @contextmanager
 def plain(raw: IO[bytes]) -> Iterator[IO[bytes]]:
-    """The decompressed stream, by its first bytes. Reading it raises EOFError where it is damaged.
+    """The decompressed stream, by its first bytes. Reading it raises EOFError if it is damaged.
 
     Raises:
-        MissingError: the program that unpacks it is missing.
+        MissingError: the decompressor is missing.
     """
     magic = raw.read(6)
     raw.seek(0)

@@ -1,4 +1,4 @@
-"""Replacing the paths of a prefix in texts, links and binary files by those that it has in an image."""
+"""Replaces the paths of a prefix in texts, links and binary files by its path in an image."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ Buffer = bytearray | mmap
 
 @dataclass(frozen=True)
 class Moves:
-    """Directories and where they are in the image: absolute paths, the longest first."""
+    """Directories and their paths in the image: absolute paths, the longest first."""
 
     pairs: tuple[tuple[str, str], ...]
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[str, str]]) -> Moves:
-        """The same in the order that is needed, each once."""
+        """Moves from path pairs, sorted and without duplicates."""
         return cls(tuple(sorted(dict(pairs).items(), key=lambda pair: (-len(pair[0]), pair))))
 
     @cached_property
     def _patterns(self) -> tuple[tuple[re.Pattern[bytes], bytes], ...]:
-        """A directory of another name that begins alike is not meant: ``/a/prefix-2``, ``/a/prefix.old``."""
+        """Patterns that do not match another directory with the same beginning: ``/a/prefix-2``, ``/a/prefix.old``."""
         ends = rb"(?![\w-]|\.\w)"
         return tuple((re.compile(re.escape(old.encode()) + ends), new.encode()) for old, new in self.pairs)
 
     @property
     def reach(self) -> int:
-        """Bytes of the longest path, and of what must follow to tell it from a longer name."""
+        """The length of the longest path, plus the bytes after it that tell it from a longer name."""
         return max((len(old.encode()) for old, _ in self.pairs), default=0) + 2
 
     def found_in(self, data: bytes, more: bytes = b"") -> bool:
-        """Whether one of the paths occurs in `data`; `more` are the two bytes that follow it."""
+        """Whether one of the paths occurs in `data`; `more` has the two bytes after it."""
         found = (pattern.search(data + more) for (old, _), (pattern, _) in self._each() if old.encode() in data)
         return any(each is not None and each.end() <= len(data) for each in found)
 
@@ -50,7 +50,7 @@ class Moves:
         return zip(self.pairs, self._patterns, strict=True)
 
     def in_text(self, data: bytes) -> bytes:
-        """A text with the new paths. A script's first line is the plain ``#!`` line where that is short enough."""
+        """A text with the new paths. A script's ``#!`` line becomes a plain one if it is short enough."""
         for pattern, new in self._patterns:
             data = pattern.sub(lambda _, new=new: new, data)  # type: ignore[misc]
         first = _LONG.match(data)
@@ -59,18 +59,17 @@ class Moves:
         return data
 
     def path(self, path: str) -> str:
-        """One path, or a list of them."""
+        """A path, or a list of paths, with the new paths."""
         return self.in_text(path.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
     def in_strings(self, data: Buffer) -> None:
-        """A binary file that conda prepares for any prefix: its strings end with null characters, and are followed by
-        room that conda has left. The result is what conda itself would install at the new path."""
+        """Replace paths in a binary file that conda prepared for relocation: null-terminated strings with padding."""
         for pattern, new in self._patterns:
             for found in re.finditer(pattern.pattern + rb"[^\0]*\0", data):
                 data[found.start() : found.end()] = _padded(found[0], pattern, new)
 
     def in_binary(self, data: Buffer, name: str) -> None:
-        """Any other binary file: the same number of bytes, since a path may be longer by slashes at its end.
+        """Any other binary file, without a change of length: a longer old path is padded with slashes.
 
         Raises:
             InputError: the new path is longer than the old one.
@@ -88,7 +87,7 @@ def _padded(text: bytes, pattern: re.Pattern[bytes], new: bytes) -> bytes:
 
 
 def too_long(name: str, old: str, new: str) -> InputError:
-    """The error for a path that a binary file has no room for."""
+    """The error for a path that does not fit into a binary file."""
     return InputError(
         f"{new} is longer than {old}, and the binary file {name} has room for the latter only",
         hint=f"name a path of at most {len(old)} characters: --prefix PATH",

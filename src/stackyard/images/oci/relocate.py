@@ -1,8 +1,7 @@
-"""A prefix as it is at its path in an image: what changes is written to another place, the rest is read where it is.
+"""A prefix relocated to its path in an image: changed files are written elsewhere, the others are read in place.
 
-What is changed besides the path itself: the notes of installers on when, from where and by what command they installed,
-which would make two equal builds differ; RECORD files get the hashes of the changed files; bytecode of changed sources
-is compiled again.
+Besides the path, these change: installers' notes on time, source and command, which would make equal builds differ;
+RECORD files, which get the new hashes; bytecode of changed sources, which is compiled again.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ class RelocatedPrefix:
 
     Attributes:
         entries: files, links and empty directories, by their path in the prefix.
-        programs: the ELF files, which the C library of the base must fit.
-        outside: links that lead out of it, to what.
+        programs: the ELF files, whose needs the C library of the base must satisfy.
+        outside: links that lead out of it, with their targets.
         traces: files that name other directories of the yard.
     """
 
@@ -59,7 +58,7 @@ class RelocatedPrefix:
 
 @dataclass(frozen=True)
 class _FileTraits:
-    """What the bytes of a file have: a path that moves; the yard's; ELF's magic number; a null character."""
+    """What a file's bytes contain: a relocated path; the yard's path; ELF's magic number; a null character."""
 
     moves: bool
     yard: bool
@@ -68,16 +67,16 @@ class _FileTraits:
 
 
 class Relocation:
-    """One prefix on its way into an image."""
+    """The relocation of one prefix into an image."""
 
     def __init__(self, tree: Path, root: str, moves: Moves, work: Path, yard: Path) -> None:
-        """Name it.
+        """Set the parameters.
 
         Args:
             tree: the directory.
             root: its path in the image, with the leading slash.
-            work: an empty directory for what changes.
-            yard: what no file should name any more.
+            work: an empty directory for changed files.
+            yard: the path that no file should contain afterwards.
         """
         self._tree, self._root, self._moves, self._work = tree, root.lstrip("/"), moves, work
         self._yard = f"{yard}/".encode()
@@ -85,13 +84,13 @@ class Relocation:
         self._dropped: set[str] = set()
 
     def relocate(self, python: Path | None) -> RelocatedPrefix:
-        """Make all that changes.
+        """Write all changed files.
 
         Args:
-            python: the interpreter that compiles changed sources; None: their bytecode is left out.
+            python: the interpreter that compiles changed sources; None: omit their bytecode.
 
         Raises:
-            InputError: it holds what an image cannot hold, or a binary file has no room for the new path.
+            InputError: it has a file that an image cannot have, or a binary file has no room for the new path.
             StackyardError: a file cannot be read.
         """
         tree = scan(self._tree)
@@ -117,7 +116,7 @@ class Relocation:
                              hint="remove them in the stack's post script")  # fmt: skip
 
     def _look(self, name: str) -> _FileTraits:
-        """Read in pieces, each with the end of the one before: a library may have gigabytes."""
+        """The properties of a file, read in overlapping pieces, since a library may have gigabytes."""
         moves = yard = elf = binary = False
         kept = self._moves.reach + len(self._yard)
         place = self._changed.get(name, self._tree / name)
@@ -135,7 +134,7 @@ class Relocation:
         return _FileTraits(moves, yard, elf, binary)
 
     def _read(self, name: str) -> bytes:
-        """A file as it is so far: texts and notes only, never a library."""
+        """The present content of a file; only for texts and notes, not for libraries."""
         place = self._changed.get(name, self._tree / name)
         try:
             return place.read_bytes()
@@ -143,7 +142,7 @@ class Relocation:
             raise StackyardError(f"cannot read {place}: {cause(error)}") from error
 
     def _place(self, name: str) -> Path:
-        """Where a changed file is made."""
+        """The path of a changed file in the work directory."""
         return self._changed.setdefault(name, self._work / f"changed-{len(self._changed)}")
 
     # ------------------------------------------------------------------- what changes
@@ -178,7 +177,7 @@ class Relocation:
                 self._moves.in_binary(mapped, name)
 
     def _neutral(self, files: Iterable[str]) -> None:
-        """Take out when, from where and how it was installed."""
+        """Remove the time, source and command of the installation from files."""
         for name in self._conda_files():
             value = json.loads(self._read(name))
             kept = {key: each for key, each in value.items() if key not in CONDA_ORIGINS}
@@ -214,7 +213,7 @@ class Relocation:
                 self._dropped.discard(name)
 
     def _note_hashes(self, files: Iterable[str]) -> None:
-        """Give the RECORD of every distribution the hashes of its changed files, without those left out."""
+        """Update the hashes of changed files in each RECORD, and drop omitted files."""
         for name in files:
             if name.endswith(".dist-info/RECORD"):
                 base = os.path.dirname(os.path.dirname(name))  # noqa: PTH120 - a relative path in the prefix
@@ -249,7 +248,7 @@ class Relocation:
         return found
 
     def _names_the_yard(self, name: str) -> bool:
-        """Whether a file that named it still does."""
+        """Whether a file that contained the yard's path still does."""
         if name in self._dropped:
             return False
         return name not in self._changed or self._look(name).yard
@@ -273,6 +272,6 @@ class Relocation:
 
 
 def _hashed(file: Path) -> tuple[str, str]:
-    """Hash and size as RECORD has them."""
+    """Hash and size in the format of RECORD."""
     digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_file(file))).rstrip(b"=")
     return f"sha256={digest.decode()}", str(file.stat().st_size)

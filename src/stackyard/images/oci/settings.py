@@ -1,4 +1,4 @@
-"""The settings of an OCI image: its environment, from what loading the module does, and its labels."""
+"""The settings of an OCI image: its environment, from the module's change, and its labels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMPRESSOR = "io.stackyard.compressor"
 def environment(
     change: ops.EnvironmentChange, moves: Moves, yard: str, base: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """``NAME=value`` for each variable of a container; and sentences about what it does not have.
+    """``NAME=value`` for each variable of a container; and sentences about the parts that it lacks.
 
     Args:
         yard: the root; a variable that names another of its directories is left out.
@@ -62,10 +62,10 @@ def _moved(operation: ops.Operation, moves: Moves) -> ops.Operation:
 def labels(
     record: BuildRecord, prefix: str, base: str, digest: str, compression: layers.Compression = "gzip"
 ) -> dict[str, str]:
-    """What a revision's image says of itself: annotations of OCI, and those of our own.
+    """The labels of a revision's image: OCI's annotations, and our own.
 
     Args:
-        base, digest: what the base is called, and that of its manifest; empty without one.
+        base, digest: the name of the base, and its manifest's digest; empty without one.
     """
     licences = sorted({str(each.get("name", "")) for each in record.licences} - {""})
     made = {
@@ -87,7 +87,7 @@ def labels(
 def configuration(
     architecture: str, base: Mapping[str, Any], config: Mapping[str, Any], made: Sequence[layers.PackedLayer]
 ) -> dict[str, Any]:
-    """The configuration of an image: that of its base with our layers on top.
+    """The configuration of an image: the base's, extended by our layers.
 
     Args:
         base: the configuration of the base; empty without one.

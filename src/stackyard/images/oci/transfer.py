@@ -1,8 +1,8 @@
-"""Images to and from registries by skopeo, and from one layout to another without it. Every blob is compared with its
-digest before it is sent, and before what was received gets its name.
+"""Transfers images to and from registries by skopeo, and between layouts without it.
 
-skopeo takes the login from where podman, buildah and docker keep theirs (containers-auth.json(5)); it is never asked
-for here, nor given on a command line.
+Every blob is verified against its digest before it is sent, and before a received one gets its name. skopeo uses the
+logins of podman, buildah and docker (containers-auth.json(5)); they are never prompted for here, nor passed on a
+command line.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _ABSENT = re.compile(r"manifest unknown|name unknown|not found|\b404\b", re.IGNO
 
 @dataclass(frozen=True)
 class Registry:
-    """How registries are spoken to.
+    """The settings for access to registries.
 
     Attributes:
-        plain_http: without TLS, as one on this machine may be.
-        logins: the file with the logins; None: where skopeo looks.
-        limit_s: seconds until a transfer is given up.
+        plain_http: do not use TLS, for a registry on this machine.
+        logins: the file with the logins; None: skopeo's default.
+        limit_s: the time limit of a transfer in seconds.
     """
 
     plain_http: bool = False
@@ -46,14 +46,14 @@ class Registry:
     limit_s: float = TRANSFER_S
 
     def words(self, *ends: str) -> list[str]:
-        """skopeo's options: `ends` are the prefixes of the option about TLS (``src-``, ``dest-``)."""
+        """skopeo's options; `ends` are the prefixes of its TLS option (``src-``, ``dest-``)."""
         found = [f"--{end}tls-verify=false" for end in ends if self.plain_http]
         return found + (["--authfile", str(self.logins.absolute())] if self.logins else [])
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """What was transferred: where it is now, and the digest of its manifest."""
+    """A transferred image: its place, and the digest of its manifest."""
 
     place: str
     digest: str
@@ -91,10 +91,10 @@ def push(source: Reference, target: str, registry: Registry = Registry()) -> Tra
 
 
 def notes_of(source: str, registry: Registry = Registry()) -> Mapping[str, str]:
-    """The annotations of an image's manifest, before it is fetched.
+    """The annotations of an image's manifest, read without fetching the image.
 
     Raises:
-        InputError, MissingError, StackyardError: as `push`.
+        InputError, MissingError, StackyardError: as for `push`.
     """
     if is_reference(source):
         return image(reference(source)).annotations
@@ -104,14 +104,14 @@ def notes_of(source: str, registry: Registry = Registry()) -> Mapping[str, str]:
 
 
 def pull(source: str, directory: Path, name: str = "", registry: Registry = Registry()) -> Transfer:
-    """Fetch an image into a layout; it gets its name there once all its blobs have their digests.
+    """Fetch an image into a layout; it gets its name there once all its blobs are verified.
 
     Args:
         source: ``docker://REGISTRY/NAME:TAG`` (or ``@sha256:...``), or ``oci:DIR:NAME``.
-        name: in the layout; empty: as in the source.
+        name: the name in the layout; empty: as in the source.
 
     Raises:
-        InputError, MissingError, StackyardError: as `push`.
+        InputError, MissingError, StackyardError: as for `push`.
     """
     if is_reference(source):
         wanted = reference(source)
@@ -157,7 +157,7 @@ def _parsed(text: str) -> dict[str, str]:
 
 
 def _probe(name: str, host: str, registry: Registry, *, may_lack: bool) -> str:
-    """Ask for the manifest: a registry that does not answer is noticed at once, and not when the time is up."""
+    """Request the manifest, so that an unreachable registry is noticed at once rather than at the time limit."""
     words = ["inspect", "--raw", *registry.words(""), name]
     done = _skopeo(words, f"reach {host}", host, min(ANSWER_S, registry.limit_s))
     if done.returncode and not (may_lack and _ABSENT.search(done.stderr)):
@@ -166,14 +166,14 @@ def _probe(name: str, host: str, registry: Registry, *, may_lack: bool) -> str:
 
 
 def _copy(words: Sequence[str], what: str, host: str, registry: Registry, directory: Path) -> None:
-    """Run in the directory of the layout, whose path may have a colon: in skopeo's names that begins another part."""
+    """Run skopeo in the layout's directory: a colon in its path would be misread in skopeo's names."""
     done = _skopeo(["copy", "--quiet", *words], what, host, registry.limit_s, directory)
     if done.returncode:
         raise failure(what, host, done)
 
 
 def _policies() -> list[Path]:
-    """The files by which containers tools decide what to accept; skopeo fails where none exists."""
+    """The containers policy files (containers-policy.json(5)); skopeo fails if none exists."""
     own = home.find()
     return [*([own / ".config/containers/policy.json"] if own else []), Path("/etc/containers/policy.json")]
 
@@ -208,7 +208,7 @@ _CAUSES = (
 
 
 def failure(what: str, host: str, done: Result) -> StackyardError:
-    """What a failed skopeo means: ``cannot WHAT: why``, and what to do about it."""
+    """The error for a failed skopeo: ``cannot WHAT: why``, with a hint."""
     if space.says_full(done.stderr):
         return StackyardError(f"cannot {what}: no space left on device", hint="free some space", detail=done.output)
     unnamed = re.sub(rf"{re.escape(host)}\S*", "", done.stderr)  # the name of an image may be geofem, with an eof

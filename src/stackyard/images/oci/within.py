@@ -1,6 +1,6 @@
-"""Builds where the image of a revision is mounted: outside, only its stubs are visible.
+"""Runs a build where the image of a revision is mounted: outside, only its stubs are visible.
 
-python -m stackyard.images.oci.within FOLDER     carries out what `build.build` has written there
+python -m stackyard.images.oci.within FOLDER carries out the request that `build.build` has written there
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stackyard.images.squashfs.enter import staying_mounted
 
 
 def main(work: Path) -> None:
-    """Build what is wanted, and leave the result or the error beside it."""
+    """Run the requested build, and write the result or the error."""
     try:
         wanted = pickle.loads((work / "wanted").read_bytes())
         with staying_mounted(wanted.record.payload):

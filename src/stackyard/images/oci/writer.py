@@ -1,8 +1,8 @@
-"""Writing into a layout: blobs under their digests, the index last: a kill leaves the images that there were.
+"""Writes into a layout: blobs by digest, then the index, so that a kill does not affect existing images.
 
-Blobs are made in a directory ``.writing-...`` of the layout, which is locked (flock(2)) as long as its process lives:
-the next writer removes what is not locked. Two writers share the blobs that they have in common; each replaces the
-index, which it has read under the lock of the layout, with one entry more.
+Blobs are made in a directory ``.writing-...`` of the layout, which its process locks (flock(2)): the next writer
+removes unlocked ones. Concurrent writers share common blobs; each replaces the index, which it has read under the lock
+of the layout, with one entry more.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True)
 class Writer:
-    """A layout that is being written, and the directory in which its blobs are made."""
+    """A layout being written, and the directory for new blobs."""
 
     directory: Path
     work: Path
 
     def add_file(self, made: Path, digest: str) -> None:
-        """Give a finished file of `work` its place, unless a blob of this digest and size is there."""
+        """Move a finished file of `work` to its digest, unless the layout has that blob."""
         target = blob(self.directory, digest)
         if size_of(target) == made.stat().st_size:
             made.unlink()
@@ -51,11 +51,11 @@ class Writer:
         os.replace(made, target)
 
     def add_json(self, kind: str, value: Mapping[str, Any], annotations: Mapping[str, str] | None = None) -> Descriptor:
-        """Write a value as a blob; the same value gives the same bytes."""
+        """Add a value as a blob, serialised deterministically."""
         return self.add_bytes(kind, json.dumps(value, sort_keys=True, separators=(",", ":")).encode(), annotations)
 
     def add_bytes(self, kind: str, data: bytes, annotations: Mapping[str, str] | None = None) -> Descriptor:
-        """Write a blob."""
+        """Add bytes as a blob."""
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
         made = self.work / digest.removeprefix("sha256:")
         made.write_bytes(data)
@@ -63,7 +63,7 @@ class Writer:
         return Descriptor(kind, digest, len(data), annotations or {})
 
     def publish(self, name: str, manifest: Descriptor) -> None:
-        """Give the image its name in the index; an image that had the name is no longer listed."""
+        """Add the image to the index under its name, replacing a former image of that name."""
         named = replace(manifest, annotations={**manifest.annotations, NAME: name})
         fault_point("index")
         with _locked(self.directory):
@@ -73,10 +73,10 @@ class Writer:
 
 @contextmanager
 def writer(directory: Path) -> Iterator[Writer]:
-    """Write into a layout, which is made where it does not exist.
+    """Open a layout for writing; it is created if needed.
 
     Raises:
-        InputError: the directory holds something else.
+        InputError: the directory is not a layout.
         StackyardError: it cannot be written to, or its file system is full.
     """
     work = None
@@ -97,7 +97,7 @@ def writer(directory: Path) -> Iterator[Writer]:
 
 
 def _prepare(directory: Path) -> None:
-    """Make an empty layout; the file ``oci-layout`` is written last and marks it."""
+    """Create an empty layout; the file ``oci-layout``, which marks it, is written last."""
     mark = directory / "oci-layout"
     if mark.exists():
         return
@@ -145,7 +145,7 @@ def _hold(directory: Path) -> int:
 
 
 def _remove_left(directory: Path) -> None:
-    """Remove what killed processes left."""
+    """Remove leftovers of killed processes."""
     for left in directory.glob(f"{_WRITING}*"):
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
         with suppress(OSError), at.closing(os.open(left, flags)) as handle:

@@ -1,1 +1,1 @@
-"""Recipes: how a revision's image is built elsewhere, by programs that know nothing of Stackyard."""
+"""Recipes that build a revision's image elsewhere, without Stackyard."""

@@ -1,9 +1,9 @@
-"""Install what packages.json and pylock.toml name into a prefix. Runs where a recipe is built, with py-rattler and uv.
+"""Installs the packages of packages.json and pylock.toml into a prefix. Runs in a recipe's build.
 
     python install.py PREFIX
 
-Every archive is compared with its sha256. Bytecode is compiled with an unchecked hash of the source: it is valid under
-every copy.
+It needs py-rattler and uv. It needs py-rattler and uv. Every archive is verified by its sha256. Bytecode is compiled
+with an unchecked source hash, so it stays valid when copied.
 """
 
 import asyncio

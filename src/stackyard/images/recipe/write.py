@@ -1,8 +1,8 @@
 """A Containerfile or an Apptainer definition that installs a revision's locked packages by their hashes.
 
 It comes with the files that it copies: what to install, and the program that installs it (`recipe.install`), which
-needs py-rattler and uv from the package index. The result has the same files at the same path as that of `image build`,
-but for the notes of installers, and for what has to be compiled again.
+needs py-rattler and uv from the package index. The result has the same files at the same path as with `image build`,
+except installers' notes and recompiled files.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _AGENTS = ("docker://", "oci:", "localimage:")
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to write.
+    """The request for a recipe.
 
     Attributes:
         place: the prefix in the image.
         base: docker://NAME, oci:DIR or localimage:FILE.
-        builder: the same for the stage that installs; empty: chosen.
+        builder: the image of the build stage, in the same format; empty: chosen automatically.
     """
 
     record: BuildRecord
@@ -54,12 +54,12 @@ class Recipe:
 
     @property
     def stages(self) -> tuple[str, str]:
-        """The image that installs, and the one below the result."""
+        """The image of the build stage, and the base of the result."""
         own = self.locked.interpreter.source == "conda"
         return self.builder or (BUILDER if own else self.base), self.base
 
     def variables(self) -> tuple[list[tuple[str, str]], list[str]]:
-        """The environment of a container, and what it lacks."""
+        """The environment of a container, and sentences about the parts that it lacks."""
         yard = str(RevisionPaths.of(self.record.path).yard)
         moves = Moves.of([(self.record.prefix, self.place)])
         made, lost = environment(self.change, moves, yard, [f"PATH={_PATH}"])
@@ -67,10 +67,11 @@ class Recipe:
 
 
 def files(recipe: Recipe, kind: str) -> tuple[dict[str, str], list[str]]:
-    """The texts of a recipe by their file names, and sentences about what differs where it is built.
+    """The texts of a recipe by file name, and sentences about differences from this revision.
 
     Raises:
-        InputError: something in the revision is nowhere else: a local project, a post script, uv's own Python.
+        InputError: the revision has a part that is unavailable elsewhere: a local project, a post script, uv's own
+            Python.
     """
     notes = _check(recipe)
     name, render = KINDS[kind]
@@ -172,7 +173,7 @@ def _definition(recipe: Recipe) -> str:
 
 
 def _from(image: str) -> Sequence[str]:
-    """The first lines of a stage: Apptainer's agent and what it fetches."""
+    """The first lines of a stage: Apptainer's bootstrap agent and image."""
     agent, _, name = image.partition(":")
     return f"Bootstrap: {agent}", f"From: {name.removeprefix('//')}"
 

@@ -1,4 +1,4 @@
-"""Writing a revision on a base as one SIF file: checked first, and then whole or not at all."""
+"""Writes a revision on a base as one SIF file: checked first, and written completely or not at all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BASE_LABEL, OVERLAY_LABEL = "io.stackyard.base-sha256", "io.stackyard.overlay-sh
 
 @dataclass(frozen=True)
 class SifRequest:
-    """What to write: a revision, what loading it does, the base under it, the file, the site whose nodes run it."""
+    """The request for a SIF: revision, environment change, base, file, and the site whose nodes run it."""
 
     record: BuildRecord
     change: EnvironmentChange
@@ -40,10 +40,10 @@ class SifRequest:
 
 
 def build(wanted: SifRequest, *, dry_run: bool = False) -> list[str]:
-    """Write a SIF; sentences that its user should know.
+    """Write a SIF; returns sentences for the user.
 
     Args:
-        dry_run: only check whether it can be.
+        dry_run: only check.
 
     Raises:
         InputError: the revision does not run on the base, or the base on no node kind of the site.
@@ -60,12 +60,12 @@ def build(wanted: SifRequest, *, dry_run: bool = False) -> list[str]:
 
 
 def _within(change: EnvironmentChange) -> EnvironmentChange:
-    """Without what names images to mount: the files are there."""
+    """The change without variables that name images to mount: inside, the files are unpacked."""
     return EnvironmentChange(tuple(each for each in change if getattr(each, "variable", "") != IMAGES))
 
 
 def labels_of(record: BuildRecord, base: StoredBase) -> dict[str, str]:
-    """What an image says of itself, the same for the same revision and base."""
+    """The labels of an image, deterministic for the same revision and base."""
     paths = RevisionPaths.of(record.path)
     recipe = {path.name: sha256_file(path) for path in sorted(paths.recipe.glob("*")) if path.is_file()}
     licences = (*record.licences, *base.base.licences)
@@ -95,7 +95,7 @@ def _labels_of_base(base: StoredBase) -> dict[str, str]:
 
 
 def build_base(base: StoredBase, file: Path) -> None:
-    """Write a base alone as a SIF, with what a runtime needs to use the host's libraries in it.
+    """Write a base alone as a SIF, with the scripts by which a runtime provides the host's libraries.
 
     Raises:
         StackyardError: it cannot be written.
@@ -109,7 +109,7 @@ def build_base(base: StoredBase, file: Path) -> None:
 
 
 def _write(wanted: SifRequest, change: EnvironmentChange, labels: Mapping[str, str]) -> None:
-    """The base's SquashFS as it is, and the revision as an overlay: nothing is packed twice."""
+    """Write the base's SquashFS unchanged, and the revision as an overlay: nothing is packed twice."""
     record, base = wanted.record, wanted.base
     with scratch("sif", wanted.file.parent) as work:
         root = _root(work, base, change, labels)
@@ -140,7 +140,7 @@ def _put_together(
 
 
 def check(file: Path) -> list[str]:
-    """Compare the partitions of a SIF with its labels, every byte; what was compared.
+    """Verify the partitions of a SIF against its labels, every byte; returns what was compared.
 
     Raises:
         InputError: it is not a SIF, or was not written by this program.
@@ -161,13 +161,13 @@ def check(file: Path) -> list[str]:
 
 
 def _metadata(labels: Mapping[str, str], recipe: bytes) -> bytes:
-    """What `apptainer inspect` and its --deffile show."""
+    """The metadata for `apptainer inspect` and its --deffile."""
     attributes = {"labels": dict(labels), "deffile": recipe.decode()}
     return json.dumps({"data": {"attributes": attributes}, "type": "container"}, sort_keys=True).encode()
 
 
 def _recipe(record: BuildRecord) -> bytes:
-    """The files that the revision was made from."""
+    """The source files of the revision."""
     lines = [f"# {record.module}, written by stackyard {__version__} from these files; see the labels for their hashes"]
     for path in sorted(RevisionPaths.of(record.path).recipe.glob("*")):
         if path.is_file():

@@ -1,4 +1,4 @@
-"""The Singularity Image Format: reading one, and writing one without Apptainer, the same bytes every time.
+"""Reads and writes the Singularity Image Format without Apptainer, deterministically.
 
 A file is a header, a table of descriptors, and the data they name. All numbers are little-endian, nothing is padded.
 Source: github.com/apptainer/sif, pkg/sif/sif.go; `siftool header` and `siftool list` of other makers show the same.
@@ -41,7 +41,7 @@ _AGAIN = "copy or build it again"
 
 @dataclass(frozen=True)
 class Part:
-    """One descriptor: its kind, its name, where its data lies, and for a partition which one it is."""
+    """One descriptor: kind, name, position of its data, and for a partition its type."""
 
     kind: int
     name: str
@@ -52,7 +52,7 @@ class Part:
 
     @property
     def title(self) -> str:
-        """For people: ``overlay partition``, ``labels``."""
+        """A readable title: ``overlay partition``, ``labels``."""
         if self.kind == PARTITION:
             return f"{PARTS.get(self.part, str(self.part))} partition"
         return KINDS.get(self.kind, hex(self.kind))
@@ -79,7 +79,7 @@ class Sif:
         return [each for each in self.parts if (each.kind, each.part) == (PARTITION, part)]
 
     def labels(self) -> dict[str, str]:
-        """The labels that `apptainer inspect` shows; none where the file has none."""
+        """The labels that `apptainer inspect` shows; empty if the file has none."""
         found = self.find(JSON, INSPECT)
         try:
             value = json.loads(self.read(found)) if found else {}
@@ -105,7 +105,7 @@ class Sif:
 
 
 def is_one(head: bytes) -> bool:
-    """Whether a file that begins so is a SIF file."""
+    """Whether a file with this beginning is a SIF file."""
     return head[32:41] == _MAGIC
 
 
@@ -154,10 +154,10 @@ def _part(data: bytes) -> Part | None:
 
 @dataclass(frozen=True)
 class PartSource:
-    """What becomes a part: bytes, or a file with its hash, which is compared while it is copied.
+    """The input of a part: bytes, or a file with its hash, which is verified while it is copied.
 
     Attributes:
-        part: for a partition, which one: `SYSTEM`, `DATA` or `OVERLAY`.
+        part: the type of a partition: `SYSTEM`, `DATA` or `OVERLAY`.
     """
 
     kind: int
@@ -168,10 +168,10 @@ class PartSource:
 
 
 def write(file: Path, architecture: str, given: Sequence[PartSource]) -> Sif:
-    """Write a new SIF file; the same parts give the same bytes.
+    """Write a new SIF file, deterministically.
 
     Args:
-        architecture: as OCI images name it.
+        architecture: OCI's name.
 
     Raises:
         StackyardError: a part's hash differs.
@@ -202,7 +202,7 @@ def write(file: Path, architecture: str, given: Sequence[PartSource]) -> Sif:
 
 
 def _copy(each: PartSource, stream: IO[bytes]) -> tuple[int, bytes]:
-    """Write the data of a part: its bytes and their sha256."""
+    """Write the data of a part; returns its size and sha256."""
     if isinstance(each.data, bytes):
         stream.write(each.data)
         return len(each.data), hashlib.sha256(each.data).digest()

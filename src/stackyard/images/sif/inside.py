@@ -1,10 +1,10 @@
-"""What a container sets up for the programs in it: the scripts that Apptainer runs before each of them.
+"""The container's startup scripts, which Apptainer runs before each of its programs.
 
-Apptainer reads ``/.singularity.d/env/*.sh``, in the order of their names, with a shell of its own (POSIX). Before, it
-hides all variables of the host; afterwards it gives those back that are not set, and unsets the host's where the
-container has an empty one. With ``99-base.sh`` it sets what is given by APPTAINERENV_; without that file the libraries
-that it binds (CONTAINLIBS, ``--nv``, ``--rocm``) are never found, and nothing says so. Source:
-github.com/apptainer/apptainer, internal/pkg/util/fs/files/action_scripts.go.
+Apptainer reads ``/.singularity.d/env/*.sh``, in the order of their names, with a shell of its own (POSIX). It first
+hides all variables of the host; afterwards it restores those that the scripts did not set, and unsets those that they
+set to an empty value. With ``99-base.sh`` it sets the variables of APPTAINERENV_; without that file the libraries that
+it binds (CONTAINLIBS, ``--nv``, ``--rocm``) are not found, without any message. Source: github.com/apptainer/apptainer,
+internal/pkg/util/fs/files/action_scripts.go.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def write(directory: Path, env: Sequence[str], change: ops.EnvironmentChange, la
 
     Args:
         directory: the container's ``/``.
-        env: what the base's makers set, ``NAME=value`` each.
-        change: what loading the revision does.
+        env: the base's environment, as ``NAME=value``.
+        change: the environment change of the revision.
     """
     scripts = directory / DIRECTORY / "env"
     scripts.mkdir(parents=True)
@@ -71,7 +71,7 @@ def write(directory: Path, env: Sequence[str], change: ops.EnvironmentChange, la
 
 
 def _of_revision(change: ops.EnvironmentChange) -> str:
-    """The same as loading its module: what the user has set is kept or extended."""
+    """The script with the same effect as loading the module: the user's values are kept or extended."""
     names: dict[str, None] = {}
     for each in change:
         if isinstance(each, ops.Default | ops.Flags | ops.Join | ops.UserPath):
@@ -81,7 +81,7 @@ def _of_revision(change: ops.EnvironmentChange) -> str:
 
 
 def left_out_of(change: ops.EnvironmentChange) -> list[str]:
-    """What a container cannot have of it, a sentence for each: functions and aliases end with the script."""
+    """Sentences about parts of a change that a container cannot have: functions and aliases end with the script."""
     kinds = {ops.Function: "shell function", ops.Alias: "alias"}
     return [
         f"the {kinds[type(each)]} {each.name} is not set in a container"
@@ -91,7 +91,7 @@ def left_out_of(change: ops.EnvironmentChange) -> list[str]:
 
 
 def _of_base(env: Sequence[str]) -> str:
-    """The variables of the image; what a script of its own has set is kept."""
+    """The script that sets the image's variables; values from the image's own scripts are kept."""
     lines = []
     for each in env:
         name, _, value = each.partition("=")

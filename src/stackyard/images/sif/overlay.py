@@ -1,7 +1,7 @@
 """The upper layer of a container: the files of a revision at their own path, as one SquashFS.
 
-What a revision's image holds is its prefix alone. `wrap` puts directories above it, one after the other, by which only
-the tables of the SquashFS are written again: the packed data stay as they are (mksquashfs's ``-root-becomes``).
+A revision's image has only its prefix. mksquashfs's ``-root-becomes`` adds the directories above it, one after the
+other, rewriting only the tables of the SquashFS and not the packed data.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ WRAP_S = 3600.0
 
 @dataclass(frozen=True)
 class SideFiles:
-    """Files that come beside the prefix, each at its absolute path inside."""
+    """Files outside of the prefix, each at its absolute path inside."""
 
     sources: Mapping[str, Path]
 
     @classmethod
     def of(cls, record: BuildRecord) -> SideFiles:
-        """What a revision uses outside its prefix: its commands and settings, and an interpreter of the yard."""
+        """The files that a revision uses outside its prefix: commands and settings, and an interpreter of the yard."""
         paths = RevisionPaths.of(record.path)
         own = {str(place): place for place in (paths.condarc, paths.commands, paths.lock) if place.exists()}
         return cls({**own, **interpreter(record)})
 
 
 def interpreter(record: BuildRecord) -> dict[str, Path]:
-    """The directory of the Python that uv installed, which is not in the prefix, and the links to it beside."""
+    """The directory of a Python that uv installed outside of the prefix, and the links to it."""
     if record.interpreter.get("source") != "uv":
         return {}
     home = Path(record.interpreter["path"]).resolve().parent.parent
@@ -45,11 +45,11 @@ def interpreter(record: BuildRecord) -> dict[str, Path]:
 
 
 def pack(record: BuildRecord, root: Path, beside: SideFiles, work: Path) -> Path:
-    """Make the overlay.
+    """Create the overlay.
 
     Args:
         root: a directory with more of the container's ``/``, e.g. ``.singularity.d``.
-        work: a directory for what is made.
+        work: a directory for temporary files and the result.
 
     Raises:
         MissingError: mksquashfs is missing.
@@ -67,7 +67,7 @@ def pack(record: BuildRecord, root: Path, beside: SideFiles, work: Path) -> Path
 
 
 def _levels(prefix: Path, root: Path, beside: SideFiles, work: Path) -> dict[Path, Path]:
-    """For each directory above the prefix, a directory with what else is in it."""
+    """For each directory above the prefix, a directory with its other files."""
     levels = {}
     for number, above in enumerate(prefix.parents):
         levels[above] = work / str(number)

@@ -1,4 +1,4 @@
-"""Mounting an image by the kernel: as root for everybody, now or at its first use by the automounter.
+"""Mounts an image by the kernel, as root for all users, at once or on first use by the automounter.
 
 The image is read through a loop device with sectors of 4 KiB. With those of 512 bytes, which mount(8) makes, the kernel
 (6.3 and newer) keeps none of the blocks in which directories and inodes are, so every listing of a directory waits for
@@ -44,12 +44,12 @@ exit "$status"
 
 
 def words(image: Path, prefix: str) -> list[str]:
-    """The command by which root mounts an image for everybody on this node."""
+    """The command with which root mounts an image for all users of this node."""
     return ["sh", "-c", SCRIPT, HELPER, str(image), prefix]
 
 
 def autofs_maps(records: Iterable[BuildRecord], timeout_s: int = 300) -> dict[str, str]:
-    """The files by which root lets the kernel mount every image at its first use, by path. Source: autofs(5)."""
+    """The files that make the automounter mount each image on first use, by path. Source: autofs(5)."""
     rows = "".join(
         f"{record.prefix}  -fstype=stackyard,ro,nodev,nosuid  :{RevisionPaths.of(record.path).image}\n"
         for record in records

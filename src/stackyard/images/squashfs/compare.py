@@ -1,6 +1,6 @@
-"""Compare a revision whose image is mounted with what was built, every byte; started within the image's namespace.
+"""Compares a revision with a mounted image to its build, every byte; run inside the image's namespace.
 
-python -m stackyard.images.squashfs.compare REVISION     prints what differs; exit status 1 where anything does
+python -m stackyard.images.squashfs.compare REVISION prints the differences; exit status 1 if there are any
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stackyard.yard.revision.directories import RevisionPaths
 
 
 def differences(root: Path) -> list[str]:
-    """What is not as it was noted, one sentence each."""
+    """The differences from the note, one sentence each."""
     paths = RevisionPaths.of(root)
     if (paths.prefix / STUB).exists():
         return [f"{paths.image.name} is not mounted on {paths.prefix}"]

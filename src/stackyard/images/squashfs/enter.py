@@ -1,4 +1,4 @@
-"""Running a program of our own where the image of a revision is mounted."""
+"""Runs our own programs where the image of a revision is mounted."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _BUS_ERROR = (-signal.SIGBUS, 128 + signal.SIGBUS)
 
 
 def staying_mounted(payload: Payload) -> AbstractContextManager[object]:
-    """Keep an image mounted that is mounted here: its server ends where no file of it has been open for a while."""
+    """Keep a mounted image mounted: its server exits when no file has been open for a while."""
     return at.closing(os.open(payload.root, os.O_RDONLY | os.O_DIRECTORY))
 
 
 def run_module_within(
     payload: Payload, module: str, *words: str, timeout_s: float, environ: Mapping[str, str] | None = None
 ) -> Result:
-    """Run ``python -m MODULE WORDS`` of this program where an image is mounted, which stays mounted meanwhile.
+    """Run ``python -m MODULE WORDS`` of this program with an image mounted, and keep it mounted meanwhile.
 
-    A server ends where no file of its image has been open for a while. On a busy machine, or with a short
-    ``STACKYARD_IMAGE_IDLE_S``, that can be before Python has started, which opens no file of the image until then.
+    A server exits when no file of its image has been open for a while. On a busy machine, or with a short
+    ``STACKYARD_IMAGE_IDLE_S``, that can be before Python has started and opened its first file of the image.
 
     Raises:
-        MissingError, StackyardError, CommandError: as `run_within`.
+        MissingError, StackyardError, CommandError: as for `run_within`.
     """
     held = ["/bin/sh", "-c", 'exec "$@" 9<"$0"', str(payload.root)]
     return run_within(payload, [*held, sys.executable, "-m", module, *words], timeout_s=timeout_s, environ=environ)
@@ -43,7 +43,7 @@ def run_module_within(
 def run_within(
     payload: Payload, argv: Sequence[str], *, timeout_s: float, environ: Mapping[str, str] | None = None
 ) -> Result:
-    """Run a program by the launcher of an image; its file system server may go on afterwards.
+    """Run a program by the launcher of an image; its file system server may stay running.
 
     Raises:
         MissingError: the image cannot be mounted on this machine.

@@ -1,4 +1,4 @@
-"""SquashFS files: what the first bytes of one say, and packing a tree into one, the same bytes every time.
+"""SquashFS files: reads the superblock, and packs a tree deterministically.
 
 Source: the format's superblock is described in the kernel's Documentation/filesystems/squashfs.rst; the options are
 those of squashfs-tools 4.4 and newer.
@@ -42,7 +42,7 @@ APPEND = (
 
 @dataclass(frozen=True)
 class Superblock:
-    """What a SquashFS file says of itself: compressor, bytes of a block, entries (inodes), bytes in use."""
+    """The superblock of a SquashFS file: compressor, block size, number of entries (inodes), bytes in use."""
 
     compressor: str
     block: int
@@ -51,7 +51,7 @@ class Superblock:
 
 
 def superblock(file: Path) -> Superblock:
-    """Read the beginning of a SquashFS file.
+    """Read the superblock of a SquashFS file.
 
     Raises:
         StackyardError: it cannot be read, is not a SquashFS file, or ends before its last block.
@@ -78,7 +78,7 @@ def superblock(file: Path) -> Superblock:
 
 @dataclass(frozen=True)
 class PackedTree:
-    """A packed tree: sha256 of the file, its bytes, its entries, and what packed it."""
+    """A packed tree: sha256, size, number of entries, and the packing program."""
 
     sha256: str
     size: int
@@ -91,18 +91,19 @@ def pack(
 ) -> PackedTree:
     """Pack a tree; the same tree gives the same bytes, whatever its times, owners, or the processors used.
 
-    Everybody may read what is inside, and execute what its owner may: the image's own mode decides who uses it.
+    Inside, files are readable for all, and executable for all if their owner may execute them: the image file's own
+    mode controls access.
 
     Args:
-        order: files by their path in the tree, in the order in which they are read at a start.
-        processors: at most so many; 0: all that this process may use.
-        as_it_is: keep the rights to write, for a container with a layer to write to (/tmp), and the times of files, by
-            which Python recognises bytecode: for a system that others made. Only the same times give the same bytes.
+        order: paths in the tree, in the order in which they are read at a start.
+        processors: the maximal number; 0: all that this process may use.
+        as_it_is: keep write permissions, for a container with a writable layer (/tmp), and the times of files, by which
+            Python recognises bytecode: for a third-party system. The bytes then depend on the times.
 
     Raises:
         MissingError: mksquashfs is missing, or cannot compress with zstd.
         StackyardError: the tree has set-user-ID programs or special files, or a file cannot be read.
-        DiskFull: the disk or this user's part of it is full; what was written is removed.
+        DiskFull: the disk or the user's quota is full; the partial file is removed.
     """
     program = _program()
     _refuse(tree)
@@ -145,13 +146,13 @@ def _program() -> Path:
 
 
 def version_of(program: Path) -> str:
-    """What the program calls itself, e.g. ``mksquashfs version 4.5.1``."""
+    """The version line of a program, e.g. ``mksquashfs version 4.5.1``."""
     said = run([program, "-version"], check=False, timeout_s=60).output.splitlines()
     return said[0].partition(" (")[0] if said else program.name
 
 
 def _refuse(tree: Path) -> None:
-    """An image gives its files to others, with their rights: none may act as another account, or be a device."""
+    """Reject trees with set-user-ID programs or devices, which other users of the image could exploit."""
     found = [f"{what}: {name}" for name, what in special(tree)]
     if found:
         raise StackyardError(
@@ -161,7 +162,7 @@ def _refuse(tree: Path) -> None:
 
 
 def special(tree: Path) -> Iterable[tuple[str, str]]:
-    """What an image cannot hold: set-user-ID and set-group-ID programs, devices, sockets, pipes; by relative path."""
+    """Files that images cannot have: set-user-ID and set-group-ID programs, devices, sockets, pipes; relative paths."""
     for directory, _, names in os.walk(tree):
         for name in names:
             path = os.path.join(directory, name)  # noqa: PTH118 - a tree has 100,000 files
@@ -173,14 +174,14 @@ def special(tree: Path) -> Iterable[tuple[str, str]]:
 
 
 def _sorted(tree: Path, order: Sequence[str]) -> str:
-    """mksquashfs' sort file: a path and its priority, the highest first. It cannot express a space or a line's end."""
+    """mksquashfs' sort file: a path and its priority, the highest first. Paths with spaces or newlines are left out."""
     names = [name for name in dict.fromkeys(order) if not set(name) & set(" \t\n\\\"'") and (tree / name).is_file()]
     last = -_FIRST_PRIORITY
     return "".join(f"{name} {max(last, _FIRST_PRIORITY - place)}\n" for place, name in enumerate(names))
 
 
 def failure(error: CommandError, file: Path, tree: Path | None = None) -> StackyardError:
-    """The error for a file that mksquashfs could not write. `tree`: what was to be packed."""
+    """The error for a failed mksquashfs. `tree`: the tree to pack."""
     if not space.says_full(error.result.output):
         return StackyardError(f"cannot pack {file}: {error.message}", detail=error.detail, hint=error.hint)
     is_quota = "quota exceeded" in error.result.output.lower()

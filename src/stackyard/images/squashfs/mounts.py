@@ -1,6 +1,6 @@
-"""Where images are mounted, the ways in which this machine can mount one, and mounting for all processes of a user.
+"""Mounted images, the mount methods that this machine supports, and mounting for all processes of a user.
 
-Nothing here is needed to use a revision: its commands mount its image by themselves (`image/launcher`).
+A revision can be used without it: its commands mount its image by themselves (`image/launcher`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 
 @dataclass(frozen=True)
 class Mount:
-    """One line of mountinfo: where, which type of file system, from what, with which options of the file system."""
+    """One line of mountinfo: mount point, type, source, and the file system's options."""
 
     where: Path
     kind: str
@@ -38,7 +38,7 @@ class Mount:
 
     @property
     def trouble(self) -> str:
-        """Why no file there can be read, of a file system with a server in user space; empty: they can."""
+        """Why files of a FUSE mount cannot be read; empty: they can."""
         if not self.kind.startswith("fuse"):
             return ""
         if not automount.answers(self.where):
@@ -52,7 +52,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Way:
-    """One way of mounting: its name, whether this machine has it, and what is missing."""
+    """One mount method: its name, whether this machine supports it, and what is missing."""
 
     name: str
     works: bool
@@ -60,18 +60,18 @@ class Way:
 
 
 def mounts() -> list[Mount]:
-    """What is mounted in this namespace, the last one at a place last."""
+    """The mounts in this namespace; of several at one place the last is in effect."""
     return [Mount(Path(each.where), each.kind, each.source, each.options) for each in filesystem.mounts()]
 
 
 def mounted(record: BuildRecord) -> Mount | None:
-    """How the image of a revision is mounted in this namespace, if it is."""
+    """The mount of a revision's image in this namespace, if any."""
     here = Path(record.prefix)
     return next((mount for mount in reversed(mounts()) if mount.where == here and mount.kind != "autofs"), None)
 
 
 def ways() -> list[Way]:
-    """The ways in which a command of an image can run here, in the order in which they are tried."""
+    """The mount methods for commands of an image, in the order in which they are tried."""
     server, device = file_system_server(), _fuse_device()
     lacks = [] if server else ["squashfuse_ll not found (install squashfuse)"]
     lacks += [device] if device else []
@@ -89,7 +89,7 @@ def ways() -> list[Way]:
 
 
 def told(record: BuildRecord) -> str:
-    """How an image is mounted on this machine, in a few words."""
+    """A short description of how an image is mounted on this machine."""
     if here := mounted(record):
         trouble = here.trouble
         return f"{here.kind}, " + (f"{trouble}: {_unmounting(record)}" if trouble else "seen by this process")
@@ -103,7 +103,7 @@ def told(record: BuildRecord) -> str:
 
 
 def unusable(record: BuildRecord) -> str:
-    """What is wrong with the image of a revision, or that this user may not read it; empty: it can be mounted."""
+    """The problem of a revision's image, such as a missing read permission; empty: it can be mounted."""
     try:
         superblock(RevisionPaths.of(record.path).image)
     except StackyardError as error:
@@ -116,7 +116,7 @@ def _unmounting(record: BuildRecord) -> str:
 
 
 def file_system_server() -> Path | None:
-    """squashfuse_ll: on PATH, or the one that Apptainer or Singularity brings."""
+    """squashfuse_ll: on PATH, or the one in an installation of Apptainer or Singularity."""
     if found := which("squashfuse_ll"):
         return found
     for name in RUNTIMES:
@@ -127,10 +127,10 @@ def file_system_server() -> Path | None:
 
 
 def _contained(lacks: list[str]) -> list[str]:
-    """Why Apptainer or Singularity cannot mount. Whether their configuration lets them shows when they are used.
+    """Why Apptainer or Singularity cannot mount. Limits in their configuration show only when they are used.
 
     Args:
-        lacks: what a user's own programs lack, and a set-user-ID installation does without.
+        lacks: the requirements missing for ordinary programs, which a set-user-ID installation does not have.
     """
     name = next((each for each in RUNTIMES if which(each)), "")
     if not name:
@@ -144,7 +144,7 @@ def _contained(lacks: list[str]) -> list[str]:
 
 
 def _configured(program: str, name: str) -> str:
-    """A value that Apptainer or Singularity was built with; empty where it cannot be asked."""
+    """A build setting of Apptainer or Singularity; empty if it cannot be queried."""
     if which(program) is None:
         return ""
     return run([program, "buildcfg", name], check=False, timeout_s=20).stdout.strip()
@@ -164,7 +164,7 @@ def _fuse_device() -> str:
 
 
 def _namespace() -> str:
-    """Why this user cannot make a user and a mount namespace; empty: it works. Tried in a child."""
+    """Why this user cannot create a user and a mount namespace; empty: it works. Tested in a child process."""
     pid = os.fork()
     if pid == 0:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -174,11 +174,11 @@ def _namespace() -> str:
 
 
 def mount(record: BuildRecord) -> str:
-    """Mount an image where every process of this user sees it (of everybody, as root); return how.
+    """Mount an image for every process of this user (of all users, as root); returns the method.
 
     Raises:
         MissingError: a program is missing.
-        StackyardError: it is mounted already, is not your own, or the mount failed.
+        StackyardError: it is mounted already, belongs to another user, or the mount failed.
     """
     if here := mounted(record):
         trouble = here.trouble
@@ -246,12 +246,12 @@ def unmount(record: BuildRecord) -> None:
 
 
 def _is_own(mount: Mount) -> bool:
-    """Whether this user has mounted it, by fusermount3, which takes away no other mount."""
+    """Whether this user mounted it with fusermount3, which unmounts only the user's own mounts."""
     return mount.kind.startswith("fuse") and f"user_id={os.geteuid()}" in mount.options.split(",")
 
 
 def require_readable(paths: RevisionPaths) -> None:
-    """Root mounts for all users only what root itself can read, which is not everything on a shared file system.
+    """Require that root can read the image, as for a mount for all users; on a shared file system it may not.
 
     Raises:
         StackyardError: this user cannot read the record or the image of a revision.

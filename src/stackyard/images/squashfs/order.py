@@ -1,7 +1,7 @@
-"""The files that a start of the stack reads, in their order: an image in this order is read in fewer pieces.
+"""Traces the files that a start of the stack reads, in order: an image packed in this order is read in fewer pieces.
 
-Traced by importing the packages that the stack asked for. The list is kept in the record, so that the same lock gives
-the same image wherever it is packed.
+The trace imports the packages that the stack requests. The record keeps the list, so that the same lock gives the same
+image wherever it is packed.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ print("order:" + json.dumps([path[len(prefix):] for path in dict.fromkeys(paths)
 
 
 def traced(record: BuildRecord, requested: Iterable[str]) -> tuple[str, ...]:
-    """The files that the packages' imports open, relative to the prefix; empty where that cannot be found out.
+    """The files that the packages' imports open, relative to the prefix; empty if the trace fails.
 
     Args:
-        requested: names of distributions; others are imported by them, or not at the start.
+        requested: names of distributions to import; others are imported by these, or not at the start.
     """
     python = record.payload.python
     if not python.exists():

@@ -1,4 +1,4 @@
-"""The file system servers in this user's own namespaces: those that commands of an image have started (`launcher`)."""
+"""The file system servers in this user's namespaces, which commands of images have started (`launcher`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stackyard.host.files import automount
 
 
 def of_images(prefixes: Iterable[Path]) -> dict[Path, list[int]]:
-    """Of each prefix the processes that serve its image in other mount namespaces, if this user may look into these."""
+    """The processes that serve each prefix's image in other mount namespaces, as far as this user may inspect these."""
     found: dict[Path, list[int]] = {prefix: [] for prefix in prefixes}
     here = Path("/proc/self/ns/mnt").readlink()
     for process in Path("/proc").glob("[0-9]*"):
@@ -26,7 +26,7 @@ def of_images(prefixes: Iterable[Path]) -> dict[Path, list[int]]:
 
 
 def silent(prefixes: Iterable[Path]) -> dict[Path, list[int]]:
-    """Those that do not answer: stopped, or waiting for a file system themselves. Each is asked, in a child."""
+    """The servers that do not answer: stopped, or waiting for a file system. Each is queried from a child process."""
     return {
         prefix: [pid for pid in servers if not automount.answers(Path(f"/proc/{pid}/root{prefix}"))]
         for prefix, servers in of_images(prefixes).items()

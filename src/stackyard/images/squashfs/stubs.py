@@ -1,4 +1,4 @@
-"""The tree of stubs that lies under a mounted image: where the image is not mounted, it makes every command work.
+"""The tree of stubs below a mounted image: while the image is not mounted, each stub starts its command in it.
 
 PATH, ``#!`` lines, absolute paths and the modulefile name the same paths with and without the image.
 """
@@ -23,11 +23,11 @@ The commands in bin/ do that by themselves. To look at the files: stackyard run 
 
 
 def make(tree: Path, stubs: Path, prefix: Path, change: EnvironmentChange) -> list[str]:
-    """Make the stubs of a tree; return sentences about variables that name what only the image has.
+    """Make the stubs of a tree; returns sentences about variables that name files available only in the image.
 
     Args:
-        stubs: the directory to make; it is then moved to `prefix`.
-        change: what the module does: a file that one of its variables names is read by programs of the host too
+        stubs: the directory to create; it is moved to `prefix` later.
+        change: the module's environment change: programs of the host also read a file that a variable names
             (SSL_CERT_FILE), so it is copied.
     """
     stubs.mkdir(parents=True)
@@ -45,12 +45,12 @@ def make(tree: Path, stubs: Path, prefix: Path, change: EnvironmentChange) -> li
 
 
 def text_of(prefix: Path) -> str:
-    """The text of the file by which a tree of stubs is known."""
+    """The text of the file that identifies a tree of stubs."""
     return _TEXT.format(prefix=prefix)
 
 
 def commands(directory: Path) -> list[str]:
-    """The programs of a directory: what may be executed, followed through links within."""
+    """The programs of a directory: its executable files, with links followed inside."""
     found = []
     for entry in sorted(os.scandir(directory), key=lambda each: each.name) if directory.is_dir() else ():
         try:

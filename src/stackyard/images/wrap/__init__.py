@@ -1,1 +1,1 @@
-"""Commands of an image that others made, as a revision: the image beside stubs, and how its container is made."""
+"""Commands of a third-party image as a revision: the image, its stubs, and the settings of its container."""

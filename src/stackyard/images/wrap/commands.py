@@ -1,4 +1,4 @@
-"""Which programs of an image are wrapped: names on its PATH, paths in it, patterns, or all."""
+"""Selects the programs of an image to wrap: names on its PATH, paths in it, patterns, or all."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _NAME = re.compile(r"[A-Za-z0-9_.+\[-][A-Za-z0-9_.+:@~\[-]*")
 
 
 def chosen(inventory: Inventory, wanted: Sequence[str], path: Sequence[str]) -> dict[str, str]:
-    """The path in the image of each wrapped command, by name; of equal names the first that is asked for.
+    """The path in the image of each wrapped command, by name; the first request for a name counts.
 
     Args:
-        wanted: names, absolute paths, patterns of either, or `ALL`; ``NAME=PATH`` gives one another name.
+        wanted: names, absolute paths, patterns of either, or `ALL`; ``NAME=PATH`` renames a command.
         path: the directories of the image's PATH.
 
     Raises:
-        InputError: one is not in the image, or no file matches.
+        InputError: a command is not in the image, or a pattern matches no file.
     """
     found: dict[str, str] = {}
     for word in wanted:
@@ -62,7 +62,7 @@ def _matches(inventory: Inventory, word: str, path: Sequence[str]) -> Iterator[s
 
 
 def _hint(inventory: Inventory, word: str, path: Sequence[str]) -> str:
-    """What was probably meant: the same name elsewhere, one like it, or where was looked."""
+    """The probable intention: the same name elsewhere, a similar name, or the directories searched."""
     name = posixpath.basename(word)
     elsewhere = sorted(
         each for each in inventory.entries if posixpath.basename(each) == name and inventory.is_program(each)

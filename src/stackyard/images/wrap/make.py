@@ -1,6 +1,6 @@
-"""From a finished, empty prefix to a wrapped image: the image, the stubs, and how its container is made.
+"""Makes a wrapped image in a finished, empty prefix: the image, the stubs, and the settings of its container.
 
-Like an image of ours it is complete before the revision is marked as built.
+As with packed revisions, it is complete before the revision is marked as built.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ _HIDDEN = {"host": ("/home", "/run", "/mnt", "/media", "/srv", *_EMPTY), "isolat
 
 
 def wrap(record: BuildRecord, wanted: Wrap, workspace: Workspace, directory: Path) -> BuildRecord:
-    """Put an image into a revision that is built and not yet marked; the record of it.
+    """Put an image into a revision that is built but not yet marked; returns its record.
 
     Args:
-        wanted: with the digest of the image.
-        directory: the directory that relative paths of the stack's file begin in.
+        wanted: the request, with the digest of the image.
+        directory: the directory to which paths in the stack's file are relative.
 
     Raises:
         MissingError: no compiler for the launcher, mksquashfs is missing, or the container cannot be made here.
@@ -116,12 +116,12 @@ def _require_visible(programs: Mapping[str, str], mode: str, listed: Inventory) 
 
 
 def _hidden_at(way: Iterable[str], hidden: Sequence[str]) -> str:
-    """The hidden directory that a way leads through; empty without one."""
+    """The hidden directory on a path; empty without one."""
     return next((place for step in way for place in hidden if step.startswith(f"{place}/")), "")
 
 
 def _let_write(paths: RevisionPaths) -> None:
-    """Directories of the prefix, which the build has sealed."""
+    """Make directories of the prefix writable, which the build has sealed."""
     for name, status in contents.scan(paths.root, PARTS[:1]).items():
         if stat.S_ISDIR(status.st_mode):
             (paths.root / name).chmod(stat.S_IMODE(status.st_mode) | stat.S_IWUSR)
@@ -132,7 +132,7 @@ def _shell(listed: Inventory) -> str:
 
 
 def _environment(record: BuildRecord, wanted: Wrap, taken: CopiedImage, listed: Inventory) -> dict[str, str]:
-    """What the image's makers set: its configuration, and what its scripts for Apptainer say."""
+    """The environment from the image: its configuration, and the result of its scripts for Apptainer."""
     values = dict(each.partition("=")[::2] for each in taken.defaults.env if "=" in each)
     values.setdefault("PATH", ":".join(PATH))
     if listed.programs(SCRIPTS) or any(each.startswith(f"{SCRIPTS}/") for each in listed.entries):
@@ -144,7 +144,7 @@ def _environment(record: BuildRecord, wanted: Wrap, taken: CopiedImage, listed: 
 def _of_scripts(
     record: BuildRecord, wanted: Wrap, taken: CopiedImage, values: Mapping[str, str], listed: Inventory
 ) -> dict[str, str]:
-    """The environment that the scripts of a SIF leave: run once, now, in place of at every command."""
+    """The environment that a SIF's scripts produce: run once now, instead of for every command."""
     if not listed.is_program("/bin/sh"):
         return dict(values)
     cat = next((f"{each}/cat" for each in PATH if listed.is_program(f"{each}/cat")), "")
@@ -166,7 +166,7 @@ def _of_scripts(
 
 
 def _without_ours(values: Mapping[str, str]) -> dict[str, str]:
-    """Without our own variables, and without the directory of libraries that is Apptainer's and empty here."""
+    """The variables without our own, and without Apptainer's library directory, which is empty here."""
     kept = {name: value for name, value in values.items() if not name.startswith("STACKYARD_")}
     libraries = (each for each in kept.pop(_LIBRARY_PATH, "").split(":") if each not in ("", f"{_SINGULARITY}/libs"))
     path = ":".join(libraries)
@@ -174,7 +174,7 @@ def _without_ours(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _settings(wanted: Wrap, taken: CopiedImage, environ: Mapping[str, str], listed: Inventory, program: str) -> str:
-    """The file that the launcher reads. Source: images/squashfs/launcher/container.c."""
+    """The launcher's settings file. Source: images/squashfs/launcher/container.c."""
     values = {key: text for key, text in environ.items() if key not in _OURS and "\n" not in text}
     own = dict(wanted.environment)
     if before := own.get(_LIBRARY_PATH):
@@ -198,7 +198,7 @@ def _settings(wanted: Wrap, taken: CopiedImage, environ: Mapping[str, str], list
 
 
 def _write_stubs(payload: Container, programs: Mapping[str, str], settings: str) -> None:
-    """The stubs, what the container has in their place, and how it is made."""
+    """Write the stubs, the contents of the container in their place, and the container's settings."""
     for place in (payload.program_directories[0], payload.inside):
         disk.remove_tree(place)
     for directory, leads in ((payload.program_directories[0], None), (payload.inside / "bin", programs)):
@@ -210,7 +210,7 @@ def _write_stubs(payload: Container, programs: Mapping[str, str], settings: str)
 
 
 def _noted(paths: RevisionPaths) -> str:
-    """Note the files of the prefix as they are now, and seal them; the hash of the note."""
+    """Note the present files of the prefix, and seal them; returns the hash of the note."""
     tree = contents.scan(paths.root, PARTS)
     text = contents.note(paths.root, tree).to_text()
     write_text(paths.files, text)

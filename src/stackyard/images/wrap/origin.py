@@ -1,4 +1,4 @@
-"""Where a wrapped image comes from: which one it is, before anything is copied, and the image as one SquashFS file."""
+"""Resolves the source of a wrapped image to a digest before a copy, and copies the image as a SquashFS file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAME = "wrapped"
 
 @dataclass(frozen=True)
 class CopiedImage:
-    """An image that was copied into a revision. `source`, `digest`: where it came from, and what it is."""
+    """An image that was copied into a revision: `source` and `digest` identify it."""
 
     source: str
     digest: str
@@ -44,13 +44,13 @@ class CopiedImage:
 
 
 def digest_of(wrap: Wrap, workspace: Workspace, directory: Path) -> str:
-    """The digest by which an image is known: the one that the file pins, else that of what is there now.
+    """The digest of an image: the one pinned in the file, else that of the present source.
 
     Args:
-        directory: the directory that relative paths begin in.
+        directory: the directory to which paths are relative.
 
     Raises:
-        InputError: no such image, or one that only an import can tell.
+        InputError: no such image, or its digest is known only after an import.
         StackyardError: it cannot be read.
     """
     if wrap.digest:
@@ -72,7 +72,7 @@ def digest_of(wrap: Wrap, workspace: Workspace, directory: Path) -> str:
 
 
 def _source(text: str, directory: Path) -> Source | None:
-    """The source that a text names; None for the name of a base."""
+    """The source that a text names; None for a base's name."""
     if ":" in text:
         return source_of(text, directory)
     if "/" in text or text.endswith(".sif"):
@@ -88,7 +88,7 @@ def take(wrap: Wrap, workspace: Workspace, directory: Path, target: Path, work: 
         work: a directory on the same file system, which is removed afterwards.
 
     Raises:
-        InputError: it is for another platform, or not the one that is pinned.
+        InputError: it is for another platform, or its digest differs from the pinned one.
         StackyardError: it is damaged or harmful, or the disk is full.
     """
     source = _source(wrap.image, directory)
@@ -112,7 +112,7 @@ def take(wrap: Wrap, workspace: Workspace, directory: Path, target: Path, work: 
 
 
 def _of_sif(file: Path, digest: str, target: Path, work: Path) -> CopiedImage:
-    """Its system partition, byte for byte: it is a SquashFS file already. With an overlay, both as one tree."""
+    """Copy its system partition, which is a SquashFS file; with an overlay, merge both into one tree."""
     found = sif.read(file)
     part = found.partition(sif.SYSTEM)
     if part is None:
@@ -142,7 +142,7 @@ def _copy(file: Path, part: sif.Part, target: Path) -> None:
 
 
 def _united(file: Path, parts: Sequence[sif.Part], target: Path, work: Path) -> squashfs.PackedTree:
-    """The partitions as one tree, a later one over an earlier one. Unpacked apart: no link leads out of its own."""
+    """Merge the partitions, later ones over earlier ones. Each is unpacked separately: no link leads into another."""
     trees = [work / f"partition-{number}" for number in range(len(parts))]
     for part, tree in zip(parts, trees, strict=True):
         words = ["unsquashfs", "-no-progress", "-no-xattrs", "-offset", str(part.offset), "-dest", str(tree), str(file)]
@@ -155,16 +155,16 @@ def _united(file: Path, parts: Sequence[sif.Part], target: Path, work: Path) -> 
 
 
 def _without_rights(path: Path) -> None:
-    """Without set-user-ID and set-group-ID, which the container ignores, as in an imported base."""
+    """Remove set-user-ID and set-group-ID, which the container ignores, as for an imported base."""
     mode = path.lstat().st_mode
     if stat.S_ISREG(mode):
         path.chmod(stat.S_IMODE(mode) & ~(stat.S_ISUID | stat.S_ISGID))
 
 
 def _lay(over: Path, below: Path) -> None:
-    """Move a tree over another, as overlayfs shows them: directories are joined, all else replaces what has its name.
+    """Merge a tree over another with overlayfs semantics: directories are merged, other entries replaced.
 
-    Links are never followed. Rights and times of the directories are those of the upper one.
+    Links are never followed. Modes and times of directories are those of the upper one.
     """
     joined, kept = [(over, below)], []
     for upper, lower in joined:
@@ -183,7 +183,7 @@ def _lay(over: Path, below: Path) -> None:
 
 
 def _replace(each: Path, place: Path) -> None:
-    """Move a file, link or directory to a place, and remove what is there."""
+    """Move a file, link or directory to a path, replacing an existing entry."""
     if _is_directory(place):
         disk.delete_tree(place)
     else:

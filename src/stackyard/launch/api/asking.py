@@ -1,4 +1,4 @@
-"""What became of batch jobs, for who removes what they use."""
+"""Asks schedulers whether batch jobs have ended, before files that they use are removed."""
 
 from __future__ import annotations
 

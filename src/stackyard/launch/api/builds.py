@@ -1,4 +1,4 @@
-"""Deploys as batch jobs: recorded, for `api.jobs.submit` to submit; and their end, recorded from within the job."""
+"""Deploys as batch jobs: recorded here, submitted by `api.jobs.submit`; the job itself records its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["build_job", "preview_build", "record_build", "recorded_command"]
 
 
 def preview_build(job: Job, words: Sequence[str]) -> str:
-    """The text of the batch script of a deploy; `words` are those behind ``stackyard deploy``."""
+    """The text of the batch script of a deploy; `words` are those after ``stackyard deploy``."""
     return build_script(job, words, next_run(job.workspace.runs))
 
 

@@ -53,7 +53,7 @@ def launch(
     Args:
         program: the command of every rank; a ``*.py`` file is run by python.
         show: is called with the output of the first rank, e.g. ``sys.stdout.write``.
-        raises: raise `RunFailed` where the run did not succeed.
+        raises: raise `RunFailed` if the run fails.
         site, yard: as ``--site`` and ``--yard``.
         options: the keys of a job file.
 
@@ -117,7 +117,7 @@ def find_run(name: str, *, site: Path | None = None) -> Run:
 
 
 def workspace_of(site: Path | None, yard: Path | None) -> jobs.Workspace:
-    """Where jobs are planned and recorded: the site and the yard that are named, or those of the environment."""
+    """The workspace for jobs: the named site and yard, or those of the environment."""
     settings = Settings(FilePath(yard) if yard else None, FilePath(site) if site else None)
     found, file = settings.site(), settings.site_file()
     return jobs.Workspace(
@@ -128,7 +128,7 @@ def workspace_of(site: Path | None, yard: Path | None) -> jobs.Workspace:
 
 @contextmanager
 def recorded_here(recorded: Recorded) -> Iterator[LocalLaunch]:
-    """A recorded launch that runs; an exception, KeyboardInterrupt too, terminates its ranks."""
+    """Start a recorded launch for a ``with`` block; an exception, KeyboardInterrupt too, terminates its ranks."""
     here = LocalLaunch(recorded)
     try:
         yield here
@@ -139,7 +139,7 @@ def recorded_here(recorded: Recorded) -> Iterator[LocalLaunch]:
 
 
 def warn(recorded: Recorded, *, stacklevel: int = 3) -> None:
-    """The warnings about a plan, as warnings of Python."""
+    """Emit the warnings of a plan as Python warnings."""
     for finding in recorded.plan.findings if recorded.plan else ():
         if finding.severity == "warning":
             better = f"; {finding.remedy}" if finding.remedy else ""
@@ -147,7 +147,7 @@ def warn(recorded: Recorded, *, stacklevel: int = 3) -> None:
 
 
 def _from(place: jobs.Workspace, how: str, intent: jobs.Intent) -> jobs.Workspace:
-    """The workspace with this call as its command line."""
+    """The workspace, with this call as its command line."""
     return replace(place, argv=as_call(how, intent))
 
 
@@ -158,6 +158,6 @@ class _FirstRankOutput(Listener):
         self._show = show
 
     def output(self, task: int, text: str) -> None:
-        """Passed on."""
+        """Pass the output on."""
         if self._show:
             self._show(text)

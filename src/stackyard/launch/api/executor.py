@@ -36,19 +36,19 @@ P = ParamSpec("P")
 class Future(concurrent.futures.Future[T]):
     """The result of a function that runs as a job; `concurrent.futures.wait` and `as_completed` take it as well.
 
-    `result` gives what the first rank returned. It raises the exception of a rank, `RankFailed` for one that cannot be
-    raised here, or `RunFailed` where the job ended without a result.
+    `result` returns the value of the first rank. It raises the exception of a rank, `RankFailed` for one that cannot be
+    raised here, or `RunFailed` if the job ended without a result.
     """
 
     _task: Task
 
     @property
     def run(self) -> Run:
-        """The run: its state, its logs. Of a task of an array that has not started, the whole array."""
+        """The run, with its state and logs. For a task of an array that has not started, the whole array."""
         return Run(self._task.paths.root)
 
     def results(self, timeout: float | None = None) -> list[T]:
-        """What every rank returned, by rank; waits and raises as `result` does."""
+        """The return values of all ranks, by rank; waits and raises as `result` does."""
         self.result(timeout)
         return list(self._task.every)
 
@@ -57,7 +57,7 @@ class Future(concurrent.futures.Future[T]):
         return not self.done() and read_status(self._task.paths).state == "running"
 
     def cancel(self) -> bool:
-        """Cancel the job, also one that runs; False where it has ended.
+        """Cancel the job, even if it is running; False if it has ended.
 
         Raises:
             StackyardError: the scheduler did not cancel it.
@@ -92,7 +92,7 @@ class Executor(concurrent.futures.Executor):
         yard: Path | None = None,
         **options: Unpack[OptionFields],
     ) -> None:
-        """Nothing is started yet.
+        """Set up without starting anything.
 
         Args:
             how: ``submit`` jobs, or ``launch`` them here, one after the other; ``auto``: launch them within an
@@ -119,7 +119,7 @@ class Executor(concurrent.futures.Executor):
         self._worker: Queue | Watcher | None = None
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call a function on every rank of a job of its own.
+        """Call a function on every rank of a new job.
 
         Raises:
             MissingError: cloudpickle is missing, here or in the Python of the ranks.
@@ -130,15 +130,15 @@ class Executor(concurrent.futures.Executor):
         return future
 
     def submit_each(self, fn: Callable[..., T], *iterables: Iterable[Any]) -> list[Future[T]]:
-        """Call a function with each of the items, as `map` does, and return the futures. Raises as `submit`."""
+        """Call a function with each of the items, as `map` does, and return the futures. Raises as `submit` does."""
         return self._start(fn, [[(items, {})] for items in zip(*iterables, strict=False)])
 
     def map(
         self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
     ) -> Iterator[T]:
-        """What a function returns for each of the items, in their order: one job array, or one job for each task.
+        """The results of a function for each of the items, in order: by one job array, or one job for each task.
 
-        The jobs are started at once. An exception ends the iteration, and not the other jobs.
+        The jobs are started at once. An exception ends the iteration but not the other jobs.
 
         Args:
             timeout: seconds from now until TimeoutError.
@@ -154,7 +154,7 @@ class Executor(concurrent.futures.Executor):
         return chain.from_iterable(waited)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more functions.
+        """Accept no more functions.
 
         Args:
             wait: return when all jobs have ended.
@@ -182,7 +182,7 @@ class Executor(concurrent.futures.Executor):
         return "submit" if context.scheduler != "none" and context.allocation is None else "launch"
 
     def _start(self, fn: Callable[..., Any], tasks: Sequence[list[Arguments]], *, is_single: bool = True) -> list[Any]:
-        """Start one job for all tasks where it can be an array, else one for each; their futures."""
+        """Start one job array for all tasks if possible, else one job for each; returns their futures."""
         if self._closed:
             raise RuntimeError("cannot schedule new futures after shutdown")
         if not tasks:
@@ -198,7 +198,7 @@ class Executor(concurrent.futures.Executor):
         return name != "none" and schedulers.get(name, self._place.site.scheduler).arrays
 
     def _submitted(self, call: Call, array: int, is_single: bool) -> list[Any]:
-        """One job, submitted, or recorded and put into the queue of this process; a future for each of its tasks."""
+        """Submit one job, or record it and put it into this process's queue; returns a future for each of its tasks."""
         job = self._job(array)
         if not self._checked:
             check_python(job, self._python)
@@ -229,13 +229,13 @@ class Executor(concurrent.futures.Executor):
         self._worker.add(tasks)
 
     def _cancel_all(self) -> None:
-        """Cancel what has not ended."""
+        """Cancel all jobs that have not ended."""
         for task in self._tasks:
             task.future.cancel()
 
 
 def _one_rank(options: OptionFields) -> dict[str, Any]:
-    """One rank with the whole node, where the number of ranks is not given."""
+    """The options, with one rank using the whole node if the number of ranks is not given."""
     if options.get("nodes") or options.get("ranks_per_node"):
         return {}
     return {"ranks_per_node": 1, "straddle": True}

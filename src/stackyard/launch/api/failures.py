@@ -1,4 +1,4 @@
-"""What the Python API raises for a run or a rank that failed."""
+"""The exceptions of the Python API for a failed run or rank."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REMEDIES = {
 
 @contextmanager
 def hints_shown() -> Iterator[None]:
-    """Show the hint of an error below its traceback, where it is not caught (Python 3.11 and newer)."""
+    """Within a ``with`` block, show the hint of an uncaught error below its traceback (Python 3.11 and newer)."""
     try:
         yield
     except StackyardError as error:
@@ -63,7 +63,7 @@ class RunFailed(StackyardError):
 
 
 class RemoteTraceback(Exception):
-    """Where an exception was raised: the `__cause__` of an exception that a rank raised.
+    """The remote traceback of an exception: the `__cause__` of an exception that a rank raised.
 
     Attributes:
         text: the traceback of the rank.
@@ -78,7 +78,7 @@ class RemoteTraceback(Exception):
 
 
 class RankFailed(StackyardError):
-    """An exception of a rank that cannot be raised here itself: it cannot be pickled, or would end this program.
+    """The exception of a rank that cannot be raised here: it cannot be pickled, or would end this program.
 
     Attributes:
         kind: the name of its class.

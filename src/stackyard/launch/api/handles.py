@@ -1,4 +1,4 @@
-"""`Run`: a recorded run as the Python API has it, in this process or any other."""
+"""`Run`: the handle of a recorded run in the Python API, in this process or any other."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ POLL_S, POLL_MOST_S = 0.1, 2.0
 
 
 class Run:
-    """A run: what was requested, how it stands, what its ranks printed.
+    """A run: its request, its state, the output of its ranks.
 
     Attributes:
         directory: the run directory.
     """
 
     def __init__(self, directory: Path | str) -> None:
-        """The run that is recorded in a directory. Raises InputError where it has no record, or a damaged one."""
+        """The run that is recorded in a directory. Raises InputError if its record is missing or damaged."""
         self.directory = Path(directory).absolute()
         self._paths = RunPaths(self.directory)
         self._record: RunRecord = read_run(self._paths)
 
     @property
     def name(self) -> str:
-        """Its name, such as ``2026-11-21-001``; of a task of an array ``2026-11-21-001.3``."""
+        """Its name, such as ``2026-11-21-001``; for a task of an array ``2026-11-21-001.3``."""
         return self._paths.name
 
     @property
@@ -43,47 +43,47 @@ class Run:
 
     @property
     def created(self) -> str:
-        """When it was recorded, with the time zone."""
+        """The time of its recording, with the time zone."""
         return self._record.created
 
     @cached_property
     def program(self) -> tuple[str, ...]:
-        """The words of its program; of a job with roles that of the first."""
+        """The words of its program; for a job with roles that of the first."""
         return self._record.program
 
     @property
     def nodes(self) -> int:
-        """How many nodes were requested."""
+        """The number of requested nodes."""
         return int(self._record.intent.get("nodes", 1))
 
     @property
     def status(self) -> RunStatus:
-        """How it stands now, by its own record and where needed by the scheduler, which is asked each time."""
+        """Its present status, from its record and if needed from the scheduler, which is queried each time."""
         return current_status(self._paths)
 
     @property
     def state(self) -> str:
-        """``planned``, ``queued``, ``running``, ``done``, or how it failed; as `status`."""
+        """``planned``, ``queued``, ``running``, ``done``, or a kind of failure; as in `status`."""
         return self.status.state
 
     @property
     def code(self) -> int | None:
-        """Its exit status: that of the first rank that failed; None before the end. The scheduler is not asked."""
+        """Its exit status: that of the first rank that failed; None before the end. Does not query the scheduler."""
         return read_status(self._paths).code
 
     @property
     def job(self) -> str:
-        """The id of its job; empty where it has none. The scheduler is not asked."""
+        """The id of its job; empty without one. Does not query the scheduler."""
         return read_status(self._paths).job
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The nodes that it ran on; empty before the end. The scheduler is not asked."""
+        """The nodes that it ran on; empty before the end. Does not query the scheduler."""
         return read_status(self._paths).hosts
 
     @property
     def seconds(self) -> float:
-        """How long it ran; 0 before the end. The scheduler is not asked."""
+        """Its run time in seconds; 0 before the end. Does not query the scheduler."""
         return float(read_status(self._paths).seconds.get("total", 0))
 
     @property
@@ -97,7 +97,7 @@ class Run:
         return {index: status.state for index, status in array_tasks(self._paths).items()}
 
     def log(self, rank: int = 0) -> str:
-        """What a rank has printed so far; with ``logs="node"`` what all ranks of its node have.
+        """The output of a rank so far; with ``logs="node"`` the output of all ranks of its node.
 
         Raises:
             InputError: no such log.
@@ -109,11 +109,11 @@ class Run:
         return path.read_text(encoding="utf-8", errors="replace")
 
     def wait(self, timeout: float | None = None, *, raises: bool = True) -> RunStatus:
-        """Wait until it has ended, and return how.
+        """Wait until it has ended, and return its status.
 
         Args:
             timeout: seconds.
-            raises: raise an exception where it did not succeed.
+            raises: raise an exception if it fails.
 
         Raises:
             TimeoutError: it has not ended.
@@ -129,13 +129,13 @@ class Run:
         return self.ended(status, raises=raises)
 
     def ended(self, status: RunStatus, *, raises: bool = True) -> RunStatus:
-        """The same status. Raises RunFailed where it is not that of a success."""
+        """Return the status. Raises RunFailed if it is not a success."""
         if raises and not status.ended_well:
             raise RunFailed(self, status)
         return status
 
     def cancel(self) -> None:
-        """Cancel it: all of its ranks.
+        """Cancel the run with all its ranks.
 
         Raises:
             InputError: it has ended, or its process cannot be signalled from here.

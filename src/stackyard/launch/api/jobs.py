@@ -65,10 +65,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Preview:
-    """What would be started or submitted; nothing is written.
+    """The preview of a launch or a submission; nothing is written.
 
     Attributes:
-        run: the directory that the run would have.
+        run: the run directory that would be created.
         files: the texts of the files of a launch, by name.
         script: the text of the batch script; `submit` is the command that would submit it.
     """

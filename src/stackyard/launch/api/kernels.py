@@ -1,9 +1,9 @@
-"""A kernel on a compute node: Jupyter's side. It starts ``stackyard launch`` and joins its ports to the kernel's.
+"""A kernel on a compute node, on Jupyter's side: starts ``stackyard launch`` and relays the kernel's ports.
 
-Jupyter talks to five ports of this machine, which it has chosen. The kernel has ports of the loopback of its node;
-between them goes one connection per connection, each of which proves that it knows Jupyter's key (`node.kernel`).
-The key reaches the node through the launch's standard input, and so through its own connections; it is written nowhere.
-When Jupyter ends this process the launch's standard input is at its end, and the kernel with it.
+Jupyter connects to five ports of this machine, which it has chosen. The kernel listens on loopback ports of its node.
+Each connection is relayed by one of our own, which proves knowledge of Jupyter's key (`node.kernel`). The key reaches
+the node through the launch's standard input, over its own connections; it is never written to a file. When Jupyter ends
+this process, the launch's standard input is closed, which ends the kernel.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _READY, _PIECE = b"stackyard-kernel ", 1 << 16
 
 
 def run(connection_file: Path, launch: Sequence[str], interface: str = "", python: str = "python") -> int:
-    """Run a kernel to its end; return the exit status of the launch.
+    """Run a kernel to its end; returns the exit status of the launch.
 
     Args:
         connection_file: Jupyter's, with the ports of this machine and the key.
         launch: the words of ``stackyard launch`` up to its program.
-        interface: the network between nodes, as a site has it in `launch.interface`.
-        python: the program that has the kernel, as the node finds it.
+        interface: the network between nodes, as in the site's `launch.interface`.
+        python: the Python with the kernel, by its path on the node.
 
     Raises:
         InputError: the connection file is not one, or its transport is not TCP.

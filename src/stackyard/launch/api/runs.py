@@ -38,14 +38,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RunReport:
-    """Everything that is known about a run.
+    """The full report of a run.
 
     Attributes:
         tasks: the status of each task of an array, by its index.
-        placement: planned and actual places of the ranks; empty before the end.
+        placement: planned and actual placement of the ranks; empty before the end.
         usage: the memory, the GPUs and the MPI that the ranks used; empty before the end.
-        staged: what was copied to the nodes, and how fast; empty before the end, and where nothing was.
-        preflight: what the preflight measured; empty without one.
+        staged: the files copied to the nodes, and the speed; empty before the end, and without staging.
+        preflight: the results of the preflight; empty without one.
         attempts: the results of earlier attempts, by their number.
     """
 
@@ -61,14 +61,14 @@ class RunReport:
 
 
 def list_runs(directory: Path, *, everywhere: bool = False) -> list[dict[str, Any]]:
-    """The runs below a directory, oldest first, as plain values; with `everywhere` all of yours that still exist."""
+    """The runs below a directory, oldest first, as plain values; with `everywhere` all existing runs of yours."""
     return [
         row(paths, read_run(paths), current_status(paths)) for paths in known_runs(directory, everywhere=everywhere)
     ]
 
 
 def report(paths: RunPaths) -> RunReport:
-    """Everything that is known about a run now.
+    """The full report of a run now.
 
     Raises:
         InputError: not a run, or a record that cannot be read.
@@ -85,7 +85,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def rank_log(paths: RunPaths, rank: int) -> Path:
-    """The log that has the output of a rank: its own, or that of its node; it need not exist."""
+    """The log file for the output of a rank: its own, or its node's; it need not exist."""
     step = paths.main
     try:
         file = StepFile.read(step.plan)
@@ -97,7 +97,7 @@ def rank_log(paths: RunPaths, rank: int) -> Path:
 
 
 def first_ranks(record: RunRecord) -> dict[int, str]:
-    """In a run with several roles the first rank of each, as it is shown before lines of its output; else none."""
+    """For a run with several roles, the label of each role's first rank in the output; else empty."""
     return {role["first_rank"]: f"{role['name']} 0" for role in record.plan.get("roles", ())}
 
 

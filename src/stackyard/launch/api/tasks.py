@@ -1,4 +1,4 @@
-"""The jobs of an executor, watched until each of their futures has its result."""
+"""Watches the jobs of an executor until each of their futures has its result."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from stackyard.launch.records.status import array_tasks, cancel, cancel_task, cu
 
 
 def outcomes_in(directory: Path, attempt: int) -> list[dict[str, Any]]:
-    """What the ranks of an attempt have kept, by rank; `stackyard.launch.node.call` writes it.
+    """The results that the ranks of an attempt have stored, by rank; `stackyard.launch.node.call` writes them.
 
-    Those of an earlier attempt may have been more, on more nodes.
+    An earlier attempt may have had more ranks, on more nodes.
     """
     found = [pickle.loads(path.read_bytes()) for path in sorted(directory.glob("*.pkl"))]
     return [each for each in found if each["attempt"] == attempt]
@@ -39,12 +39,12 @@ def is_complete(outcomes: Sequence[dict[str, Any]]) -> bool:
 
 
 def values_of(outcomes: Sequence[dict[str, Any]]) -> list[list[Any]]:
-    """What each rank returned: a list of the results of its calls."""
+    """The return values of each rank: a list of the results of its calls."""
     return [pickle.loads(each["values"]) for each in outcomes]
 
 
 def failure_of(run: Run, status: RunStatus, outcomes: Sequence[dict[str, Any]]) -> BaseException:
-    """Why a run has no results: the exception of the rank that failed first, else how the run ended."""
+    """Why a run has no results: the exception of the first rank that failed, else the end of the run."""
     raised = {each["rank"]: each for each in outcomes if not each["ok"]}
     if raised and status.state == "failed":
         first = (status.first or {}).get("task", -1)
@@ -80,14 +80,14 @@ VISIBLE_S = 10.0
 
 @dataclass(eq=False)
 class Task:
-    """One future, and where its ranks keep what they return.
+    """One future, and the place of its ranks' results.
 
     Attributes:
-        index: of a task of an array; empty for a job of its own.
-        is_single: the future is for the one call of the task, not for a list of them.
-        every: what each rank returned, once the future is done.
+        index: the index in an array; empty for a separate job.
+        is_single: the future is for the single call of the task, not for a list of calls.
+        every: the return values of each rank, once the future is done.
         ended: when the end of the task was first seen.
-        cancelling: `Future.cancel` is at work: how the job ends meanwhile is not the future's failure.
+        cancelling: `Future.cancel` is running: the end of the job meanwhile does not count as a failure.
     """
 
     future: concurrent.futures.Future[Any]
@@ -102,12 +102,12 @@ class Task:
 
     @property
     def paths(self) -> RunPaths:
-        """The run; of an array the directory of this task, once it has started."""
+        """The run's paths; for an array those of this task, once it has started."""
         own = task_paths(self.recorded.paths, self.index) if self.index else self.recorded.paths
         return own if own.record.exists() else self.recorded.paths
 
     def settle(self, status: RunStatus) -> bool:
-        """Give the future its result, now that the job has ended; False where that is to be tried again."""
+        """Set the future's result after the job has ended; False to try again later."""
         if self.future.done():
             return True
         if self.cancelling and not status.ended_well:
@@ -126,12 +126,12 @@ class Task:
         return True
 
     def fail(self, error: BaseException) -> None:
-        """The future gets this exception."""
+        """Set an exception as the future's result."""
         with suppress(concurrent.futures.InvalidStateError):
             self.future.set_exception(error)
 
     def cancel(self) -> bool:
-        """Cancel the job; False where it has ended."""
+        """Cancel the job; False if it has ended."""
         if self.here:
             self.here.interrupt()
         elif self.index:
@@ -145,7 +145,7 @@ class Task:
 
 
 class _Worker:
-    """A thread that works until it is closed and nothing is left."""
+    """A thread that works until it is closed and all work is done."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -154,13 +154,13 @@ class _Worker:
         self._thread.start()
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Accept no more work."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
     def join(self) -> None:
-        """Wait until all have ended."""
+        """Wait until all threads have ended."""
         self._thread.join()
 
     def _work(self) -> None:
@@ -175,7 +175,7 @@ class Queue(_Worker):
         super().__init__()
 
     def add(self, tasks: Sequence[Task]) -> None:
-        """Run them after those before."""
+        """Run these tasks after the earlier ones."""
         with self._changed:
             self._waiting += tasks
             self._changed.notify()
@@ -207,7 +207,7 @@ class Queue(_Worker):
 
 
 class Watcher(_Worker):
-    """Jobs in the queue of a scheduler. Their files are looked at often, the scheduler is asked seldom."""
+    """Jobs in a scheduler's queue. Their files are checked often, the scheduler is queried seldom."""
 
     def __init__(self) -> None:
         self._jobs: list[tuple[Watch, list[Task]]] = []
@@ -216,7 +216,7 @@ class Watcher(_Worker):
         super().__init__()
 
     def add(self, tasks: Sequence[Task]) -> None:
-        """The tasks of one job that was submitted."""
+        """Add the tasks of one submitted job."""
         with self._changed:
             self._jobs.append((Watch(tasks[0].recorded.paths), list(tasks)))
             self._pause = POLL_S
@@ -249,7 +249,7 @@ class Watcher(_Worker):
             return True
 
     def _look(self, watch: Watch, tasks: list[Task]) -> bool:
-        """Settle what has ended; whether all of the job has."""
+        """Settle ended tasks; whether all tasks of the job have ended."""
         now = time.monotonic()
         ask = now - self._asked >= ASK_S and watch.due()
         self._asked = now if ask else self._asked
@@ -265,7 +265,7 @@ class Watcher(_Worker):
 
 
 def _explained(task: Task, status: RunStatus) -> RunStatus:
-    """The status with the scheduler's reason, unless the end was wished for."""
+    """The status with the scheduler's reason, unless the end was requested."""
     if task.future.done() or status.state != "cancelled" or not task.paths.record.exists():
         return status
     return why_ended(task.paths, status)

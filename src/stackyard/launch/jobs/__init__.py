@@ -1,1 +1,1 @@
-"""A job from its request to its end: planned, recorded, submitted or run here, repeated, explained."""
+"""The life of a job: planned, recorded, submitted or run here, repeated, explained."""

@@ -39,18 +39,18 @@ def batch_script(job: Job, plan: Plan, paths: RunPaths) -> str:
 
 
 def _typed(words: Sequence[str], program: Sequence[str]) -> tuple[str, ...]:
-    """The command line that created the script: that of `stackyard`, however it was found, or of Python."""
+    """The command line that created the script: that of `stackyard`, without its directory, or of Python."""
     return tuple(words) if words[:1] == ("python",) else ("stackyard", *without_dry_run(words[1:], program))
 
 
 def head_text(job: Job, plan: Plan, paths: RunPaths) -> str:
-    """The directives of the script, with the run directory in its place."""
+    """The directives of the script, with the run directory filled in."""
     assert plan.head is not None
     return scheduler_of(job).head_text(plan.head).replace("{step}", str(paths.root))
 
 
 def without_dry_run(words: Sequence[str], program: Sequence[str]) -> list[str]:
-    """A command line without ``--dry-run``, so that a dry run prints the very script; the program's own words stay."""
+    """A command line without ``--dry-run``, so that a dry run prints the exact script; the program's words are kept."""
     own = len(words) - len(program) if tuple(words[-len(program) :]) == tuple(program) else len(words)
     return [word for at, word in enumerate(words) if at >= own or word != "--dry-run"]
 
@@ -63,7 +63,7 @@ def submit_command(job: Job, paths: RunPaths) -> str:
 
 
 def submit(run: Run) -> str:
-    """Write job.sh, keep the values that its record lacks, and submit it; the id of the job.
+    """Write job.sh, store the values that its record lacks, and submit it; returns the id of the job.
 
     Raises:
         CommandError: the scheduler rejected it. The run is then recorded as failed.
@@ -90,5 +90,5 @@ def submit(run: Run) -> str:
 
 
 def scheduler_of(job: Job) -> Batch:
-    """The scheduler that takes this job."""
+    """The scheduler for this job."""
     return schedulers.get(job.context.scheduler, job.site.scheduler)

@@ -1,4 +1,4 @@
-"""A deploy as a batch job: one whole node of a kind, on which ``stackyard deploy`` runs and records its own end."""
+"""A deploy as a batch job: on one whole node of a kind, ``stackyard deploy`` runs and records its own end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def build_job(workspace: Workspace, kind: str, files: Sequence[Path], options: B
 
 
 def node_kind(site: Site, wanted: str) -> str:
-    """A node kind by its name; ``gpu`` also means the only one that has GPUs."""
+    """A node kind by its name; ``gpu`` also selects the only kind with GPUs."""
     if wanted in site.nodes:
         return wanted
     with_gpus = [name for name, kind in site.nodes.items() if kind.gpu.count]
@@ -73,16 +73,16 @@ def build_script(job: Job, words: Sequence[str], paths: RunPaths) -> str:
 
 @dataclass
 class CommandEnd:
-    """How a command ends: its exit status."""
+    """The end of a command: its exit status."""
 
     code: int = 0
 
 
 @contextmanager
 def recorded_command(directory: Path) -> Iterator[CommandEnd]:
-    """Record the start and the end of the command of a batch job, for those who follow its run.
+    """Record the start and the end of a batch job's command, for processes that follow its run.
 
-    An exception ends it with its own ``exit_code``, else with 1; what is set in the yielded value counts otherwise.
+    After an exception the status is its ``exit_code``, else 1; otherwise it is the one set in the yielded value.
     """
     paths, host = RunPaths(directory), hostname()
     status = replace(

@@ -1,6 +1,6 @@
-"""A function of a Python program as the program of a job: pickled into the run directory, checked before it is sent.
+"""A function of a Python program as the program of a job: pickled into the run directory, validated before submission.
 
-`stackyard.launch.node.call` has the files, and is what the ranks run.
+`stackyard.launch.node.call` describes the files, and is the program of the ranks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Call:
 
 
 def pickled(function: Callable[..., Any], tasks: Sequence[Sequence[Arguments]], environ: Mapping[str, str]) -> Call:
-    """A function and the calls of each task, ready to be sent.
+    """A function and the calls of each task, pickled for the job.
 
     Args:
         environ: the environment variables of your shell; none of their secret values may be sent.
@@ -98,14 +98,14 @@ def _refuse_secrets(content: bytes, environ: Mapping[str, str]) -> None:
 
 
 def _own_path() -> list[str]:
-    """The directories of `sys.path` that are not those of the installation, absolute."""
+    """The directories of `sys.path` outside of the installation, absolute."""
     roots = {Path(root).resolve() for root in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
     found = [Path(entry or ".").absolute() for entry in sys.path]
     return [str(each) for each in found if each.is_dir() and not any(map(each.resolve().is_relative_to, roots))]
 
 
 def check_python(job: Job, python: str) -> None:
-    """Raise an error where the Python of the ranks cannot run a function of this one; a container is not entered.
+    """Raise an error if the Python of the ranks cannot run a function of this one; containers are not checked.
 
     Raises:
         MissingError: no such Python there, or it lacks cloudpickle.
@@ -131,7 +131,7 @@ def check_python(job: Job, python: str) -> None:
 
 
 def call_program(paths: RunPaths, call: Call, python: str) -> tuple[str, ...]:
-    """What each rank runs."""
+    """The program of each rank."""
     return (python, str(directory_of(paths) / f"call-{call.name}.py"))
 
 
@@ -165,7 +165,7 @@ def _for(job: Job, paths: RunPaths, call: Call, python: str) -> Job:
 
 
 def _write(paths: RunPaths, call: Call, *, is_array: bool) -> None:
-    """The files of the function; only their owner may read them."""
+    """Write the files of the function; only their owner may read them."""
     directory = directory_of(paths)
     directory.mkdir(mode=0o700)
     shutil.copyfile(rank_call.__file__, directory / f"call-{call.name}.py")

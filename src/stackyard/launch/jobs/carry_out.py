@@ -1,4 +1,4 @@
-"""Carrying out a recorded run in an allocation: preflight, program, placement report; status and events are kept."""
+"""Carries out a recorded run in an allocation: preflight, program, placement report; keeps status and events."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Stream = Literal["first", "all", "none"]
 
 @dataclass(frozen=True)
 class _Run:
-    """What is carried out, and how it is watched."""
+    """The run being carried out, and its observers."""
 
     job: Job
     paths: RunPaths
@@ -60,7 +60,7 @@ class _Run:
 def carry_out(
     job: Job, paths: RunPaths, shown: Listener, announce: Callable[[Plan], None], stream: Stream = "first"
 ) -> StepResult:
-    """Run the preflight where it is requested, then the program. However it ends, the status records it.
+    """Run the preflight if requested, then the program. The status records any kind of end.
 
     Args:
         announce: called with the plan of the program before it starts, to print the exact command.
@@ -76,10 +76,10 @@ def carry_out(
 
 @contextmanager
 def _using(job: Job) -> Iterator[None]:
-    """Hold the revision of a job until its end, so that it is not removed meanwhile.
+    """Hold a use of the job's revision until its end, so that it is not removed meanwhile.
 
     Raises:
-        MissingError: its files were removed.
+        MissingError: the revision's files were removed.
     """
     directory, allocation = job.context.stack.folder, job.context.allocation
     if not directory:
@@ -122,7 +122,7 @@ def _end_of(error: BaseException) -> tuple[State, int]:
 
 
 def _attempts(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
-    """Run the program until it has succeeded, or is not to be started again; the result of the last attempt."""
+    """Run the program until it succeeds or may not be restarted; returns the result of the last attempt."""
     job, paths, listener = run.job, run.paths, run.listener
     hosts = here(job) if job.context.allocation else ()
     if job.intent.check or job.intent.spare:
@@ -141,7 +141,7 @@ def _attempts(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
 
 
 def _plan(job: Job, again: Attempts) -> Plan:
-    """The plan of an attempt: on fewer nodes where some are lost, and the job goes on with fewer."""
+    """The plan of an attempt: on fewer nodes if some are lost and the job accepts that."""
     hosts = again.chosen
     if hosts is None or len(hosts) < again.least or set(hosts) == set(here(job)[: job.intent.nodes]):
         return job.plan()
@@ -149,7 +149,7 @@ def _plan(job: Job, again: Attempts) -> Plan:
 
 
 def _restart(run: _Run, again: Attempts, result: StepResult) -> None:
-    """Keep the attempt that has failed, and say that the next one begins."""
+    """Keep the files of the failed attempt, and announce the next one."""
     number = run.recorder.status.attempts
     keep(run.paths, number, result)
     why = result.first.message if result.first else result.state
@@ -161,7 +161,7 @@ def _restart(run: _Run, again: Attempts, result: StepResult) -> None:
 
 
 def watch_options(job: Job, stream: Stream) -> WatchOptions:
-    """How the hub watches this job."""
+    """The hub's options for watching this job."""
     spy, batch = which("py-spy"), job.intent.batch
     own, site = job.intent, job.site.launch
     return WatchOptions(
@@ -176,7 +176,7 @@ def watch_options(job: Job, stream: Stream) -> WatchOptions:
 
 
 def _running(before: RunStatus, context: PlanContext) -> RunStatus:
-    """The status at the start; a task of an array gets its own job id, to be queried and cancelled alone."""
+    """The status at the start; a task of an array has its own job id, so that it can be queried and cancelled alone."""
     if not before.job and context.allocation is not None and array_index(context):
         before = replace(before, job=job_id(context))
     return replace(
@@ -186,7 +186,7 @@ def _running(before: RunStatus, context: PlanContext) -> RunStatus:
 
 
 def _preflight(run: _Run) -> tuple[str, ...]:
-    """Run the preflight on the allocated nodes; the hosts that the program gets, and after them good ones to spare."""
+    """Run the preflight on the allocated nodes; returns the hosts for the program, followed by good spare ones."""
     from stackyard.launch import preflight
 
     job, everywhere = run.job, here(run.job)
@@ -215,7 +215,7 @@ def _preflight(run: _Run) -> tuple[str, ...]:
 
 
 def _end(run: _Run, result: StepResult, waits: str) -> None:
-    """Keep the placement report and the end, or the reason why the job starts again. No error here changes the end."""
+    """Record the placement report and the end, or why the job is requeued. Errors here do not change the end."""
     with suppress(OSError, ValueError, KeyError):
         _keep_placement(run, result)
         _keep_usage(run, result)
@@ -258,7 +258,7 @@ def _keep_staged(run: _Run, result: StepResult) -> None:
 
 
 def _terminal(run: _Run) -> AbstractContextManager[None]:
-    """Your terminal or your standard input for the rank that gets it."""
+    """Connect your terminal or your standard input to the selected rank."""
     intent, context = run.job.intent, run.job.context
     rank = intent.stdin_rank if intent.debug_rank is None else intent.debug_rank
     if rank is None:

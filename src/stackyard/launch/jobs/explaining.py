@@ -1,4 +1,4 @@
-"""A job explained: the layout, each launcher's line with the reason for each word, the script's head, each rank."""
+"""A job explained: the layout, each launcher's command with a reason for each word, the script's head, each rank."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ SET_BY_US = {
 
 @dataclass(frozen=True)
 class JobExplanation:
-    """One job on the launchers.
+    """One job, explained for several launchers.
 
     Attributes:
-        layout: what the job's layout is by the site alone.
+        layout: the layout by the site alone.
         own: the launcher that `launch` and `submit` use here.
         lines: by launcher: ``command``, ``reasons``, ``files`` and ``findings``, or ``cannot`` and ``hint``.
         head: the directives of the batch script, each with its reason; none without a scheduler.
-        rank: what each rank runs, with the reasons for it.
+        rank: the program of each rank, with the reasons.
         identity: the variables in which rank.sh passes a rank its identity.
-        drawings: of a job with several roles, each kind of nodes with its heading.
+        drawings: for a job with several roles, a drawing of each kind of node, with its heading.
     """
 
     layout: Layout
@@ -63,10 +63,10 @@ def stand_for(nodes: int) -> tuple[str, ...]:
 
 
 def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> JobExplanation:
-    """The job as each of the launchers `names` would start it, the site's own first.
+    """The job as each of the launchers in `names` would start it, the site's own first.
 
-    It is planned for the nodes that `submit` plans for: where no site file describes them, for those that the scheduler
-    reports, not for this machine.
+    It is planned for the same nodes as by `submit`: without a site file, for those that the scheduler reports, not for
+    this machine.
 
     Raises:
         InputError: no launcher can start such a job: the layout, the program or the script's head is refused; or more
@@ -91,20 +91,20 @@ def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> JobEx
 
 
 def _of_causes(site: Site) -> Iterator[Finding]:
-    """Mistakes in the site's causes of failures, which a launch would report only when it has failed."""
+    """Findings about mistakes in the site's causes of failures, which otherwise show only after a failed launch."""
     for each in mistakes(site.causes):
         message = f"the site's causes of failures are not tried: {each.message}"
         yield Finding("causes", "warning", message, remedy=each.hint or "", where=each.where)
 
 
 def _own(intent: Intent, site: Site, context: PlanContext) -> str:
-    """The launcher used here; with several roles that of the first."""
+    """The launcher used here; with several roles the first role's."""
     first = intent.of_role(next(iter(intent.roles))) if intent.roles else intent
     return launcher_name(first, site.scheduler, context)
 
 
 def _drawings(plan: Plan) -> tuple[tuple[tuple[str, ...], Layout], ...]:
-    """The nodes of a job with several roles, block by block: which ranks of which role, with what."""
+    """The nodes of a job with several roles, block by block: the ranks of each role, and their resources."""
     found = []
     for block, part in zip(plan.layout.blocks, plan.layout.parts, strict=True):
         last = block.first + block.count - 1
@@ -129,7 +129,7 @@ def _each(layout: Layout) -> str:
 
 
 def _first_plan(plans: Collection[Plan | InputError]) -> Plan:
-    """The first launcher's that can start the job; where none can, the first one's refusal is raised."""
+    """The plan of the first launcher that can start the job; if none can, raise the first one's error."""
     for plan in plans:
         if isinstance(plan, Plan):
             return plan
@@ -137,7 +137,7 @@ def _first_plan(plans: Collection[Plan | InputError]) -> Plan:
 
 
 def _in_run(reasons: Iterable[Reason], run: str) -> tuple[Reason, ...]:
-    """The same with the run directory where a word names it."""
+    """The reasons, with the run directory in words that name it."""
     return tuple(Reason(tuple(word.replace("{step}", run) for word in r.words), r.reason) for r in reasons)
 
 
@@ -163,7 +163,7 @@ def _plan(name: str, own: str, intent: Intent, site: Site, context: PlanContext)
 
 
 def _line(made: Plan | InputError) -> dict[str, Any]:
-    """With a container or a profiler the program is long: the line then ends with rank.sh, which runs it."""
+    """The command as JSON values; with a container or profiler it ends with rank.sh, which has the long program."""
     if isinstance(made, InputError):
         return {"cannot": made.message, "hint": made.hint or ""}
     line = made.line
@@ -181,7 +181,7 @@ def _bare(word: str) -> str:
 
 
 def _of_each_rank(plan: Plan) -> tuple[Reason, ...]:
-    """The reasons of the backend and the wrappers, then the other variables of a rank; role by role."""
+    """The reasons of the backend and the wrappers, then of the other variables of a rank; role by role."""
     if plan.roles:
         return tuple(
             replace(reason, reason=f"{role.name}: {reason.reason}")

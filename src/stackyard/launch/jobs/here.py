@@ -1,6 +1,6 @@
-"""Carrying out a recorded launch in a process of its own, which is what a Python program does.
+"""Carries out a recorded launch in a separate process, as a Python program needs it.
 
-So the caller's signals, threads and limits stay as they are, its work does not delay the hub, and `stackyard runs
+So the caller's signals, threads and limits are not changed, its work does not delay the hub, and `stackyard runs
 cancel` interrupts that process and not the caller.
 """
 
@@ -23,10 +23,10 @@ MOST_SAID = 2000
 
 
 class LocalLaunch:
-    """A recorded launch that runs. It ends when this process ends, however that happens."""
+    """A running recorded launch. It ends when this process ends, for any reason."""
 
     def __init__(self, run: Run) -> None:
-        """Start it. What it prints is in ``batch.log``, as what a batch job prints is.
+        """Start the launch. Its output goes to ``batch.log``, as for a batch job.
 
         Raises:
             StackyardError: it cannot be started.
@@ -40,11 +40,11 @@ class LocalLaunch:
         threading.Thread(target=self._settle, name=f"stackyard {run.paths.name}", daemon=True).start()
 
     def interrupt(self) -> None:
-        """Terminate its ranks, as Ctrl-C does."""
+        """Terminate the ranks, as Ctrl-C does."""
         self._child.signal(signal.SIGINT, whole=False)
 
     def wait(self) -> None:
-        """Wait until it has ended, and its end is recorded."""
+        """Wait until the launch has ended and its end is recorded."""
         self._settled.wait()
 
     def _settle(self) -> None:
@@ -55,7 +55,7 @@ class LocalLaunch:
             self._settled.set()
 
     def _record(self, code: int) -> None:
-        """Record the end of a process that has recorded none, since it failed before the ranks started."""
+        """Record the end of a process that failed before the ranks started, and so recorded none."""
         paths = self.run.paths
         status = read_status(paths)
         if status.over:
@@ -67,12 +67,12 @@ class LocalLaunch:
 
 
 def process_end(code: int) -> str:
-    """How a process ended, by its code."""
+    """A description of a process's end, by its code."""
     return f"was ended by signal {code - 128}" if code > 128 else f"exited with status {code}"
 
 
 def end_with_caller() -> None:
-    """End this process with SIGTERM as soon as its standard input is closed, as it is when the caller ends."""
+    """End this process with SIGTERM as soon as its standard input is closed, which happens when the caller ends."""
 
     def wait() -> None:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""`Job`: a request with everything that its plan depends on; for a launch here, for a batch job, for a recorded run."""
+"""`Job`: a request with all inputs of its plan; for a launch here, for a batch job, for a recorded run."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from stackyard.yard.revision.directories import RevisionPaths
 
 @dataclass(frozen=True)
 class Job:
-    """What is requested, where, and what the plan depends on besides.
+    """A request, the nodes for it, and the other inputs of the plan.
 
     Attributes:
-        intent: the request, with as many nodes as there are where a range was requested.
+        intent: the request; a range of nodes is replaced by the available number.
         again_of: the run that it repeats, or empty.
-        most_nodes: the nodes that were requested.
+        most_nodes: the requested number of nodes.
     """
 
     workspace: Workspace
@@ -44,7 +44,7 @@ class Job:
 
     @property
     def asked(self) -> Intent:
-        """The request with the nodes that were requested, whatever this allocation has."""
+        """The request with the requested number of nodes, independent of this allocation."""
         return self.intent.model_copy(update={"nodes": self.most_nodes or self.intent.nodes})
 
     @property
@@ -53,28 +53,28 @@ class Job:
         return self.workspace.site
 
     def plan(self, *, hosts: Sequence[str] | None = None, head: bool = False) -> Plan:
-        """The plan of this job; `make_plan` has the arguments and errors. A queue that does not take it is an error."""
+        """The plan of this job; arguments and errors as in `make_plan`. A queue that rejects the job is an error."""
         plan = make_plan(self.intent, self.site, self.context, hosts=hosts, head=head)
         refuse(plan.head.findings if plan.head else ())
         return plan
 
 
 def default_nodes(workspace: Workspace, *, launcher: str = "", spare: int = 0) -> int:
-    """The number of nodes of a launch that names none: all of the allocation but the spare ones, else one."""
+    """The default number of nodes of a launch: all of the allocation except the spare ones, else one."""
     allocation = plan_context(workspace.site, workspace.environ, launcher=launcher).allocation
     return max(1, len(allocation.hosts) - spare) if allocation else 1
 
 
 def queue_field(workspace: Workspace) -> str:
-    """The field of `BatchOptions` that ``-q`` sets: as in sbatch the quality of service under Slurm, else the queue."""
+    """The field of `BatchOptions` for ``-q``: the quality of service under Slurm, as in sbatch, else the queue."""
     return plan_context(workspace.site, workspace.environ).batch.queue_option
 
 
 def launch_job(workspace: Workspace, intent: Intent, again: Repeat | None = None) -> Job:
     """A job for the nodes of the allocation, or for this machine.
 
-    In an allocation of Slurm whose tasks were requested (``sbatch --ntasks-per-node=2 -c 4``) these are its ranks where
-    the request names none.
+    In a Slurm allocation with requested tasks (``sbatch --ntasks-per-node=2 -c 4``), these are the ranks unless the
+    request names others.
 
     Raises:
         InputError: no such revision, or more nodes requested than the partition has.
@@ -105,7 +105,7 @@ def batch_job(workspace: Workspace, intent: Intent, again: Repeat | None = None)
 
 
 def recorded_job(workspace: Workspace, directory: Path) -> tuple[Job, RunPaths]:
-    """The job of a recorded run on the nodes that it was allocated, and its directory: in an array that of this task.
+    """The job of a recorded run on its allocated nodes, and its directory: in an array that of this task.
 
     Files of an earlier attempt are set aside.
     """
@@ -125,14 +125,14 @@ def recorded_job(workspace: Workspace, directory: Path) -> tuple[Job, RunPaths]:
 
 
 def stack_in_use(workspace: Workspace, name: str, directory: str = "") -> StackInUse:
-    """The revision that a job runs with; empty where none is named.
+    """The revision of a job; empty if none is named.
 
     Args:
         directory: the directory of the revision, for a run that is carried out or repeated exactly.
 
     Raises:
         InputError: no such revision.
-        ChecksFailed: it has no signature that its yard demands.
+        ChecksFailed: it lacks a signature that its yard demands.
     """
     if not name:
         return StackInUse()
@@ -161,5 +161,5 @@ def _job(workspace: Workspace, intent: Intent, context: PlanContext, again: Repe
 
 
 def here(job: Job) -> tuple[str, ...]:
-    """The hosts that the job can use now: those allocated, else this one."""
+    """The hosts available to the job now: the allocated ones, else this one."""
     return job.context.allocation.hosts if job.context.allocation else (os.uname().nodename,)

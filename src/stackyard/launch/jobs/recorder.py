@@ -1,4 +1,4 @@
-"""`Recorder`: a `Listener` that keeps the status and the events of a run, in files."""
+"""`Recorder`: a `Listener` that writes the status and the events of a run to files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stackyard.yard.write import atomic
 
 
 class Recorder(Listener):
-    """Keeps what happens to a run. The run goes on where its files cannot be written; `lost` says why then."""
+    """Records the events of a run. Write errors do not stop the run; `lost` has the reason."""
 
     ignores = frozenset({"nodes", "output"})
 
@@ -34,29 +34,29 @@ class Recorder(Listener):
             self.lost = f"cannot write {self._paths.status}: {error.strerror}"
 
     def phase(self, name: str, detail: str = "") -> None:
-        """A new phase; kept in the status too, for other processes that follow the run."""
+        """Record a new phase; also in the status, for other processes that follow the run."""
         self._events.add("phase", {"phase": name, "detail": detail})
         self._events.flush()
         self.change(phase=f"{name} {detail}".rstrip())
 
     def event(self, kind: str, data: dict[str, Any]) -> None:
-        """Kept; `phase` keeps the phases."""
+        """Record the event, except for phases, which `phase` records."""
         if kind != "phase":
             self._events.add(kind, data)
 
     def notice(self, text: str) -> None:
-        """Kept."""
+        """Record the notice."""
         self._events.add("notice", {"text": text})
 
     def stack(self, file: Path, text: str) -> None:
-        """Kept."""
+        """Record the stack trace."""
         with suppress(OSError):
             atomic.write_text(file, text)
 
     def flush(self) -> None:
-        """Write what was kept."""
+        """Write all recorded events."""
         self._events.flush()
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Accept no more events."""
         self._events.close()

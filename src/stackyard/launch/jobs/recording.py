@@ -1,4 +1,4 @@
-"""`Run`: a job with its run directory and its record; what a launch or a submission starts from."""
+"""`Run`: a job with its run directory and its record, from which a launch or a submission starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Run:
     """A recorded job.
 
     Attributes:
-        plan: what will be started, as far as known before nodes are allocated.
+        plan: the plan, as far as known before nodes are allocated.
         script: the text of job.sh; empty for a launch.
     """
 
@@ -38,7 +38,7 @@ class Run:
 
 
 def record_run(run: Run, how: How) -> Run:
-    """Write the record of a run that is about to start; the same run."""
+    """Write the record of a run that is about to start; returns the run."""
     job, plan, workspace = run.job, run.plan, run.job.workspace
     write_record(
         run.paths,
@@ -57,7 +57,7 @@ def record_run(run: Run, how: How) -> Run:
 
 
 def _program(intent: Intent) -> tuple[str, ...]:
-    """The program whose code is recorded; of several that of the first role."""
+    """The program whose code is recorded; of several roles the first one's."""
     return next((role.program for role in intent.roles.values()), intent.program)
 
 
@@ -67,7 +67,7 @@ def _site(job: Job) -> dict[str, str]:
 
 
 def _environment(job: Job, plan: Plan | None) -> dict[str, Any]:
-    """The variables of the shell that a job needs; the stack's changes and the variables of every rank, in order."""
+    """The shell variables that a job needs; the stack's changes and the variables of every rank, in order."""
     shell = {"shell": carried(job.workspace.environ)}
     if plan is None:
         return shell
@@ -78,7 +78,7 @@ def plan_json(plan: Plan, step: str) -> dict[str, Any]:
     """A plan as plain values: the exact command, the program, the layout, reasons and findings.
 
     Args:
-        step: the run directory, which the command names.
+        step: the run directory in the command.
     """
     return {
         "command": launch_command(plan, step),
@@ -95,7 +95,7 @@ def plan_json(plan: Plan, step: str) -> dict[str, Any]:
 
 
 def _role_json(plan: Plan, index: int) -> dict[str, Any]:
-    """One of several programs; `first_rank` is its first one among those of all roles."""
+    """One of several programs as JSON values; `first_rank` is the global number of its first rank."""
     role = plan.roles[index]
     own = role.plan
     return {

@@ -1,4 +1,4 @@
-"""Repeating a recorded run: its request, its revision, and the environment variables of the shell it came from."""
+"""Repeats a recorded run: its request, its revision, and the environment variables of its shell."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Repeat:
 
     Attributes:
         intent: the recorded request; `with_changes` adds to it.
-        revision: the directory of the exact revision that it ran with, or empty.
+        revision: the directory of the exact revision that it used, or empty.
         environ: the recorded environment variables, to be set before the job is made.
-        notices: what differs now from the recorded run, one sentence each.
+        notices: sentences about differences from the recorded run.
     """
 
     run: RunPaths
@@ -37,7 +37,7 @@ class Repeat:
 
 
 def repeat(paths: RunPaths, environ: Mapping[str, str]) -> Repeat:
-    """What is needed to repeat a run.
+    """The data needed to repeat a run.
 
     Only environment variables that a job needs were recorded: PATH, LD_LIBRARY_PATH, NCCL_... and the like.
 
@@ -58,7 +58,7 @@ def repeat(paths: RunPaths, environ: Mapping[str, str]) -> Repeat:
 
 
 def with_changes(again: Repeat, changes: Intent) -> Repeat:
-    """The same run with the fields that are set in `changes`; a stack named there is resolved anew."""
+    """The run with the fields in `changes` replaced; a stack named there is resolved again."""
     changed = changes.model_dump(exclude_unset=True)
     batch = {**again.intent.batch.model_dump(), **changed.pop("batch", {})}
     changed |= with_variables(again.intent, changed.get("variables", {}), changed.get("passed", ()))
@@ -68,7 +68,7 @@ def with_changes(again: Repeat, changes: Intent) -> Repeat:
 
 
 def _notices(paths: RunPaths, record: RunRecord, shell: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
-    """What differs between the recorded run and now."""
+    """Sentences about differences between the recorded run and now."""
     different = sorted(name for name, value in shell.items() if environ.get(name) != value)
     said = [f"restored from run {paths.name}, different in this shell: {', '.join(different)}"] if different else []
     code = code_state(Path(record.code.get("folder", ".")), record.program)

@@ -1,4 +1,4 @@
-"""Requeued jobs and job arrays: which job this process belongs to, and whether it starts again after its end."""
+"""Requeued jobs and job arrays: which job this process belongs to, and whether it will start again after its end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def array_index(context: PlanContext) -> str:
 
 
 def job_id(context: PlanContext) -> str:
-    """The id of the job that this process runs in; in an array that of this task alone."""
+    """The id of the job that this process runs in; in an array the id of this task."""
     assert context.allocation is not None
     job, index = context.allocation.job, array_index(context)
     return context.batch.own_id(job, index, context.environ) if index else job
@@ -40,7 +40,7 @@ def job_id(context: PlanContext) -> str:
 def reason_to_wait(
     intent: Intent, context: PlanContext, paths: RunPaths, listener: Listener, result: StepResult
 ) -> str:
-    """Why the run has not ended with `result`, since its job starts again; empty where it has. Followers stay."""
+    """Why the run has not ended with `result`, because its job will start again; else empty. Followers keep waiting."""
     if not intent.batch.requeue or context.allocation is None or result.state == "done":
         return ""
     terminated = result.code == 128 + signal.SIGTERM
@@ -56,9 +56,10 @@ def reason_to_wait(
 
 
 def _preempted(context: PlanContext) -> bool:
-    """Whether a preemption has ended the ranks: Slurm ends them first, and leaves their launcher process a while.
+    """Whether a preemption ended the ranks: Slurm terminates them before their launcher process.
 
-    A program that saves its state at SIGTERM may exit with any status. A scheduler that does not answer says nothing.
+    A program that saves its state at SIGTERM may exit with any status. If the scheduler does not answer, it counts as
+    no preemption.
     """
     with suppress(StackyardError):
         return context.batch.preempted(job_id(context))
@@ -68,7 +69,7 @@ def _preempted(context: PlanContext) -> bool:
 def requeue(context: PlanContext, listener: Listener) -> None:
     """Put the job back into its queue. The scheduler then terminates this process, so this must come last.
 
-    LSF and PBS do so some time after their program has returned, and a job that ends by itself before is not requeued.
+    LSF and PBS do so some time after their command has returned; a job that ends before is not requeued.
     """
     job = job_id(context)
     listener.event("requeue", {"job": job})

@@ -1,7 +1,7 @@
-"""Going on after a failure within the allocation: which nodes the next attempt of a run uses, or why there is none.
+"""Restarts after a failure within the allocation: which nodes the next attempt uses, or why there is none.
 
-A rank or a node was lost, and the job still has its nodes: the program starts again, from its own checkpoint, on the
-nodes that are left and on spare ones, without going back to the queue.
+After the loss of a rank or a node, the job keeps its allocation: the program starts again from its own checkpoint on
+the remaining and the spare nodes, without returning to the queue.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Attempts:
     """The attempts of one run.
 
     Attributes:
-        restarts: how many more are allowed.
-        hosts: the nodes of the allocation that are not lost, those in use first; empty where none are named.
-        wanted: nodes of the job; `least`: with how many it goes on.
+        restarts: the number of further attempts allowed.
+        hosts: the nodes of the allocation that are not lost, those in use first; empty if unnamed.
+        wanted: the number of nodes of the job; `least`: the smallest acceptable number.
     """
 
     restarts: int
@@ -44,16 +44,16 @@ class Attempts:
 
     @property
     def may_lose(self) -> int:
-        """How many nodes another attempt can do without; -1: no other is left."""
+        """The number of nodes that another attempt can do without; -1: no attempt is left."""
         return max(0, len(self.hosts) - self.least) if self.restarts else -1
 
     @property
     def chosen(self) -> tuple[str, ...] | None:
-        """The nodes of the attempt; None where they are not named."""
+        """The nodes of the attempt; None if they are not named."""
         return self.hosts[: self.wanted] if self.hosts else None
 
     def go_on(self, result: StepResult) -> bool:
-        """Whether there is another attempt after this result; `why_not` says why where restarts were wanted."""
+        """Whether another attempt follows this result; otherwise `why_not` has the reason."""
         without = gone(result.state, self.chosen or (), lost=result.lost, reported=result.hosts,
                        blamed=result.first.host if result.first else "")  # fmt: skip
         if not starts_again(result.state, without, self.may_lose, warned=result.warned):
@@ -80,7 +80,7 @@ class Attempts:
 
 
 def keep(paths: RunPaths, number: int, result: StepResult) -> None:
-    """Set the files of an attempt aside in ``attempts/<n>``, with its result. Restarts do not depend on it."""
+    """Move the files of an attempt to ``attempts/<n>``, with its result. Restarts do not depend on it."""
     with suppress(OSError):
         record.set_aside(paths, number)
         values = {"state": result.state, "code": result.code, "hosts": result.hosts, "seconds": result.seconds}

@@ -1,4 +1,4 @@
-"""`Workspace`: where jobs are planned and recorded; what callers of `launch.api` pass, as plain values."""
+"""`Workspace`: the site and yard for jobs, which callers of `launch.api` pass as plain values."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from stackyard.inputs import workspace
 
 @dataclass(frozen=True)
 class Workspace(workspace.Workspace):
-    """The site, the yard, and how you work with them.
+    """The site, the yard, and the caller's environment.
 
     Attributes:
         site_file: the file that `site` was read from, absolute; None: the built-in defaults.
         runs: the directory in which run directories are created and found.
         environ: the environment variables of your shell.
-        argv: the command line that you typed; what is written down is `command`.
+        argv: the command line that you typed; records have `command` instead.
     """
 
     site_file: Path | None
@@ -32,7 +32,7 @@ class Workspace(workspace.Workspace):
         """The command line for records and batch scripts, without values of ``--env`` that may be secret.
 
         Args:
-            program: the words of the program, which are left as they are where the command line ends with them.
+            program: the words of the program, which are not changed at the end of the command line.
         """
         ends = bool(program) and self.argv[-len(program) :] == tuple(program)
         own = self.argv[: -len(program)] if ends else self.argv
@@ -46,7 +46,7 @@ class Workspace(workspace.Workspace):
 
 
 def _without_values(words: Sequence[str]) -> Iterator[str]:
-    """Options in which ``--env NAME=VALUE`` is ``--env NAME`` where the value may be secret."""
+    """The options, with ``--env NAME=VALUE`` reduced to ``--env NAME`` if the value may be secret."""
     for before, word in itertools.pairwise(("", *words)):
         option = "--env=" if word.startswith("--env=") else ""
         name, equals, value = word.removeprefix(option).partition("=")

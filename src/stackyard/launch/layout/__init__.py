@@ -1,1 +1,1 @@
-"""Placement of ranks: nodes, cores and GPUs. Pure: nothing here starts a program."""
+"""Placement of ranks: nodes, cores and GPUs. Pure functions; no program is started here."""

@@ -1,4 +1,4 @@
-"""The cores of each rank of a node. Pure arithmetic on a `Node`; `placing` decides how many and why.
+"""Assigns cores to each rank of a node. Pure arithmetic on a `Node`; `placing` decides how many and why.
 
 A rank's *home* is the domain of its GPUs; without GPUs the ranks are spread evenly. Placements are tried from
 best to worst: within the rank's own domains (a NUMA node, the cores sharing a cache), within one socket,
@@ -24,7 +24,7 @@ class Homes:
     """The home sockets and domains of a node's ranks.
 
     Attributes:
-        gpus: per rank, the GPUs that are its own.
+        gpus: per rank, its GPUs.
         sockets: per rank, the socket with most of its GPUs (or the one assigned to it).
         domains: per rank, the domains of its GPUs on that socket, by index; empty without GPUs.
     """
@@ -107,7 +107,7 @@ def straddlers(node: Node, places: Sequence[Cores]) -> tuple[int, ...]:
 
 
 def _in_domains(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None:
-    """Every rank within its own domains (those of its GPUs, and a share of the domains without GPUs)."""
+    """Places every rank within its own domains (those of its GPUs, and a share of the domains without GPUs)."""
     territories = _territories(node, homes) if any(homes.gpus) else _spread_domains(node, homes, each)
     if territories is None or any(len(cores) < each * len(ranks) for ranks, cores in territories):
         return None
@@ -144,7 +144,7 @@ def _territories(node: Node, homes: Homes) -> list[tuple[list[int], Cores]] | No
 
 
 def _spread_domains(node: Node, homes: Homes, each: int) -> list[tuple[list[int], Cores]] | None:
-    """Ranks without GPUs over the domains, as evenly as the domains' room for whole ranks allows."""
+    """Ranks without GPUs spread over the domains, as evenly as whole ranks fit."""
     cores = domain_cores(node)
     room = {domain: len(cores[domain]) // each for domain in range(len(cores))}
     ranks = len(homes.sockets)
@@ -155,7 +155,7 @@ def _spread_domains(node: Node, homes: Homes, each: int) -> list[tuple[list[int]
 
 
 def _on_sockets(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None:
-    """Every rank on its home socket; if that is full, ranks move to another one with room."""
+    """Places every rank on its home socket; if that is full, ranks move to another one with room."""
     by_socket = socket_cores(node)
     room = {socket: len(cores) // each for socket, cores in by_socket.items()}
     if sum(room.values()) < len(homes.sockets):
@@ -173,7 +173,7 @@ def _on_sockets(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None
 
 
 def _whole(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None:
-    """Fewer ranks than sockets: whole, unshared sockets for each rank."""
+    """With fewer ranks than sockets: whole, unshared sockets for each rank."""
     if len(homes.sockets) >= node.sockets:
         return None
     sockets = _whole_sockets(node, homes)
@@ -198,13 +198,13 @@ def _whole_sockets(node: Node, homes: Homes) -> list[Cores]:
 
 
 def _in_a_row(node: Node, homes: Homes, each: int) -> tuple[Cores, ...]:
-    """The last resort: consecutive ranks in the order of their homes; some span two sockets."""
+    """The fallback: consecutive ranks in the order of their homes; some span two sockets."""
     order = sorted(range(len(homes.sockets)), key=lambda rank: (homes.domains[rank], rank))
     return _deal(len(order), [(order, tuple(range(node.cores)))], each)
 
 
 def _shared(node: Node, homes: Homes, each: int) -> tuple[Cores, ...]:
-    """More cores requested than available: assignment wraps around to the first core."""
+    """With more cores requested than available, assignment wraps around to the first core."""
     by_socket, taken = socket_cores(node), dict.fromkeys(socket_cores(node), 0)
     everything, row = tuple(range(node.cores)), 0
     made = []

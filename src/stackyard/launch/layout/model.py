@@ -17,7 +17,7 @@ from stackyard.core.late import dataclass
 
 @dataclass(frozen=True)
 class NodeDomain:
-    """Cores and GPUs next to each other. `cores` are the operating system's numbers, ascending."""
+    """Neighbouring cores and GPUs. `cores` are the operating system's numbers, ascending."""
 
     socket: int
     cores: tuple[int, ...]
@@ -98,8 +98,8 @@ class Slot:
 class Block:
     """`count` hosts from host index `first` on, all with the same slots.
 
-    In a job with several roles, `roles` has the index of each slot's role, and `gpu_visibility` is what the launcher
-    shows on these hosts.
+    In a job with several roles, `roles` has the index of each slot's role, and `gpu_visibility` is the launcher's
+    setting on these hosts.
     """
 
     first: int
@@ -185,14 +185,14 @@ class Layout:
 
     @property
     def alike(self) -> tuple[Layout, ...]:
-        """Layouts of hosts that are alike, in the order of hosts: this one alone where all of them are."""
+        """Layouts of hosts with the same slots, in the order of hosts: only this one if all hosts are alike."""
         if len({(block.slots, block.gpu_visibility or self.gpu_visibility) for block in self.blocks}) == 1:
             return (self,)
         return self.parts
 
     @property
     def hosts_differ(self) -> bool:
-        """Whether some hosts have other ranks than others."""
+        """Whether the hosts differ in their ranks."""
         return len(self.alike) > 1
 
     def places(self) -> Iterator[tuple[int, int, Slot]]:

@@ -47,7 +47,7 @@ def draw(layout: Layout, *, width: int = 100, color: bool = False, heading: Sequ
     """The picture of one node of a layout (all are alike), with a heading and a legend.
 
     Args:
-        heading: the sentences of the heading; empty: who the ranks are, and what each of them has.
+        heading: the sentences of the heading; empty: the ranks and their resources.
         width: the maximum line length in columns, at least 40.
         color: colour cells and GPUs by rank.
     """
@@ -109,7 +109,7 @@ def _cell(ranks: Sequence[int], on_two: set[int]) -> _Cell:
 
 
 def _kept(node: Node) -> dict[int, int]:
-    """The reserved cores, each with the domain that it is drawn in.
+    """The reserved cores, each with the domain to draw it in.
 
     Their domain is known only if the domains are blocks of equal size (22 cores of a POWER9, 8 around an L3 cache);
     otherwise the legend only counts them.
@@ -128,7 +128,7 @@ def _kept(node: Node) -> dict[int, int]:
 
 
 def _box(layout: Layout, index: int, cells: dict[int, _Cell], sizes: tuple[int, int]) -> _Box:
-    """One domain; `sizes` are the width of a cell and that of the picture."""
+    """One domain as a box; `sizes` are the width of a cell and that of the picture."""
     domain = layout.node.domains[index]
     limit = sizes[1] - 4
     rows, columns = _rows(list(cells.values()), sizes[0], limit)
@@ -188,7 +188,7 @@ def _runs(cells: Iterable[_Cell]) -> list[list[_Cell]]:
 
 
 def _gpu_rows(layout: Layout, index: int, columns: dict[int, tuple[int, int]], limit: int) -> list[tuple[Segment, ...]]:
-    """The domain's GPUs: below the cores of their ranks if all of them fit, else as a list."""
+    """The rows for a domain's GPUs: below the cores of their ranks if all of them fit, else as a list."""
     owners = {gpu: [s.local_rank for s in layout.slots if gpu in s.gpus] for gpu in layout.node.domains[index].gpus}
     names = {gpu: f"GPU {gpu}" for gpu in owners}
     held = Counter(ranks[0] for ranks in owners.values() if ranks)

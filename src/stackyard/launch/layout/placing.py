@@ -1,8 +1,8 @@
-"""The layout of a job: where each rank runs, with reasons and findings. Pure; the same for one node and for 10,000.
+"""The layout of a job: the place of each rank, with reasons and findings. Pure; the same for one node and for 10,000.
 
 `plan_layout` chooses what is not set (ranks per node, cores, threads, GPUs, visibility), places one node's ranks with
-`cores`, and checks the result with `rules`. It raises nothing for a bad layout: what must not be started is a finding
-with severity ``refused`` (`stackyard.core.findings.refuse`), so that a bad layout can be drawn too.
+`cores`, and checks the result with `rules`. A bad layout raises no error, so that it can be drawn too: problems that
+prevent a start are findings of severity ``refused`` (`stackyard.core.findings.refuse`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def plan_layout(intent: Intent, node: Node, hosts: tuple[str, ...] = ()) -> Layo
     """Place the ranks of a job on nodes of one kind.
 
     Args:
-        intent: the request; this function chooses what is None or empty.
+        intent: the request; fields that are None or empty are chosen here.
         node: the resources of each node.
         hosts: their names in order, if known; the first `intent.nodes` are used.
 
@@ -139,7 +139,7 @@ def _threads(intent: Intent, cores: int, smt: int) -> _ChosenNumber:
 
 
 def _visibility(intent: Intent, node: Node, slots: tuple[Slot, ...]) -> tuple[Visibility, str]:
-    """All GPUs if they have peer access; a shared GPU is visible alone, as device 0."""
+    """The visibility of GPUs: all GPUs if they have peer access; a shared GPU is visible alone, as device 0."""
     used = {gpu for slot in slots for gpu in slot.gpus}
     shared = sum(len(slot.gpus) for slot in slots) > len(used)
     if not used:

@@ -1,4 +1,4 @@
-"""Lists of numbers as ranges, as the kernel, launchers and people write them. Pure."""
+"""Lists of numbers as ranges, in the notation of the kernel and of launchers. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """The first and the last of each run of numbers, in ascending order without repetition."""
+    """The first and the last number of each consecutive run, in ascending order without repetition."""
     found: list[tuple[int, int]] = []
     for number in sorted(set(numbers)):
         if found and number == found[-1][1] + 1:
@@ -17,5 +17,5 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as a list of ranges, ``0-6,8``: what `nodes.core_list` reads."""
+    """Numbers as a list of ranges, ``0-6,8``, which `nodes.core_list` reads."""
     return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in runs(numbers))

@@ -1,7 +1,7 @@
-"""The layout of a job with several roles: each role placed as a job of its own, on its nodes or beside another role.
+"""The layout of a job with several roles: each role placed as a separate job, on its own nodes or shared ones.
 
-Roles that share nodes are placed one after the other on what is left of a node: first those that say how many cores and
-GPUs a rank has, then the one that does not. Ranks are numbered node by node, and on a node in the order of the roles.
+Roles that share nodes are placed one after the other on the remaining cores and GPUs: first those with explicit cores
+and GPUs per rank, then the one without. Ranks are numbered node by node, and on a node in the order of the roles.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IDLE = ("idle-cores", "idle-gpus", "ranks-do-not-divide-gpus")
 
 @dataclass(frozen=True)
 class PlacedRole:
-    """A role with its own layout: its ranks alone, counted from 0. `first`: its first node."""
+    """A role with its own layout, whose ranks are counted from 0. `first`: its first node."""
 
     name: str
     first: int
@@ -37,7 +37,7 @@ def place_roles(intent: Intent, node: Node, hosts: tuple[str, ...] = ()) -> tupl
     """Every role placed, in the order of the job.
 
     Raises:
-        InputError: roles that share nodes leave open which cores are whose, or no core is left for one.
+        InputError: more than one of the roles that share nodes leaves its cores open, or no core is left for a role.
     """
     nodes = nodes_of(intent.roles)
     done: dict[str, PlacedRole] = {}
@@ -70,7 +70,7 @@ def _settled(own: Intent, node: Node) -> bool:
 
 
 def _beside(own: Intent, node: Node, taken: Sequence[Layout], name: str, hosts: tuple[str, ...]) -> Layout:
-    """The layout of a role on what the roles before it have left of a node."""
+    """The layout of a role on the cores and GPUs of a node that earlier roles have left."""
     used = {core for layout in taken for slot in layout.slots for core in slot.cores}
     gpus = {gpu for layout in taken for slot in layout.slots for gpu in slot.gpus}
     rest, numbers = _without(node, used, gpus)
@@ -84,7 +84,7 @@ def _beside(own: Intent, node: Node, taken: Sequence[Layout], name: str, hosts: 
 
 
 def _without(node: Node, cores: set[int], gpus: set[int]) -> tuple[Node, list[int]]:
-    """A node without some of its cores and GPUs, and the number in the whole node of each core that is left."""
+    """A node without some of its cores and GPUs, and the original number of each remaining core."""
     domains, numbers = [], []
     for domain, usable in zip(node.domains, domain_cores(node), strict=True):
         left = [(number, core) for number, core in zip(usable, domain.cores, strict=True) if number not in cores]
@@ -96,7 +96,7 @@ def _without(node: Node, cores: set[int], gpus: set[int]) -> tuple[Node, list[in
 
 
 def _judged(layout: Layout, name: str, *, alone: bool) -> Layout:
-    """The same with the findings that concern this role, which they name."""
+    """The layout with the findings that concern this role, with the role's name in them."""
     found = [finding for finding in layout.findings if alone or finding.rule not in IDLE]
     named = (replace(f, message=f"{name}: {f.message}", remedy=_as_keys(f.remedy)) for f in found)
     return replace(layout, findings=tuple(named), reasons=tuple(f"{name}: {reason}" for reason in layout.reasons))
@@ -127,13 +127,13 @@ def _block(roles: Sequence[PlacedRole], start: int, end: int) -> Block:
 
 
 def _visibility(here: Mapping[int, Layout]) -> Literal["all", "own"]:
-    """That of the roles where it is the same for all; else the launcher shows all GPUs, and rank.sh chooses."""
+    """The visibility that all roles share; if they differ, the launcher shows all GPUs, and rank.sh selects."""
     found = {(layout.gpu_visibility, layout.gpus_per_rank) for layout in here.values()}
     return next(iter(found))[0] if len(found) == 1 else "all"
 
 
 def rank_in_role(layout: Layout, roles: Sequence[PlacedRole], rank: int) -> tuple[str, int]:
-    """The role of a rank, of those of all roles, and its number within the role. Raises IndexError: no such rank."""
+    """The role of a global rank, and its number within the role. Raises IndexError: no such rank."""
     for block in layout.blocks:
         each = len(block.slots)
         if rank < block.count * each:
@@ -150,7 +150,7 @@ def _all(findings: Iterable[tuple[Finding, ...]]) -> tuple[Finding, ...]:
 
 
 def whole_nodes(layout: Layout) -> Layout:
-    """One task per node with all cores and GPUs that any role uses: what the batch job asks for."""
+    """One task per node with all cores and GPUs that any role uses, as the batch job requests."""
     if not layout.hosts_differ and len({(len(slot.cores), len(slot.gpus)) for slot in layout.slots}) == 1:
         return layout
     slots = [slot for block in layout.blocks for slot in block.slots]

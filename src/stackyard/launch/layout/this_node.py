@@ -182,7 +182,7 @@ def _amd(root: Path) -> list[str]:
 
 
 def _shown(count: int, variable: str | None) -> list[int]:
-    """The GPUs that a visibility variable leaves visible. Other forms (UUIDs) cannot be resolved here: all."""
+    """The GPUs that a visibility variable leaves visible. Other formats (UUIDs) cannot be resolved here: all."""
     if variable is None or not re.fullmatch(r"\s*|-1|\d+(\s*,\s*\d+)*", variable):
         return list(range(count))
     return [number for number in sorted(map(int, re.findall(r"-?\d+", variable))) if 0 <= number < count]

@@ -4,8 +4,8 @@ It reports its node to the hub, passes the answer to the waiting shims, follows 
 and ends them when the hub asks for it or is lost. `stackyard.launch.node.step` has the messages and files of a node.
 
 Three threads: this loop, which waits for sockets and pipes and reads /proc and the node's own directory; `logs`, for
-files on the shared file system; and the heartbeat of `uplink`, which touches no file. A file system that stalls or is
-full delays what it concerns, and ends nothing.
+files on the shared file system; and the heartbeat of `uplink`, which touches no file. A stalled or full file system
+only delays operations on it.
 
 It and what it imports run on any Python from 3.6 on, with the standard library alone and few imports, because it starts
 on every node, on the node's own Python, while ranks wait for it. So annotations are strings and paths are strings.
@@ -102,7 +102,7 @@ class Agent:
         hub.keep_alive(self.file["beat_s"])
 
     def _wanted(self) -> "bool":
-        """Whether a shim still waits: the launcher may have ended them before the hub was reached."""
+        """Whether a shim still waits: the launcher may have terminated them before the hub was reached."""
         self._from_pipe(0)
         if not self.ranks:
             return bool(time.monotonic() < self.deadline)
@@ -161,7 +161,7 @@ class Agent:
         self._hold()
 
     def _hold(self) -> "None":
-        """Read output only as fast as the hub takes it."""
+        """Read output no faster than the hub receives it."""
         self.logs.hold(self.hub is not None and (self.hub_holds or self.hub.waiting > READ_MOST))
 
     # messages to and from the hub
@@ -175,7 +175,7 @@ class Agent:
         self._flushed()
 
     def _hello(self, hub: "Uplink") -> "None":
-        """Report this node, what has started on it, and what could not be sent before."""
+        """Report this node, its started ranks, and earlier unsent messages."""
         found = facts()
         every = [one for addresses in found["interfaces"].values() for one in addresses]
         hello = {
@@ -188,7 +188,7 @@ class Agent:
         self._flushed()
 
     def _ports(self) -> "list[dict[str, Any]]":
-        """The ports of this node where a role begins, as on that of task 0; held from now on."""
+        """The ports of this node if a role begins here, as on the node of task 0; held from now on."""
         count = self.file["ports"] if self.node == 0 else dict(self.file["more_ports"]).get(self.node, 0)
         if not count:
             return []
@@ -196,7 +196,7 @@ class Agent:
         return [{"ports": [port for port, _ in self.held]}]
 
     def _flushed(self) -> "None":
-        """Act on the fate of the messages that were sent."""
+        """Handle the acknowledgement of sent messages."""
         if self.hub is None:
             return
         if self.hub.why:
@@ -310,7 +310,7 @@ class Agent:
             self._end(self.file["grace_s"])
 
     def _refresh(self, now: "float") -> "None":
-        """Update the ranks' lists of processes: with hundreds of threads each that is much to read."""
+        """Update the ranks' lists of processes; not too often, since hundreds of threads each take time to read."""
         if now < self.next_refresh:
             return
         for rank in self._running():
@@ -370,7 +370,7 @@ class Agent:
         return gone and self.staged.may_leave
 
     def _bye(self) -> "None":
-        """End what the ranks left behind and the helper program, and remove the node's directory."""
+        """Terminate remaining processes of the ranks and the helper program, and remove the node's directory."""
         end_rest(self.directory.path, {rank.pid for rank in self.ranks.values()}, self.sidecar, self.logs.write)
         self._from_logs(0)
         self.staged.close(self.send)

@@ -1,9 +1,9 @@
-"""Calls a function of the Python API on a rank. A copy of this file is in the run directory, beside what it needs.
+"""Calls a function of the Python API on a rank. A copy of this file is in the run directory, beside its input files.
 
     call/call-NAME.py             this program, with the name of the function
     call/call.json                the version of Python that pickled, and the directories in which modules are searched
     call/function.pkl             the function
-    call/arguments.pkl            the arguments of its calls; of task 3 of an array ``arguments-3.pkl``
+    call/arguments.pkl the arguments of its calls; for task 3 of an array ``arguments-3.pkl``
     call/results/00000.pkl        what rank 0 returned, or its exception; of task 3 of an array in ``results-3``
 
 It runs in the Python of the ranks, which has cloudpickle and not necessarily this package. A result is written under
@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class UnusableResult(Exception):
-    """Why the result is missing, although the function did not fail. `hint`: what to do about it."""
+    """Why the result is missing, although the function did not fail. `hint`: the remedy."""
 
     def __init__(self, message: "str", hint: "str" = "") -> "None":
         super().__init__(message)
@@ -34,7 +34,7 @@ class UnusableResult(Exception):
 
 
 def main() -> "int":
-    """Call the function, keep what it returns or raises; the exit status of the rank."""
+    """Call the function and store its result or exception; returns the exit status of the rank."""
     suffix = _suffix(Path(os.environ.get("STACKYARD_STEP", "")))
     rank = int(os.environ.get("RANK") or os.environ.get("STACKYARD_TASK") or 0)
     file = HERE / f"results{suffix}" / f"{rank:05d}.pkl"
@@ -57,12 +57,12 @@ def main() -> "int":
 
 
 def _suffix(step: "Path") -> "str":
-    """What the names of a task of an array end with; empty for any other run."""
+    """The suffix of file names for a task of an array; empty for any other run."""
     return f"-{step.name}" if step.parent.name == "array" else ""
 
 
 def _called(suffix: "str") -> "bytes":
-    """What the calls return, as a pickled list."""
+    """The results of the calls, as a pickled list."""
     cloudpickle = _prepared()
     try:
         function = pickle.loads((HERE / "function.pkl").read_bytes())
@@ -80,7 +80,7 @@ def _called(suffix: "str") -> "bytes":
 
 
 def _prepared() -> "Any":
-    """The module cloudpickle, once this Python is known to be able to run the function."""
+    """The module cloudpickle, after checking that this Python can run the function."""
     made = json.loads((HERE / "call.json").read_text(encoding="utf-8"))
     wanted, own = ".".join(map(str, made["python"])), "{}.{}".format(*sys.version_info)
     if own != wanted:
@@ -105,7 +105,7 @@ def _below(error: "BaseException") -> "TracebackType | None":
 
 
 def _failure(error: "BaseException", trace: "TracebackType | None") -> "dict[str, Any]":
-    """An exception as plain values, and pickled where that is possible."""
+    """An exception as plain values, and pickled if possible."""
     text = "".join(traceback.format_exception(type(error), error, trace))
     try:
         import cloudpickle
@@ -122,7 +122,7 @@ def _status(error: "BaseException") -> "int":
 
 
 def _write(file: "Path", content: "bytes") -> "None":
-    """Completely or not at all, and for its owner alone."""
+    """Write a file atomically, readable for its owner only."""
     file.parent.mkdir(mode=0o700, exist_ok=True)
     part = file.with_name(f".{file.name}.{os.uname().nodename}.{os.getpid()}")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:

@@ -1,4 +1,4 @@
-"""The private directory of a node, where its shims and its agent meet; `stackyard.launch.node.step` names its files.
+"""The private directory of a node, used by its shims and its agent; `stackyard.launch.node.step` lists its files.
 
 Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NodeDirectory:
-    """The directory as its agent uses it. `pipe` is the descriptor of the FIFO.
+    """The agent's view of the directory. `pipe` is the descriptor of the FIFO.
 
     Raises:
         OSError: the directory belongs to another user, others may enter it, or it has no FIFO.
@@ -33,7 +33,7 @@ class NodeDirectory:
         self._partial = b""
 
     def lines(self) -> "list[str]":
-        """The whole lines that shims have written."""
+        """The complete lines that shims have written."""
         try:
             *lines, self._partial = (self._partial + os.read(self.pipe, 65536)).split(b"\n")
         except BlockingIOError:
@@ -45,24 +45,24 @@ class NodeDirectory:
         self.put("go", "".join(f"{name}={_quoted(str(value))}\n" for name, value in variables.items()))
 
     def stop(self, message: "str") -> "None":
-        """Let the shims end without starting their programs. The first message counts: others follow from it."""
+        """Make the shims exit without starting their programs. The first message counts: others follow from it."""
         if not os.path.exists(os.path.join(self.path, "stop")):
             self.put("stop", message + "\n")
 
     def acknowledge(self, local: "int") -> "None":
-        """Let a shim leave: the hub has received its exit status. Where this fails the shim leaves by itself."""
+        """Let a shim exit: the hub has its exit status. If this fails, the shim exits by itself."""
         with contextlib.suppress(OSError):
             self.put(f"ack.{local}", "")
 
     def put(self, name: "str", text: "str") -> "None":
-        """Write a file whole. Raises OSError."""
+        """Write a file atomically. Raises OSError."""
         path = os.path.join(self.path, name)
         with open(path + ".new", "w") as stream:
             stream.write(text)
         os.rename(path + ".new", path)
 
     def sweep(self, host: "str") -> "None":
-        """Remove what agents of this user that were killed have left on this node, in a thread."""
+        """Remove leftovers of this user's killed agents on this node, in a thread."""
         _thread.start_new_thread(sweep, (self.path, f"stackyard-{os.getuid()}-", host, "lock"))
 
     def remove(self) -> "None":
@@ -75,5 +75,5 @@ class NodeDirectory:
 
 
 def _quoted(value: "str") -> "str":
-    """A value as one word of the shell."""
+    """A value quoted as one shell word."""
     return "'" + value.replace("'", "'\\''") + "'"

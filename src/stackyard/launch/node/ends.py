@@ -1,4 +1,4 @@
-"""The ends of a node's ranks: reported with the last lines of their logs, where the file system gives them in time.
+"""Reports the ends of a node's ranks, with the last lines of their logs if the file system delivers them in time.
 
 Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
 """
@@ -17,7 +17,7 @@ TAIL_S = 3.0
 
 
 class Ends:
-    """What has ended and is not reported yet, or not read to its end.
+    """The ended ranks that are not reported yet, or whose logs are not completely read.
 
     `report` is called with a kind of message and its value, once for each end.
     """
@@ -33,7 +33,7 @@ class Ends:
         return bool(self._held)
 
     def begin(self, kind: "str", task: "int", value: "dict[str, Any]") -> "None":
-        """Something has ended: a success is reported at once, a failure with its last lines."""
+        """Handle an end: a success is reported at once, a failure with the last lines of its log."""
         self._since[task] = time.monotonic()
         self._logs.end(task, bool(value["code"]))
         if value["code"]:
@@ -42,7 +42,7 @@ class Ends:
             self._report(kind, dict(value, tail=[]))
 
     def read(self, task: "int", tail: "list[str]") -> "None":
-        """The log of what has ended has been read to its end."""
+        """Handle a log that has been read to its end."""
         self._since.pop(task, None)
         if task in self._held:
             kind, value = self._held.pop(task)
@@ -51,11 +51,11 @@ class Ends:
             self._report("tail", {"task": task, "tail": tail})
 
     def overdue(self, now: "float") -> "None":
-        """Report without the last lines what waits for them too long; they follow when they are there."""
+        """Report ends that have waited too long without their last lines, which follow later."""
         for task in [task for task in self._held if now > self._since[task] + TAIL_S]:
             kind, value = self._held.pop(task)
             self._report(kind, dict(value, tail=[]))
 
     def unread(self, now: "float", limit_s: "float") -> "bool":
-        """Whether a log of what has ended is still read, for not longer than `limit_s`."""
+        """Whether a log of an ended rank is still being read, for at most `limit_s`."""
         return any(now < since + limit_s for since in self._since.values())

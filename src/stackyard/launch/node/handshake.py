@@ -1,6 +1,6 @@
-"""How the two ends of a connection prove to each other that they know the secret of a step, without saying it.
+"""A handshake by which both ends of a connection prove that they know the secret of a step, without sending it.
 
-The listening end begins. Whatever follows is read only after both have shown that they are who they claim to be:
+The listening end begins. Later messages are read only after both proofs:
 
     {"challenge": n1}                              listening end
     {"answer": {"nonce": n2, "proof": p}}          connecting end; p = HMAC-SHA-256(secret, "answer n1 n2")
@@ -34,11 +34,11 @@ class Host:
         self._secret, self._nonce = secret, _nonce()
 
     def challenge(self) -> "dict[str, Any]":
-        """What is sent first."""
+        """The first message."""
         return {"challenge": self._nonce}
 
     def welcome(self, message: "dict[str, Any]") -> "dict[str, Any] | None":
-        """What is sent next; None where the other end does not know the secret."""
+        """The reply to an answer; None if the other end does not know the secret."""
         answer = message.get("answer")
         if not isinstance(answer, dict):
             return None
@@ -59,7 +59,7 @@ class Guest:
         self._secret, self._nonce, self._expected = secret, _nonce(), ""
 
     def answer(self, message: "dict[str, Any]") -> "dict[str, Any] | None":
-        """The answer to a challenge; None where `message` is none, or is a second one."""
+        """The answer to a challenge; None if `message` is not a challenge, or a second one."""
         challenge = message.get("challenge")
         if self._expected or challenge is None or not _is_nonce(challenge):
             return None
@@ -72,9 +72,9 @@ class Guest:
 
 
 def introduce(connection: "Connection", secret: "str", limit_s: "float") -> "str":
-    """Prove to the listening end that this one knows the secret, and let it do so; why that has failed, or empty.
+    """Perform the handshake as the connecting end; returns the reason of a failure, or empty.
 
-    The socket waits with a time limit afterwards.
+    Leaves a time limit on the socket.
     """
     guest, until = Guest(secret), time.monotonic() + limit_s
     while True:
@@ -94,9 +94,9 @@ def introduce(connection: "Connection", secret: "str", limit_s: "float") -> "str
 
 
 def admit(connection: "Connection", secret: "str", limit_s: "float") -> "bool":
-    """Whether the connecting end proves within `limit_s` that it knows the secret, and then sends `READY`.
+    """Perform the handshake as the listening end; whether the other end succeeds within `limit_s` and sends `READY`.
 
-    The socket waits with a time limit afterwards. Raises OSError.
+    Leaves a time limit on the socket. Raises OSError.
     """
     until = time.monotonic() + limit_s
     connection.socket.settimeout(limit_s)
@@ -116,7 +116,7 @@ def _is_nonce(value: "Any") -> "bool":
 
 
 def _same(given: "Any", expected: "str") -> "bool":
-    """Compare in constant time; anything but text of ASCII letters differs."""
+    """Compare in constant time; anything other than ASCII text is unequal."""
     return isinstance(given, str) and hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())
 
 

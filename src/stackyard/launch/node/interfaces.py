@@ -1,6 +1,6 @@
-"""Which addresses of a machine others use: the hub's, and the agents' among each other. Pure.
+"""Selects the addresses of a machine for other nodes to use: the hub's, and the agents' among each other. Pure.
 
-Part of the agent where something is staged: any Python from 3.6 on, standard library alone (see
+Part of the agent of a job with staged files: any Python from 3.6 on, standard library alone (see
 `stackyard.launch.node.agent`).
 """
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def reachable(found: "Interfaces", interface: "str", alone: "bool" = False) -> "list[str]":
-    """Addresses of a machine, the best first: the named interfaces', IPv4, IPv6; loopback last and only if `alone`.
+    """Addresses of a machine, best first: named interfaces, IPv4, IPv6; loopback last and only if `alone`.
 
     Args:
-        found: addresses by interface, as `stackyard.launch.node.machine.addresses` returns them.
+        found: addresses by interface, from `stackyard.launch.node.machine.addresses`.
         interface: beginnings of interface names, e.g. ``hsn`` or ``ib0,eth``, best first; empty: any.
-        alone: only this machine itself connects; to any other one its loopback is of no use.
+        alone: only this machine connects, so that loopback can be used.
     """
     wanted = [name for name in interface.split(",") if name]
 
@@ -35,13 +35,12 @@ def reachable(found: "Interfaces", interface: "str", alone: "bool" = False) -> "
 
 
 def on_interface(found: "Interfaces", interface: "str") -> "list[str]":
-    """The addresses of the named interfaces, IPv4 first; none where no name begins like one of `interface`."""
+    """The addresses of the named interfaces, IPv4 first; none if no name begins with one of `interface`."""
     wanted = tuple(name for name in interface.split(",") if name)
     named = {name: addresses for name, addresses in found.items() if wanted and name.startswith(wanted)}
     return reachable(named, interface) if named else []
 
 
 def offered(found: "Interfaces", interface: "str") -> "list[str]":
-    """Where a process listens for those on other nodes, and where these try: on the named interfaces, or on all where
-    the machine has none of those."""
+    """The addresses on which a process listens for other nodes: those of the named interfaces, else all."""
     return on_interface(found, interface) or reachable(found, interface)

@@ -1,9 +1,9 @@
-"""The node's side of a kernel that `stackyard launch` started: the kernel, and a door to its ports.
+"""The node's side of a Jupyter kernel that `stackyard launch` started: the kernel, and a relay to its ports.
 
 Standard library only: its text is sent to the rank, whose Python is the revision's, and run there. It gets `job`:
-Jupyter's key, and the addresses of Jupyter's machine. The kernel listens on the loopback of its node; the door, on the
-address of the node on the way to that machine, lets in who answers a challenge with that key, and joins each connection
-to one port of the kernel.
+Jupyter's key, and the addresses of Jupyter's machine. The kernel listens on the loopback of its node. The relay listens
+on the node's address towards that machine, admits clients that answer a challenge with that key, and joins each
+connection to one port of the kernel.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ NONCE, WAIT_S, WAITING = 32, 10, 64
 
 
 def free_ports() -> "dict[str, int]":
-    """As many ports of the loopback as a kernel has, free a moment ago."""
+    """Free loopback ports, one for each port of a kernel."""
     taken = [socket.socket() for _ in PORTS]
     for each in taken:
         each.bind(("127.0.0.1", 0))
@@ -37,9 +37,9 @@ def free_ports() -> "dict[str, int]":
 
 
 def address_towards(others: "list[str]") -> "str":
-    """The address of this machine on the way to another one, given by its addresses, the best first.
+    """The address of this machine on the route to another one, given by its addresses, best first.
 
-    On that machine itself it is the loopback. Nothing is sent: the kernel only looks up the route.
+    On that machine itself it is the loopback address. Nothing is sent: the kernel only looks up the route.
     """
     for other in others:
         family = socket.AF_INET6 if ":" in other else socket.AF_INET
@@ -51,7 +51,7 @@ def address_towards(others: "list[str]") -> "str":
 
 
 async def relay(reader: "StreamReader", writer: "StreamWriter") -> None:
-    """Pass bytes on until one side ends."""
+    """Copy bytes until one side ends."""
     with suppress(OSError):
         while True:
             data = await reader.read(1 << 16)
@@ -64,18 +64,18 @@ async def relay(reader: "StreamReader", writer: "StreamWriter") -> None:
 
 
 async def joined(one: "tuple[StreamReader, StreamWriter]", other: "tuple[StreamReader, StreamWriter]") -> None:
-    """Relay between two connections, both ways."""
+    """Relay between two connections, in both directions."""
     await asyncio.gather(relay(one[0], other[1]), relay(other[0], one[1]))
 
 
 class Door:
-    """Lets in who has the key."""
+    """Admits clients that have the key."""
 
     def __init__(self, key: str, ports: "dict[str, int]") -> None:
         self.key, self.ports, self.waiting = key.encode(), ports, 0
 
     async def enter(self, reader: "StreamReader", writer: "StreamWriter") -> None:
-        """One connection: challenge, answer with the number of a port, then bytes."""
+        """Serve one connection: challenge, answer with a port's index, then bytes."""
         number = await self.number(reader, writer)
         if number is None:
             writer.close()
@@ -88,7 +88,7 @@ class Door:
         await joined((reader, writer), kernel)
 
     async def number(self, reader: "StreamReader", writer: "StreamWriter") -> "int | None":
-        """The port that is asked for; None: the answer is wrong, late, or too many wait."""
+        """The requested port; None: the answer is wrong or late, or too many clients wait."""
         if self.waiting >= WAITING:
             return None
         self.waiting += 1
@@ -105,13 +105,13 @@ class Door:
 
 
 async def ended(stream: "StreamReader") -> None:
-    """Return once standard input is at its end: who started this is gone."""
+    """Return once standard input is closed: the process that started this has ended."""
     while await stream.read(1 << 12):
         pass
 
 
 async def main(job: "dict[str, Any]") -> int:
-    """Run the kernel to its end; return its exit status."""
+    """Run the kernel to its end; returns its exit status."""
     ports = free_ports()
     handle, file = tempfile.mkstemp(prefix="kernel-", suffix=".json")  # readable by this user alone
     with os.fdopen(handle, "w") as stream:

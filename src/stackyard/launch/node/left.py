@@ -1,8 +1,8 @@
-"""What agents that were killed have left on this node's disk: found by its name, told from what is in use, removed.
+"""Removes leftovers of killed agents on this node's disk: found by name, and checked not to be in use.
 
-An agent holds the lock of its directory as long as it lives, whatever process ids are reused. One without a holder is
-removed by the next agent of the same user. Part of the agent: any Python from 3.6 on, standard library alone, few
-imports (see `stackyard.launch.node.agent`).
+An agent holds the lock of its directory while it runs, so reused process ids do not matter. The next agent of the same
+user removes unlocked directories. Part of the agent: any Python from 3.6 on, standard library alone, few imports (see
+`stackyard.launch.node.agent`).
 """
 # ruff: noqa: PTH101, PTH106, PTH108, PTH116, PTH118, PTH120, PTH208
 
@@ -20,11 +20,11 @@ LEFT_S = 600.0
 
 
 def sweep(own: "str", start: "str", host: "str", lock: "str" = "") -> "None":
-    """Remove what was left beside a directory of this agent by others of this user.
+    """Remove leftovers of other agents of this user beside this agent's directory.
 
     Args:
-        own: the directory, which stays.
-        start: what the names begin with: an id and the host's name follow, and a number where a name was taken.
+        own: this agent's directory, which is kept.
+        start: the beginning of the names; an id and the host's name follow, and a number if a name was taken.
         lock: the file in each that its agent has locked; empty: the directory itself.
     """
     base = os.path.dirname(own)
@@ -37,7 +37,7 @@ def sweep(own: "str", start: "str", host: "str", lock: "str" = "") -> "None":
 
 
 def is_private(path: "str") -> "bool":
-    """Whether it is a directory of this user that no other one may enter."""
+    """Whether it is a directory of this user that no other user may enter."""
     found = os.lstat(path)
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
@@ -54,7 +54,7 @@ def locked(path: "str", flags: "int" = 0) -> "int":
 
 
 def remove(path: "str") -> "None":
-    """Remove a tree, however its directories are protected; links are not followed."""
+    """Remove a tree, even with protected directories; links are not followed."""
     try:
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             os.unlink(path)

@@ -1,8 +1,8 @@
-"""The logs of a node's ranks, and the agent's own: all files of an agent on the shared file system, in one thread.
+"""The logs of a node's ranks, and the agent's own: one thread accesses all files on the shared file system.
 
-The file system may stall for minutes or be full. The agent's loop therefore only asks and is told: nothing here blocks
-it, and no error here ends it. Part of the agent: any Python from 3.6 on, standard library alone, few imports (see
-`stackyard.launch.node.agent`).
+The file system may stall for minutes or be full. So the agent's loop only queues requests and receives results: nothing
+here blocks it, and no error here ends it. Part of the agent: any Python from 3.6 on, standard library alone, few
+imports (see `stackyard.launch.node.agent`).
 """
 # ruff: noqa: PTH116, PTH118, PTH123
 
@@ -31,7 +31,7 @@ BUSY_S = 10.0
 
 
 class Log:
-    """The log of one rank: what was added to it."""
+    """The log of one rank, read incrementally."""
 
     def __init__(self, path: "str", streamed: "bool") -> "None":
         self.path, self.streamed = path, streamed
@@ -39,7 +39,7 @@ class Log:
         self._rest, self._rest_since = b"", 0.0
 
     def look(self) -> "bool":
-        """Read its length; whether it has grown."""
+        """Read the length of the file; whether it has grown."""
         before = self.size
         with contextlib.suppress(OSError):
             self.size = os.stat(self.path).st_size
@@ -51,7 +51,7 @@ class Log:
         return max(0, self.size - self.read_to) + len(self._rest)
 
     def text(self, everything: "bool" = False) -> "str":
-        """New output in whole lines; a line without an end (a progress bar) after half a second, or at the end."""
+        """New output in whole lines; an incomplete line (a progress bar) after half a second, or at the end."""
         if self.size <= self.read_to and not self._rest:
             return ""
         if self.size > self.read_to:
@@ -65,7 +65,7 @@ class Log:
         return text.decode("utf-8", "replace")
 
     def tail(self) -> "list[str]":
-        """The last lines; of a crash of Python the stack of the thread that crashed, whatever comes after it."""
+        """The last lines; for a crash of Python the stack of the crashed thread, even if other lines follow."""
         self.look()
         return _last(
             _read(self.path, max(0, self.size - TAIL_BYTES), TAIL_BYTES).decode("utf-8", "replace").splitlines()
@@ -73,12 +73,12 @@ class Log:
 
 
 class Logs:
-    """The thread, as the agent's loop uses it; every method returns at once.
+    """The agent's interface to the thread; every method returns at once.
 
     `own` is the agent's own log.
 
-    What it finds is in `found`, as (kind, task, value), and `ready` becomes readable then: ``output`` (a text),
-    ``grew`` (a log has new output that is not streamed), ``end`` (the last lines of a rank that has ended).
+    Results are in `found`, as (kind, task, value), and `ready` becomes readable then: ``output`` (a text), ``grew`` (a
+    log has new output that is not streamed), ``end`` (the last lines of a rank that has ended).
     """
 
     def __init__(self, own: "str", sizes_s: "float") -> "None":
@@ -102,15 +102,15 @@ class Logs:
         self._wish(self._begin, task, path, streamed)
 
     def hurry(self) -> "None":
-        """The ranks start now: look more often until the first output."""
+        """Check more often until the first output: the ranks start now."""
         self._wish(self._begin_to_hurry)
 
     def hold(self, held: "bool") -> "None":
-        """Read no more output until the hub has taken what it has."""
+        """Pause reading until the hub has received the present output."""
         self._held = held
 
     def end(self, task: "int", tail: "bool") -> "None":
-        """Report the rest of a rank's output, and its last lines if `tail`."""
+        """Report the rest of a rank's output, with its last lines if `tail`."""
         self._wish(self._finish, task, tail)
 
     def write(self, text: "str") -> "None":
@@ -119,17 +119,17 @@ class Logs:
 
     @property
     def unshown(self) -> "int":
-        """Bytes of output that was to be streamed and is not read yet."""
+        """Bytes of output to stream that are not read yet."""
         return sum(log.unread for log in list(self._logs.values()) if log.streamed)
 
     def take(self) -> "list[tuple[str, int, Any]]":
-        """What was found since the last time."""
+        """The results since the last call."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.ready, 65536)
         return [self.found.popleft() for _ in range(len(self.found))]
 
     def drain(self, limit_s: "float") -> "None":
-        """Wait until all that was asked has been done, at most `limit_s`."""
+        """Wait until all requests are done, at most `limit_s`."""
         done = _thread.allocate_lock()
         done.acquire()
         self._wish(done.release)
@@ -194,7 +194,7 @@ class Logs:
             self._tell("output", task, text)
 
     def _measure(self) -> "None":
-        """While nothing is read: how much there is."""
+        """Measure the size of unread output while reading is paused."""
         for log in self._logs.values():
             log.look()
 
@@ -222,7 +222,7 @@ class Logs:
 
 
 def log_path(file: "dict[str, Any]", directory: "str", private: "str", node: "int", task: "int") -> "str":
-    """Where the shim of a task of a node puts its output: in the logs of the step or the node's own directory."""
+    """The file for the output of a task's shim: in the logs of the step or the node's own directory."""
     if file["logs"] == "node" and task:
         return os.path.join(directory, f"node-{node:05d}.log")
     return os.path.join(private if file["logs"] == "first" and task else directory, f"rank-{task:05d}.log")
@@ -239,7 +239,7 @@ def _last(lines: "list[str]") -> "list[str]":
 
 
 def _read(path: "str", start: "int", most: "int") -> "bytes":
-    """A part of a file; empty where it cannot be read."""
+    """A part of a file; empty if it cannot be read."""
     try:
         with open(path, "rb") as stream:
             stream.seek(start)

@@ -20,7 +20,7 @@ OF_USERS = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 def slurp(path: "str", most: "int" = 65536) -> "str":
-    """The beginning of a small file such as one in /proc; empty where it cannot be read."""
+    """The beginning of a small file such as one in /proc; empty if it cannot be read."""
     try:
         with open(path, "rb") as stream:
             return stream.read(most).decode("utf-8", "replace")
@@ -55,12 +55,12 @@ def addresses() -> "dict[str, list[str]]":
 
 
 def is_loopback(address: "str") -> "bool":
-    """Whether an address is one of the loopback interface."""
+    """Whether an address is a loopback address."""
     return address.startswith("127.") or address == "::1"
 
 
 def cpu_model() -> "str":
-    """The processor's name as /proc/cpuinfo has it (x86 ``model name``, POWER ``cpu``, else the machine type)."""
+    """The processor's name from /proc/cpuinfo (x86 ``model name``, POWER ``cpu``, else the machine type)."""
     names = dict(line.split(":", 1) for line in slurp("/proc/cpuinfo", 4096).splitlines() if ":" in line)
     for key, value in names.items():
         if key.strip() in ("model name", "cpu"):
@@ -69,7 +69,7 @@ def cpu_model() -> "str":
 
 
 def gpus() -> "list[dict[str, str]]":
-    """GPUs as the drivers list them in /proc/driver/nvidia/gpus, and for AMD in the KFD topology."""
+    """The GPUs listed by the drivers, in /proc/driver/nvidia/gpus, and for AMD in the KFD topology."""
     found = []
     for bus in listed("/proc/driver/nvidia/gpus"):
         text = slurp(f"/proc/driver/nvidia/gpus/{bus}/information")
@@ -85,7 +85,7 @@ def gpus() -> "list[dict[str, str]]":
 
 
 def listed(directory: "str") -> "list[str]":
-    """The sorted names in a directory; empty where it cannot be read."""
+    """The sorted names in a directory; empty if it cannot be read."""
     try:
         return sorted(os.listdir(directory))
     except OSError:
@@ -93,7 +93,7 @@ def listed(directory: "str") -> "list[str]":
 
 
 def size_text(size: "float") -> "str":
-    """A number of bytes for people: ``3.2 GiB``."""
+    """A number of bytes in readable form: ``3.2 GiB``."""
     unit = "bytes"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if size < 1024:
@@ -103,7 +103,7 @@ def size_text(size: "float") -> "str":
 
 
 def facts() -> "dict[str, Any]":
-    """All of this module. `time` is the node's clock now, from which the hub computes an offset."""
+    """All facts of this module. `time` is the node's clock now, from which the hub computes an offset."""
     uname = os.uname()
     return {
         "interfaces": addresses(),
@@ -121,7 +121,7 @@ def facts() -> "dict[str, Any]":
 
 
 def detach() -> "None":
-    """Become independent of the launcher: a session of its own, no other open file than the streams, no signals.
+    """Become independent of the launcher: a new session, no open files except the streams, no signals.
 
     A scheduler's warning (SIGTERM to all processes of a step before its time limit) is for the ranks, which may use the
     time; the agent stays until they have ended.

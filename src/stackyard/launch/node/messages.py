@@ -27,7 +27,7 @@ def encode(message: "dict[str, Any]") -> "bytes":
 
 
 class Decoder:
-    """Joins the pieces in which bytes arrive, and parses whole lines."""
+    """Joins received pieces of bytes, and parses complete lines."""
 
     def __init__(self, limit: "int" = UNAUTHENTICATED_LIMIT) -> "None":
         self.limit = limit
@@ -57,10 +57,10 @@ def _parsed(line: "bytearray") -> "dict[str, Any]":
 
 
 class Connection:
-    """One end of a connection, with the messages that are still to be sent.
+    """One end of a connection, with its unsent messages.
 
     On a non-blocking socket `receive` and `send` return at once; on a blocking one they wait. `why` is empty until the
-    connection has failed or was closed by the other end, and then holds the reason.
+    connection fails or is closed by the other end; then it has the reason.
     """
 
     def __init__(self, made: "socket.socket", limit: "int" = UNAUTHENTICATED_LIMIT) -> "None":
@@ -73,21 +73,21 @@ class Connection:
 
     @property
     def waiting(self) -> "int":
-        """How many bytes are still to be sent."""
+        """The number of unsent bytes."""
         return len(self._outbox)
 
     def demand(self, host: "Host") -> "None":
-        """Ask the other end to prove that it knows the secret; see `stackyard.launch.node.handshake`."""
+        """Require the other end to prove that it knows the secret; see `stackyard.launch.node.handshake`."""
         self._host = host
         self.send(host.challenge())
 
     @property
     def proved(self) -> "bool":
-        """Whether the other end has proved it, where that was demanded."""
+        """Whether the other end has given the proof, if one is required."""
         return self._host is None
 
     def prove(self, message: "dict[str, Any]") -> "bool":
-        """Whether this first message is the proof; it is answered, and long messages are accepted from now on."""
+        """Whether this first message is the proof; if so, it is answered, and long messages are accepted."""
         welcome = None if self._host is None else self._host.welcome(message)
         if welcome is None:
             return False
@@ -101,7 +101,7 @@ class Connection:
         self._decoder.limit = LINE_LIMIT
 
     def receive(self) -> "list[dict[str, Any]] | None":
-        """The messages that have arrived, or None when the connection has ended or carries something else."""
+        """The messages that have arrived, or None if the connection has ended or the data is invalid."""
         try:
             data = self.socket.recv(READ_BYTES)
             if data:
@@ -120,12 +120,12 @@ class Connection:
         self._outbox += encode(message)
 
     def send(self, message: "dict[str, Any]") -> "None":
-        """Queue a message, and send as much as the other end takes now."""
+        """Queue a message, and send as much as the other end accepts now."""
         self.queue(message)
         self.flush()
 
     def flush(self) -> "None":
-        """Send what is queued, as far as the other end takes it. A failure is kept in `why`."""
+        """Send queued messages, as far as the other end accepts them. A failure is stored in `why`."""
         try:
             while self._outbox:
                 del self._outbox[: self.socket.send(self._outbox)]
@@ -136,7 +136,7 @@ class Connection:
             self._outbox.clear()
 
     def finish(self, limit_s: "float") -> "None":
-        """Send all that is queued, waiting at most `limit_s` for the other end to take it."""
+        """Send all queued messages, waiting at most `limit_s` for the other end."""
         self.socket.settimeout(limit_s)
         self.flush()
 

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 def stat(pid: "int") -> "tuple[str, int, int] | None":
-    """State letter, parent and start time of a process (proc(5)), or None. Together with it a pid is unique."""
+    """State letter, parent and start time of a process (proc(5)), or None. A pid and a start time are unique."""
     text = slurp(f"/proc/{pid}/stat")
     words = text[text.rfind(")") + 2 :].split()
     return (words[0], int(words[1]), int(words[19])) if len(words) > 19 else None
 
 
 def alive(pid: "int", born: "int") -> "bool":
-    """Whether this process still runs: the same pid and start time, and not a zombie."""
+    """Whether this process still runs: same pid and start time, and not a zombie."""
     now = stat(pid)
     return now is not None and now[2] == born and now[0] not in "ZX"
 
 
 def children(pid: "int") -> "list[int]":
-    """Direct children of all threads of a process, without this agent, which the shim of local task 0 has started.
+    """Direct children of all threads of a process, without this agent, a child of local task 0's shim.
 
     Where the kernel keeps no list of children (CONFIG_PROC_CHILDREN), the parents of all processes are read.
     """
@@ -63,7 +63,7 @@ def catches(pid: "int", number: "int") -> "bool":
 
 
 def marked(*marks: "bytes") -> "Iterator[tuple[int, int]]":
-    """Processes of this user with all these variables (``NAME=value``) in their environment: orphans of the ranks."""
+    """Processes of this user with all these variables (``NAME=value``) in their environment: the ranks' orphans."""
     for name in listed("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -84,7 +84,7 @@ def send_signal(pid: "int", number: "int") -> "None":
 
 
 def beside(words: "list[str]", environ: "dict[str, str]", log: "str") -> "Any":
-    """Start the helper program of a backend in a session of its own; both streams go to `log` if it can be written."""
+    """Start the helper program of a backend in a new session; both streams go to `log` if it is writable."""
     import subprocess
 
     with _appended(log) as out:
@@ -101,7 +101,7 @@ def _appended(log: "str") -> "Any":
 
 
 def end_rest(directory: "str", but: "set[int]", sidecar: "Any", log: "Callable[[str], None]") -> "None":
-    """SIGTERM, a second later SIGKILL, to what is left of the ranks (see `marked`) and to the helper program."""
+    """Send SIGTERM, a second later SIGKILL, to the ranks' remaining processes (`marked`) and to the helper program."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         until = time.monotonic() + 1
         left = {pid: born for pid, born in marked(f"STACKYARD_DIR={directory}".encode()) if pid not in but}

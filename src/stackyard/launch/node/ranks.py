@@ -1,4 +1,4 @@
-"""One rank as its agent sees it: its shim and the processes below it.
+"""One rank in the agent's view: its shim and the processes below it.
 
 Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
 """
@@ -32,7 +32,7 @@ class Rank:
             self.below[pid] = born
 
     def orphans(self, directory: "str") -> "list[int]":
-        """What still runs of it after its shim was killed: known processes, and those with its environment."""
+        """The processes still running after the shim was killed: known ones, and those with its environment."""
         marks = [f"STACKYARD_DIR={directory}".encode(), b"STACKYARD_TASK=%d" % self.task]
         self.below.update(marked(*marks))
         return [pid for pid, born in self.below.items() if alive(pid, born)]
@@ -51,7 +51,7 @@ class Rank:
 
 
 def below(ranks: "Iterable[Rank]") -> "dict[int, int]":
-    """The processes of these ranks as they are now, with the time at which each began."""
+    """The present processes of these ranks, each with its start time."""
     found = {}  # type: dict[int, int]
     for rank in ranks:
         rank.refresh()
@@ -60,7 +60,7 @@ def below(ranks: "Iterable[Rank]") -> "dict[int, int]":
 
 
 def tasks_of(plan: "dict[str, Any]", node: "int") -> "int":
-    """How many tasks a node has."""
+    """The number of tasks on a node."""
     before = 0
     for nodes, tasks in plan["counts"]:
         before += nodes

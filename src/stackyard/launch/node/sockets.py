@@ -1,4 +1,4 @@
-"""Sockets of a launch: connect to the first address that answers, hold a port, listen and accept on both families.
+"""Sockets of a launch: connect to the first address that answers, reserve a port, listen and accept on both families.
 
 Part of the agent (any Python from 3.6 on, standard library alone, few imports: see `stackyard.launch.node.agent`). Like
 `messages` it imports nothing else of Stackyard, since it is copied to the nodes for the preflight.
@@ -21,7 +21,7 @@ SILENT_MS = 20_000
 def connect(
     targets: "list[str]", deadline: "float", wanted: "Callable[[], bool]"
 ) -> "tuple[socket.socket, str] | None":
-    """A connection to the first ``address:port`` that answers; None after `deadline`, or once it is not `wanted`.
+    """A connection to the first ``address:port`` that answers; None after `deadline`, or if no longer `wanted`.
 
     Addresses are tried 0.1 s apart, and all of them again until one answers.
     """
@@ -44,7 +44,7 @@ def connect(
 
 
 def _begin(target: "str", waiting: "selectors.BaseSelector") -> "bool":
-    """Start to connect; False where that fails at once."""
+    """Start to connect; False if that fails at once."""
     address, _, port = target.rpartition(":")
     made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     made.setblocking(False)
@@ -64,7 +64,7 @@ def _close_all(waiting: "selectors.BaseSelector") -> "None":
 
 
 def hold_port(tries: "int" = 100) -> "tuple[int, list[socket.socket]]":
-    """A free port, bound on all addresses of both families and kept, so that no other process is given it.
+    """Reserve a free port: bound on all addresses of both families, so that no other process gets it.
 
     The sockets have SO_REUSEADDR and do not listen: a program that sets SO_REUSEADDR itself can bind and listen there
     (socket(7)), while neither an automatic choice of a port nor a bind without the option ever gets it.

@@ -1,12 +1,12 @@
-"""Starts the ranks of one node on this machine, where no other launcher is needed. Standard library only.
+"""Starts the ranks of one node on this machine, if no other launcher is needed. Standard library only.
 
     python -I -S spawn.py --cpus 0-3 --cpus 4-7 -- program [argument ...]
 
 starts the program once for each ``--cpus`` (hardware threads in the operating system's numbers; empty: not bound). Each
 task reads its identity from STACKYARD_TASK, STACKYARD_TASKS, STACKYARD_LOCAL_TASK, STACKYARD_LOCAL_TASKS and
-STACKYARD_NODE. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to all tasks and their processes. A task that
-fails does not end the others: the hub decides that. The exit status is that of the first task that failed, 128 + the
-signal's number where a signal killed it.
+STACKYARD_NODE. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are forwarded to all tasks and their processes. A failed
+task does not end the others: the hub decides that. The exit status is that of the first task that failed, or 128 + the
+signal's number if a signal killed it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def read_cpus(text: str) -> frozenset[int]:
 
 
 def read_line(words: list[str]) -> tuple[list[frozenset[int]], list[str]]:
-    """The CPUs of every task, and the program. Raises ValueError where the line is not as described above."""
+    """The CPUs of every task, and the program. Raises ValueError if the line is invalid."""
     tasks: list[frozenset[int]] = []
     rest = list(words)
     while rest and rest[0] != "--":
@@ -69,7 +69,7 @@ def start(task: int, tasks: int, cpus: frozenset[int], program: list[str]) -> in
 
 
 def run(tasks: list[frozenset[int]], program: list[str]) -> int:
-    """Start all tasks, pass signals on, wait for all, and return the first failure's exit code, or 0."""
+    """Start all tasks, forward signals, wait for all, and return the exit status of the first failure, or 0."""
     bound = usable(tasks)
     if not bound:
         print("stackyard: some of the planned CPUs are not available here; the ranks are not bound", file=sys.stderr)

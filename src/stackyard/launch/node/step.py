@@ -1,4 +1,4 @@
-"""What the shim, the agents and the hub of one step agree on: files, order, messages, and plan.json (`StepFile`).
+"""The protocol of the shim, the agents and the hub of one step: files, order, messages, and plan.json (`StepFile`).
 
 **Files of a step** are in `StepPaths`, on a shared file system. **Files of a node** are in a private directory on its
 own disk, ``${STACKYARD_TMP:-/tmp}/stackyard-<uid>-<id>-<hostname>`` (mode 0700, owner checked; with the hostname, so
@@ -75,7 +75,7 @@ class PlannedSlot:
 
 @dataclass(frozen=True)
 class PlannedBlock:
-    """Nodes that follow each other and have the same tasks. `roles`: the role of each task of a node, by index."""
+    """Consecutive nodes with the same tasks. `roles`: the role of each task of a node, by index."""
 
     nodes: int
     slots: tuple[PlannedSlot, ...]
@@ -86,7 +86,7 @@ class PlannedBlock:
 class PlannedRole:
     """One program of a job with several: `each` tasks on each of `nodes` nodes from node `first` on.
 
-    `serves`: it is ended when all tasks of the other roles have ended. `ports` are bound on its first node.
+    `serves`: it is terminated when all tasks of the other roles have ended. `ports` are bound on its first node.
     """
 
     name: str
@@ -105,14 +105,14 @@ class PlannedRole:
 
 @dataclass(frozen=True)
 class PlannedStage:
-    """What is copied to every node before the ranks start.
+    """The files that are copied to every node before the ranks start.
 
     Attributes:
         items: (name, path) of each: read at the path, found by the ranks under the name.
-        key: of the run, the same in all its attempts, in the name of the nodes' directories.
-        base: the site's directory for it, with variables of the node; empty: chosen on the node.
+        key: a part of the name of the nodes' directories, the same in all attempts of a run.
+        base: the site's staging directory, with variables of the node; empty: chosen on the node.
         interface: as in `WatchOptions`.
-        again: another attempt may follow, so the nodes wait for the hub's word before they remove anything.
+        again: another attempt may follow, so the nodes wait for a message of the hub before they remove files.
     """
 
     items: tuple[tuple[str, str], ...]
@@ -130,14 +130,15 @@ class StepFile:
         secret: known to the processes of this step only; proved, never sent.
         logs: where the output goes: a file for each rank, one for rank 0 and one for each node, or one for rank 0 only,
             while that of the others stays on their node until it ends.
-        attempt: which start of the program within its allocation this is, from 1.
-        id: random, in the names of the nodes' directories, which other users see.
+        attempt: the number of this start of the program within its allocation, from 1.
+        id: a random part of the names of the nodes' directories, which other users see.
         blocks: in a job with several roles, the tasks of the nodes, block by block; then `roles` has the roles, and
             `slots` and `tasks_per_node` are those of the first node only.
-        more_ports: of nodes other than that of task 0, how many ports are bound there.
+        more_ports: the number of ports to bind on nodes other than that of task 0.
         shown: the tasks whose output is streamed as the first one's: the first of each role.
-        sizes_s: between two looks at the length of logs that are not streamed; 0: after the first output none.
-        mpi_library: the host's MPI, that the ranks are to load in their image; empty: it is not looked at.
+        sizes_s: the interval for checking the length of logs that are not streamed; 0: no checks after the first
+            output.
+        mpi_library: the host's MPI, which the ranks should load in their image; empty: not checked.
         mpi_names: the names of the libraries of all MPIs.
     """
 
@@ -238,7 +239,7 @@ class StepFile:
 
     @property
     def ports_of(self) -> dict[int, int]:
-        """How many ports are bound on each node where any are."""
+        """The number of ports to bind, by node."""
         return {0: self.ports, **dict(self.more_ports)}
 
     def to_json(self) -> dict[str, Any]:
@@ -246,14 +247,14 @@ class StepFile:
         return {name: value for name, value in asdict(self).items() if name != "secret"}
 
     def for_agents(self) -> dict[str, Any]:
-        """What an agent needs to know: all but hosts and places, which are as large as the cluster."""
+        """The part for the agents: without hosts and places, whose size grows with the cluster."""
         return {name: value for name, value in asdict(self).items() if name not in ("hosts", "slots", "blocks")} | {
             "counts": [[block.nodes, len(block.slots)] for block in self.blocks]
         }
 
     @classmethod
     def read(cls, path: Path) -> StepFile:
-        """Read plan.json: without secret, of former versions without id. Raises OSError, ValueError, KeyError."""
+        """Read plan.json; it has no secret, and in former versions no id. Raises OSError, ValueError, KeyError."""
         value = json.loads(path.read_text(encoding="utf-8"))
         if value["format"] != FORMAT:
             raise ValueError(f"{path}: format {value['format']}, not {FORMAT}")

@@ -1,10 +1,10 @@
 """Runs the program of one rank with your terminal, or your standard input: ``terminal.py FILE tty|pipe -- PROGRAM``.
 
 It connects to `stackyard.launch.run.terminal`, which FILE names and whose secret it has, and passes bytes on. With
-``tty`` the program gets a pseudo-terminal of its own, as its controlling terminal: pdb works, and Ctrl-C interrupts it.
-Then what comes is messages: ``{"keys": text}``, one letter a byte, and ``{"size": [rows, columns]}`` of your terminal.
-What it writes goes to standard output too, which is the rank's log. The exit status is that of the program, 128 + the
-signal's number after a signal. Any Python from 3.6 on, standard library alone.
+``tty`` the program gets a new pseudo-terminal as its controlling terminal: pdb works, and Ctrl-C interrupts it. The
+input is then a sequence of messages: ``{"keys": text}``, one letter a byte, and ``{"size": [rows, columns]}`` of your
+terminal. Its output goes to standard output too, which is the rank's log. The exit status is that of the program, 128 +
+the signal's number after a signal. Any Python from 3.6 on, standard library alone.
 """
 # ruff: noqa: PTH100, PTH118, PTH120, PTH123
 
@@ -72,7 +72,7 @@ def with_terminal(user: "socket.socket", program: "list[str]", size: "list[int]"
 
 
 def _become(program: "list[str]", size: "list[int]") -> "None":
-    """Turn the new process into the program. Line ends are left to the user's terminal, for the log's sake."""
+    """Replace the new process by the program. Line ends are left to the user's terminal, for the log's sake."""
     import termios
 
     try:
@@ -88,7 +88,7 @@ def _become(program: "list[str]", size: "list[int]") -> "None":
 
 
 def _resize(terminal: "int", size: "list[int]") -> "None":
-    """Set rows and columns; the kernel tells the program (SIGWINCH)."""
+    """Set rows and columns; the kernel notifies the program (SIGWINCH)."""
     import fcntl
     import struct
     import termios
@@ -108,7 +108,7 @@ def _pass_signals(pid: "int") -> "None":
 
 
 def _from_program(master: "int", user: "socket.socket") -> "bool":
-    """Pass output on; False at its end."""
+    """Forward output; False at its end."""
     try:
         data = os.read(master, 1 << 16)
     except OSError:  # EIO: nothing has the terminal any more
@@ -121,7 +121,7 @@ def _from_program(master: "int", user: "socket.socket") -> "bool":
 
 
 def _from_user(master: "int", user: "socket.socket", typed: "Decoder") -> "bool":
-    """Pass input on; False at its end."""
+    """Forward input; False at its end."""
     try:
         data = user.recv(1 << 12)
     except OSError:
@@ -145,7 +145,7 @@ def _code(status: "int") -> "int":
 
 
 def with_pipe(user: "socket.socket", program: "list[str]") -> "int":
-    """Run the program with what the other end sends as its standard input."""
+    """Run the program with the data from the other end as its standard input."""
     import subprocess
 
     started = subprocess.Popen(program, stdin=subprocess.PIPE)

@@ -1,8 +1,8 @@
-"""The agent's connection to the hub, or to another agent: found, proved, kept alive.
+"""The agent's connection to the hub, or to another agent: established, authenticated, kept alive.
 
-A thread sends the heartbeat. It touches no file, so a file system that does not answer does not make a node look lost.
-`threading` costs more to import than all that is used of it here. Part of the agent: any Python from 3.6 on, standard
-library alone, few imports (see `stackyard.launch.node.agent`).
+A thread sends the heartbeat. It accesses no file, so a stalled file system does not make a node look lost. `threading`
+is not imported, because that would take too long. Part of the agent: any Python from 3.6 on, standard library alone,
+few imports (see `stackyard.launch.node.agent`).
 """
 
 import _thread
@@ -23,7 +23,7 @@ GREET_S = 5.0
 
 
 class Uplink:
-    """A connection to the hub that has proved itself. `why` says why it has ended; empty before."""
+    """An authenticated connection to the hub. `why` has the reason of its end; empty before."""
 
     def __init__(self, connection: "Connection", name: "str") -> "None":
         self.socket, self.name = connection.socket, name
@@ -38,11 +38,11 @@ class Uplink:
 
     @property
     def waiting(self) -> "int":
-        """How many bytes are still to be sent."""
+        """The number of unsent bytes."""
         return self._connection.waiting
 
     def send(self, *messages: "dict[str, Any]") -> "None":
-        """Queue messages, and send as much as the hub takes now."""
+        """Queue messages, and send as much as the hub accepts now."""
         with self._lock:
             for message in messages:
                 self._connection.queue(message)
@@ -53,7 +53,7 @@ class Uplink:
         return self._connection.receive()
 
     def keep_alive(self, every_s: "float") -> "None":
-        """Send a heartbeat every `every_s` seconds, in a thread of its own, until the connection is closed."""
+        """Send a heartbeat every `every_s` seconds, from a separate thread, until the connection is closed."""
         _thread.start_new_thread(self._beat, (every_s,))
 
     def _beat(self, every_s: "float") -> "None":
@@ -67,7 +67,7 @@ class Uplink:
                 self._connection.flush()
 
     def finish(self, limit_s: "float") -> "None":
-        """Send all that is queued, waiting at most `limit_s` for the hub to take it."""
+        """Send all queued messages, waiting at most `limit_s` for the hub."""
         with self._lock:
             self._connection.finish(limit_s)
 
@@ -82,11 +82,10 @@ def find(
     hubs: "list[str]", secret: "str", deadline: "float", wanted: "Callable[[], bool]", log: "Callable[[str], None]",
     who: "str" = "the hub",
 ) -> "Uplink | None":  # fmt: skip
-    """What listens at the first of `hubs` (``address:port``) and proves itself; None after `deadline` or if not
-    `wanted`. `log` is told what does not prove to be `who`.
+    """The first of `hubs` (``address:port``) that authenticates itself; None after `deadline` or if no longer `wanted`.
 
-    What does not know the secret is not asked again. What does not answer, or closes the connection, is: that may be a
-    hub that has more connections than it can take at once.
+    `log` is called for listeners that are not `who`. A listener that does not know the secret is not tried again. One
+    that does not answer, or closes the connection, is: it may be a hub with too many connections at once.
     """
     left = list(hubs)
     while left:

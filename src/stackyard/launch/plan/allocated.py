@@ -1,7 +1,7 @@
-"""The tasks that a Slurm allocation was requested with, as the ranks of a launch inside it.
+"""Uses the tasks that a Slurm allocation was requested with as the ranks of a launch inside it.
 
-Variables: sbatch(1) and salloc(1), OUTPUT ENVIRONMENT VARIABLES. Those of tasks, CPUs and GPUs per task are set only
-where the option was given. In a step (``srun --pty``) they are the step's, which is one shell.
+Variables: sbatch(1) and salloc(1), OUTPUT ENVIRONMENT VARIABLES. Those for tasks, CPUs and GPUs per task are set only
+if the option was given. In a step (``srun --pty``) they describe the step, which is one shell.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from stackyard.launch.request.intent import Intent
 
 
 def as_allocated(intent: Intent, node: Node, offer: Offer, environ: Mapping[str, str], *, hosts: int) -> Intent:
-    """The same request, with the shape of the allocation's tasks where it names none.
+    """The request, with the allocation's tasks where it does not specify ranks.
 
-    Cores and GPUs of a task belong to its number of tasks: they are not taken for another number of ranks.
+    Cores and GPUs per task apply only to that number of tasks, not to another number of ranks.
 
     Args:
         hosts: the nodes of the allocation.
@@ -36,7 +36,7 @@ def as_allocated(intent: Intent, node: Node, offer: Offer, environ: Mapping[str,
 
 
 def left_over(layout: Layout, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Warnings about what a launch does not use of its allocation: components of a heterogeneous job, uneven CPUs.
+    """Warnings about unused parts of an allocation: components of a heterogeneous job, uneven CPUs.
 
     Sources: sbatch(1) and heterogeneous_jobs of Slurm: SLURM_HET_SIZE (SLURM_PACK_SIZE before 20.02).
     """
@@ -78,7 +78,7 @@ def _tasks_per_node(environ: Mapping[str, str], hosts: int) -> int:
 
 
 def _cores(environ: Mapping[str, str], node: Node, offer: Offer, ranks: int) -> int:
-    """``-c`` in cores (Slurm counts hardware threads); without it, what the tasks share if that is not whole nodes."""
+    """``-c`` in cores (Slurm counts hardware threads); without it, the tasks' share unless it is whole nodes."""
     given = environ.get("SLURM_CPUS_PER_TASK", "")
     if given.isdigit():
         threads = int(given)
@@ -92,7 +92,7 @@ def _cores(environ: Mapping[str, str], node: Node, offer: Offer, ranks: int) -> 
 
 
 def _gpus(environ: Mapping[str, str], offer: Offer, ranks: int) -> int | None:
-    """``--gpus-per-task``, else a share of those allocated; None: unknown, or fewer than ranks."""
+    """``--gpus-per-task``, else a share of the allocated GPUs; None: unknown, or fewer than ranks."""
     if given := environ.get("SLURM_GPUS_PER_TASK", ""):
         return last_number(given)
     return None if offer.gpus is None or 0 < offer.gpus < ranks else offer.gpus // ranks

@@ -1,7 +1,7 @@
-"""The environment variables of your shell that a job needs: recorded with a run, and exported where PBS drops them.
+"""The shell variables that a job needs: recorded with a run, and exported in scripts for PBS, which drops them.
 
-The list is explicit where a library reads variables of its own name only; of those with many settings, all that begin
-with its prefix. What looks like a secret is never carried: name it with ``--env NAME``, which records the name only.
+The list has single names, and prefixes for libraries with many settings. What looks like a secret is never carried:
+name it with ``--env NAME``, which records the name only.
 """
 
 from __future__ import annotations
@@ -42,5 +42,5 @@ def is_carried(name: str) -> bool:
 
 
 def carried(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a job needs, by name; a value in which a login or a token is seen is left out."""
+    """The variables that a job needs, by name; values with a visible login or token are left out."""
     return {name: value for name, value in sorted(environ.items()) if is_carried(name) and shown(value) == value}

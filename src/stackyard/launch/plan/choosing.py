@@ -1,4 +1,4 @@
-"""Which launcher starts a job: the one that the job or the site names, else that of the scheduler or of the MPI."""
+"""Chooses the launcher of a job: the one named by the job or the site, else by scheduler or MPI."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def launcher_name(intent: Intent, scheduler: Scheduler, context: PlanContext) ->
     """The launcher of a job.
 
     PBS leaves the start of ranks to the MPI: on HPE Cray systems to PALS, elsewhere to Open MPI or hydra, whose mpiexec
-    take other options. So where none is named, the mpiexec on PATH decides.
+    take other options. So if none is named, the mpiexec on PATH decides.
 
     Raises:
         MissingError: no mpiexec found, where it decides.
@@ -32,7 +32,7 @@ def launcher_name(intent: Intent, scheduler: Scheduler, context: PlanContext) ->
 
 
 def of_kind(scheduler: Scheduler, context: PlanContext) -> Scheduler:
-    """The site's settings, with the kind that was detected where the site names none."""
+    """The site's settings, with the detected scheduler if the site names none."""
     return scheduler if scheduler.kind else scheduler.model_copy(update={"kind": context.scheduler})
 
 
@@ -62,7 +62,7 @@ def _by_mpi(context: PlanContext) -> str:
 
 
 def with_pmi(scheduler: Scheduler, context: PlanContext) -> Scheduler:
-    """The site's settings, with the PMI of the MPI that the program brings, where srun's default is another one.
+    """The site's settings, with the PMI of the program's own MPI where srun's default differs.
 
     MpiDefault of slurm.conf suits the cluster's own MPI; a stack or a virtual environment may have another.
     """
@@ -84,13 +84,13 @@ _PMI = {"mpich": "pmi2", "mpirun": "pmix"}
 
 
 def is_spectrum(context: PlanContext) -> bool:
-    """Whether the MPI of the job is IBM's, as far as PATH tells here."""
+    """Whether the MPI of the job is IBM's, as far as this PATH shows."""
     mpi = _mpi(context)
     return mpi is not None and mpi.spectrum
 
 
 def with_mpi(line: LaunchLine, name: str, context: PlanContext, batch_job: bool) -> LaunchLine:
-    """The mpirun or mpiexec of the stack where it has one: the launcher and the ranks must use the same MPI.
+    """The launch line with the stack's own mpirun or mpiexec, if any: launcher and ranks must use the same MPI.
 
     Raises:
         InputError: the MPI in use does not accept the options of this launcher.

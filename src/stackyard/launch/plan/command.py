@@ -1,4 +1,4 @@
-"""The commands of a plan as you would type them: the launcher's, and the program that each rank runs."""
+"""The commands of a plan as you would type them: the launcher's, and each rank's program."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def launch_command(plan: Plan, run: str) -> str:
 
 
 def program_text(plan: Plan) -> str:
-    """What each rank runs, with its wrappers before it; ``${NAME}`` stands for the rank's own variables.
+    """The program of each rank, with its wrappers; ``${NAME}`` stands for the rank's own variables.
 
-    With several roles, what each of them runs.
+    With several roles, the program of each.
     """
     if plan.roles:
         return "; ".join(f"{role.name}: {program_text(role.plan)}" for role in plan.roles)
@@ -30,7 +30,7 @@ def program_text(plan: Plan) -> str:
 
 
 def first_rank(plan: Plan, role: int) -> int:
-    """The first rank of a role, by its index, among those of all roles."""
+    """The global number of a role's first rank, by the role's index."""
     layout, node = plan.program.layout, plan.roles[role].first
     block = next(block for block in layout.blocks if block.first <= node < block.first + block.count)
     return layout.rank(node, block.roles.index(role))

@@ -1,4 +1,4 @@
-"""Running the ranks' program in an image, configured by the site.
+"""Runs the ranks' program in an image, with the site's configuration.
 
 The runtime runs between the shim and the program, so identity, ports and addresses are determined outside (images
 rarely contain scontrol) and passed as variables. `runtimes` has what each runtime does with them.
@@ -92,7 +92,7 @@ def wrap(
 
 
 def _sources(policy: ContainerPolicy) -> list[str]:
-    """The host's files of the site's ``binds`` and of ``--bind`` among its options; relative ones are the runtime's."""
+    """The host paths in the site's ``binds`` and in ``--bind`` options; the runtime resolves relative ones."""
     given = [*policy.binds, *(after for word, after in pairwise(policy.options) if word in _BIND_WORDS)]
     given += [word.partition("=")[2] for word in policy.options if word.partition("=")[0] in _BIND_WORDS]
     return [each.partition(":")[0] for words in given for each in words.split(",") if each.startswith("/")]
@@ -109,7 +109,7 @@ def _of_bindings(site: Site) -> tuple[Reason, ...]:
 
 
 def _bindings(site: Site) -> HostBindings:
-    """What the site's file of bindings says; none without one."""
+    """The content of the site's bindings file; empty without one."""
     from stackyard.inputs.sites.bindings import HostBindings, load_bindings  # late: pydantic, for jobs in an image only
 
     file = site.launch.container.bindings

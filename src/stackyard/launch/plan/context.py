@@ -1,4 +1,4 @@
-"""What a plan depends on besides intent and site: the stack, the allocation, the scheduler and the nodes it offers."""
+"""The other inputs of a plan besides intent and site: the stack, the allocation, the scheduler and its nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stackyard.launch.request.intent import Intent
 
 @dataclass(frozen=True)
 class StackInUse:
-    """The revision that a job runs with; all fields empty: the environment of your shell."""
+    """The revision of a job; all fields empty: the environment of your shell."""
 
     module: str = ""
     folder: str = ""
@@ -33,7 +33,7 @@ class StackInUse:
 
 @dataclass(frozen=True)
 class PlanContext:
-    """What a plan depends on besides intent and site.
+    """The other inputs of a plan besides intent and site.
 
     Attributes:
         allocation: the allocated nodes, or None (not yet, or never: this machine only).
@@ -72,10 +72,9 @@ def plan_context(
 
 
 def with_offer(context: PlanContext, intent: Intent, site: Site) -> PlanContext:
-    """The same context with what the scheduler reports about the allocated nodes, or before that about the partition.
+    """The context with the scheduler's report on the allocated nodes, or before allocation on the partition.
 
-    Nothing is added where the site describes its nodes and the scheduler cannot be queried (a script for another
-    cluster).
+    Nothing is added if the site describes its nodes and the scheduler cannot be queried (a script for another cluster).
 
     Raises:
         InputError: more nodes are requested than the partition has.
@@ -98,7 +97,7 @@ def with_offer(context: PlanContext, intent: Intent, site: Site) -> PlanContext:
 
 
 def _allocated(reports: NodeReports, context: PlanContext, allocation: Allocation, intent: Intent, site: Site) -> Offer:
-    """What the scheduler reports about the allocated nodes; without GPUs where the site does not request them."""
+    """The scheduler's report on the allocated nodes; without GPUs if the site does not request them."""
     counted = site.scheduler.gpu_request != "none"
     some = not site.nodes or any(each.gpu.count or each.domains for each in site.nodes.values())
     offer = reports.of_allocation(
@@ -109,7 +108,7 @@ def _allocated(reports: NodeReports, context: PlanContext, allocation: Allocatio
 
 
 def need_scheduler(context: PlanContext) -> None:
-    """Raise MissingError where no scheduler can take a job."""
+    """Raise MissingError if there is no scheduler for batch jobs."""
     if context.scheduler == "none":
         raise MissingError(
             "no scheduler found: none of sbatch, bsub, qsub, flux is on PATH",

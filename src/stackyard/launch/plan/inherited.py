@@ -1,8 +1,8 @@
-"""Variables that an allocation sets for what runs in it, and that programs of the scheduler take for options.
+"""Variables that an allocation sets for its processes, and that the scheduler's programs read as options.
 
-A launcher must start exactly what its command line says, and a submission from within a job must ask for what its
-script says. Sources: srun(1) and sbatch(1), INPUT and OUTPUT ENVIRONMENT VARIABLES; src/srun/opt.c and
-src/common/slurm_opt.c of Slurm 20.11 to 25.05; qsub(1B) and pbs(1B) of OpenPBS; bsub(1) of LSF; flux-environment(7).
+A launcher must follow its command line exactly, and a submission from within a job must follow its script. Sources:
+srun(1) and sbatch(1), INPUT and OUTPUT ENVIRONMENT VARIABLES; src/srun/opt.c and src/common/slurm_opt.c of Slurm 20.11
+to 25.05; qsub(1B) and pbs(1B) of OpenPBS; bsub(1) of LSF; flux-environment(7).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _RESERVED_STEPS = 0xFFFFFFF0
 
 
 def of_launcher(words: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a launcher, without variables that say something else than its command line.
+    """The environment of a launcher, without variables that contradict its command line.
 
-    Open MPI and hydra start their daemons with srun, so this is not for srun alone. Of the variables about GPUs none is
-    left where the command line says which GPUs it wants; otherwise a step gets those of its job.
+    Open MPI and hydra start their daemons with srun, so this concerns not only srun. All variables about GPUs are
+    removed if the command line requests GPUs; otherwise a step gets those of its job.
     """
     own = any(word.startswith(_GPU_WORDS) for word in words)
     dropped = {*CPUS, *(GPUS if own else ())}
@@ -42,10 +42,10 @@ def of_launcher(words: Sequence[str], environ: Mapping[str, str]) -> dict[str, s
 
 
 def of_submission(scheduler: Batch, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a submission: that of a shell outside of any job of this scheduler.
+    """The environment of a submission: as in a shell outside of any job of this scheduler.
 
     ``sbatch`` passes its environment on to the job: there, variables of another job contradict the job's own. Visible
-    GPUs are left out where Slurm has chosen them, for the GPUs of this job.
+    GPUs are left out if Slurm has chosen them for this job.
     """
     if not environ.get(scheduler.job_variable):
         return dict(environ)
@@ -55,6 +55,6 @@ def of_submission(scheduler: Batch, environ: Mapping[str, str]) -> dict[str, str
 
 
 def is_within_step(environ: Mapping[str, str]) -> bool:
-    """Whether this process is a task of a Slurm step (``srun --pty bash``), which holds what it was given."""
+    """Whether this process is a task of a Slurm step (``srun --pty bash``), which holds its resources."""
     step = environ.get("SLURM_STEP_ID") or environ.get("SLURM_STEPID", "")
     return step.isdecimal() and int(step) < _RESERVED_STEPS

@@ -1,4 +1,4 @@
-"""An intent becomes a plan: layout, backend, wrappers, launch line and script head, with reasons and findings."""
+"""Makes a plan from an intent: layout, backend, wrappers, launch line and script head, with reasons and findings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def make_plan(
     head: bool = False,
     program: Sequence[str] | None = None,
 ) -> Plan:
-    """The whole plan. Reads nothing but the program's imports, and looks up a container runtime on PATH.
+    """The whole plan. It reads only the program's imports, and looks up a container runtime on PATH.
 
     Args:
         hosts: exactly these hosts of the allocation, which are used in its own order; None: its first ones.
@@ -131,7 +131,7 @@ def _check_program(intent: Intent, program: Sequence[str] | None) -> None:
 
 
 def hosts_of(intent: Intent, context: PlanContext) -> tuple[str, ...]:
-    """The hosts to use of those allocated."""
+    """The allocated hosts to use."""
     if context.allocation is None:
         if context.scheduler == "none" and intent.nodes > 1:
             hint = "use -N 1; on a cluster, set `scheduler.kind` in site.yaml"
@@ -168,7 +168,7 @@ def program_of(intent: Intent, layout: Layout, launcher: str, program: Sequence[
 
 
 def in_order(hosts: Sequence[str] | None, context: PlanContext) -> Sequence[str] | None:
-    """Hosts in the order of the allocation, whatever order they are named in: srun numbers nodes and ranks in it."""
+    """Hosts in the order of the allocation, in which srun numbers nodes and ranks."""
     if hosts is None or context.allocation is None:
         return hosts
     place = {host: number for number, host in enumerate(context.allocation.hosts)}
@@ -178,7 +178,7 @@ def in_order(hosts: Sequence[str] | None, context: PlanContext) -> Sequence[str]
 def launch_request(
     intent: Intent, site: Site, context: PlanContext, made: RankProgram, hosts: Sequence[str] | None, launcher: str
 ) -> LaunchRequest:
-    """What the launcher renders: the tasks of a program, on all nodes of the allocation or on some of them."""
+    """The launcher's input: the tasks of a program, on all nodes of the allocation or on some of them."""
     allocation = context.allocation
     inside = hosts is None and (allocation is None or len(allocation.hosts) == intent.nodes)
     gpus = made.mpi and site.nodes.get(made.layout.node.kind, NodeKind()).gpu.count > 0
@@ -197,8 +197,14 @@ def launch_request(
 
 
 def own_allocation(intent: Intent, site: Site, layout: Layout, context: PlanContext, line: LaunchLine) -> LaunchLine:
-    """An srun outside of an allocation makes one: it gets the options of the batch script that srun shares with sbatch,
-    and those passed through unchanged, of the site and of this launch."""
+    """The launch line of srun outside of an allocation, which then creates one.
+
+    It gets the options of the batch script that srun shares with sbatch, and those of the site and of this launch that
+    are passed through unchanged.
+
+    It gets the options of the batch script that srun shares with sbatch, and those of the site and of this launch that
+    are passed through unchanged.
+    """
     own = {word.split("=")[0].split()[0] for word in (*site.scheduler.options, *intent.batch.scheduler_args)}
     head = head_of(intent, site, layout, context)
     words = [d for d in head.directives if d[0].split("=")[0] in SHARED_BY_SRUN or d[0].split("=")[0] in own]
@@ -208,7 +214,7 @@ def own_allocation(intent: Intent, site: Site, layout: Layout, context: PlanCont
 
 
 def wrappers_of(intent: Intent, site: Site, made: RankProgram, context: PlanContext) -> tuple[Wrapper, ...]:
-    """The terminal of a rank outermost, the image, the profilers: they must trace the program, not the runtime."""
+    """The wrappers, outermost first: terminal, image, profilers, which must trace the program and not the runtime."""
     found = list(terminals.wrap(intent, made))
     if intent.container:
         found.append(
@@ -221,7 +227,7 @@ def wrappers_of(intent: Intent, site: Site, made: RankProgram, context: PlanCont
 
 
 def stage_of(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> Stage:
-    """What is copied to the nodes before the ranks start. Raises InputError."""
+    """The files to copy to the nodes before the ranks start. Raises InputError."""
     return plan_stage(intent, site.nodes.get(layout.node.kind, NodeKind()), context)
 
 
@@ -239,8 +245,12 @@ def rank_variables(intent: Intent, site: Site, kind: str) -> dict[str, str]:
 
 
 def job_variables(layout: Layout, line: LaunchLine, context: PlanContext) -> dict[str, str]:
-    """PYTHONFAULTHANDLER, unless you have set it, to whatever value; and SLURM_CPUS_PER_TASK, which programs read: a
-    launcher without this option does not set it, nor pass it on."""
+    """Additional variables of a job: PYTHONFAULTHANDLER, unless it is set, and SLURM_CPUS_PER_TASK.
+
+    Programs read the latter; a launcher without this option neither sets it nor passes it on.
+
+    Programs read the latter; a launcher without this option neither sets it nor passes it on.
+    """
     found = {} if "PYTHONFAULTHANDLER" in context.environ else {"PYTHONFAULTHANDLER": "1"}
     name = context.batch.cpus_variable
     if name not in context.environ or "-c" in line.words:
@@ -249,7 +259,7 @@ def job_variables(layout: Layout, line: LaunchLine, context: PlanContext) -> dic
 
 
 def threads_replaced(intent: Intent, layout: Layout, context: PlanContext) -> tuple[Finding, ...]:
-    """A note where OMP_NUM_THREADS of your shell is not what the ranks get."""
+    """A note if your shell's OMP_NUM_THREADS differs from that of the ranks."""
     given = context.environ.get("OMP_NUM_THREADS", "")
     if given in ("", str(layout.threads)) or intent.threads_per_rank or "OMP_NUM_THREADS" in intent.variables:
         return ()
@@ -262,12 +272,12 @@ def threads_replaced(intent: Intent, layout: Layout, context: PlanContext) -> tu
 
 
 def unused_part(layout: Layout, context: PlanContext) -> tuple[Finding, ...]:
-    """Warnings about what the launch does not use of its allocation."""
+    """Warnings about unused parts of the allocation."""
     return left_over(layout, context.environ) if context.allocation is not None else ()
 
 
 def variables_of(intent: Intent, site: Site, kind: str, context: PlanContext) -> tuple[dict[str, str], dict[str, str]]:
-    """The variables of every rank that everybody may see, and those that may be secret."""
+    """The variables of every rank, separated into public ones and those that may be secret."""
     every = rank_variables(intent, site, kind)
     for name in intent.passed:
         if name not in intent.variables:
@@ -280,7 +290,7 @@ def variables_of(intent: Intent, site: Site, kind: str, context: PlanContext) ->
 
 
 def head_of(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> BatchHead:
-    """The directives of the batch script, spare nodes included; a queue that does not take the job is a finding."""
+    """The directives of the batch script, spare nodes included; a queue that rejects the job is a finding."""
     kind = site.nodes.get(layout.node.kind, NodeKind())
     given = intent.batch.scheduler_args
     options = intent.batch.model_copy(update={"scheduler_args": removing.kept(given)})
@@ -304,7 +314,7 @@ def head_of(intent: Intent, site: Site, layout: Layout, context: PlanContext) ->
 
 
 def job_name(intent: Intent) -> str:
-    """The default job name: the program's, without directory, package and extension, as a name of a module may be.
+    """The default job name: the program's, without directory, package and extension, in the syntax of module names.
 
     With several roles, their names.
     """
@@ -318,7 +328,7 @@ def job_name(intent: Intent) -> str:
 
 
 def unused(given: Iterable[str], context: PlanContext) -> list[str]:
-    """Of the fields of `BatchOptions` that you have set for a launch, those without effect.
+    """The fields of `BatchOptions` that were set but have no effect on a launch.
 
     Inside an allocation, or without a scheduler, all of them; else those that srun has no option for.
     """
@@ -327,7 +337,7 @@ def unused(given: Iterable[str], context: PlanContext) -> list[str]:
 
 
 def check_program(intent: Intent, stack_image: str = "") -> None:
-    """Raise InputError where the program is a script that does not exist, or what is to be staged does not.
+    """Raise InputError if the program's script, or a file to stage, does not exist.
 
     Programs without a directory in their name are looked up on the nodes, with the stack's PATH; files inside an image
     are not visible here.
@@ -357,7 +367,7 @@ def _check_script(intent: Intent) -> None:
 
 
 def _check_module(program: Sequence[str]) -> None:
-    """Raise InputError where ``-m`` is not followed by the name of a module; where it is found, only the nodes know."""
+    """Raise InputError if ``-m`` is not followed by a module name; whether it exists is known on the nodes only."""
     name = program[1] if len(program) > 1 else ""
     if not name or name.endswith(".py") or "/" in name or name.startswith("-"):
         said = f"{name} is not the name of a module" if name else "no module given"

@@ -1,4 +1,4 @@
-"""`Plan`: exactly what will be started, with the reason for every word. Types only; `make` fills them."""
+"""`Plan`: exactly what will be started, with the reason for every word. Types only; `make` creates them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stackyard.launch.request.intent import BatchOptions
 
 @dataclass(frozen=True)
 class Reason:
-    """Why some words of a command line are there: ``("-c", "7")`` because of ``7 cores for each rank``."""
+    """Why a command line has certain words: ``("-c", "7")`` because of ``7 cores for each rank``."""
 
     words: tuple[str, ...]
     reason: str
@@ -26,12 +26,12 @@ class Reason:
 
 @dataclass(frozen=True)
 class RankNames:
-    """The variables by which the processes of a launcher know their ranks.
+    """The variables from which the processes of a launcher read their ranks.
 
     Several names for one number are tried in order; empty: the launcher does not set it.
 
     Attributes:
-        own: the rank's name belongs to this launcher alone, so that half a set of it is an error in any case.
+        own: the rank's name is used by this launcher only, so that an incomplete set is always an error.
         spread: the variable that lists tasks per node, as Slurm writes it: ``2(x3),1``.
     """
 
@@ -65,7 +65,7 @@ class LaunchLine:
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What a launcher renders besides the layout.
+    """The input of a launcher in addition to the layout.
 
     `mpi`: the ranks are MPI processes, and the launcher provides their PMI. `inside`: it runs inside an allocation of
     exactly these nodes (True), or the layout's hosts are part of a larger allocation and must be named (False).
@@ -96,7 +96,7 @@ class Launcher(Protocol):
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """What a scheduler renders into the head of a batch script."""
+    """The input for the head of a batch script."""
 
     layout: Layout
     options: BatchOptions
@@ -131,7 +131,7 @@ JobPhase = Literal["queued", "starting", "running", "done", "failed", "cancelled
 
 @dataclass(frozen=True)
 class JobState:
-    """A job as its scheduler reports it now. `reason` is the scheduler's word (Priority, Resources)."""
+    """The present state of a job, by its scheduler. `reason` is the scheduler's word (Priority, Resources)."""
 
     phase: JobPhase
     reason: str = ""
@@ -145,7 +145,7 @@ class Allocation:
     """The nodes that this process can use now. `job` is the scheduler's id.
 
     Raises:
-        InputError: a host is not a hostname: it would enter host files and launch lines.
+        InputError: a host is not a valid hostname, which host files and launch lines need.
     """
 
     scheduler: str
@@ -161,7 +161,7 @@ class Allocation:
 
 @dataclass(frozen=True)
 class RankProgram:
-    """The program as a backend runs it: the command of each task, and what it requires.
+    """The program as run by a backend: the command of each task, and its requirements.
 
     Attributes:
         layout: one slot per task that the launcher starts (`Layout.per_node()` for torchrun itself and Ray).
@@ -212,9 +212,9 @@ class Wrapper:
 
 @dataclass(frozen=True)
 class Stage:
-    """What is copied to every node before the ranks start: (name, path) of each, read at the path.
+    """The files to copy to every node before the ranks start: (name, path) of each, read from the path.
 
-    `base`: the directory of the nodes that the site names for it; empty: chosen on the node.
+    `base`: the site's staging directory on the nodes; empty: chosen on the node.
     """
 
     items: tuple[tuple[str, str], ...] = ()
@@ -224,9 +224,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class PlannedRole:
-    """One of several programs of a job: its plan, with its own layout and program, as if it were alone.
+    """One of several programs of a job: its separate plan, with its own layout and program.
 
-    `first`: its first node in the job. `serves`: it is ended when all ranks of the other roles have ended.
+    `first`: its first node in the job. `serves`: it is terminated when all ranks of the other roles have ended.
     """
 
     name: str
@@ -237,7 +237,7 @@ class PlannedRole:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything about a start, before it happens.
+    """The complete plan of a start.
 
     `line` is the launch line; the complete command is ``line.words + (shim,) + nothing``: the shim holds the program.
     `change` is the stack's environment, `variables` come after it. `private` are variables of every rank too, whose
@@ -264,5 +264,5 @@ class Plan:
 
     @property
     def shown(self) -> dict[str, str]:
-        """The variables of every rank for records and displays: without values that may be secret."""
+        """The variables of every rank for display and records, without values that may be secret."""
         return {**self.variables, **dict.fromkeys(self.private, HIDDEN), **self.program.variables}

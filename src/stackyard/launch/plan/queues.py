@@ -1,6 +1,6 @@
-"""Whether a queue takes a job of this size, by the limits that the site file has.
+"""Checks whether a queue accepts a job of this size, by the limits in the site's file.
 
-A job that no queue takes may be rejected late, or silently: a routing queue of PBS can accept it and lose it.
+Otherwise a job may be rejected late, or silently: a routing queue of PBS can accept it and lose it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from stackyard.launch.plan.schedulers import heads
 
 
 def queue_findings(request: BatchRequest) -> tuple[Finding, ...]:
-    """A refusal that names the queues which take the job, where its own does not; empty for a queue without limits."""
+    """A refusal that names the queues which accept the job, if its own does not; empty for a queue without limits."""
     rows = request.scheduler.queues
     qos = [row for row in rows if row.qos and row.name == request.options.qos]
     own = qos or [row for row in rows if not row.qos and row.name == heads.queue(request)]

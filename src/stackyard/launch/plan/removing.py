@@ -1,4 +1,4 @@
-"""``~--flag`` among the words given for a launch line or the head of a script: a generated flag is left out."""
+"""``~--flag`` among the user's words for a launch line or script head removes a generated flag."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MARK = "~-"
 
 
 def kept(words: Iterable[str]) -> tuple[str, ...]:
-    """The words to be passed on."""
+    """The words to pass on."""
     return tuple(word for word in words if not word.startswith(MARK))
 
 
@@ -27,7 +27,7 @@ def line_without(line: LaunchLine, flags: Sequence[str]) -> LaunchLine:
     """The launch line without these flags and their values, with a note for each.
 
     Raises:
-        InputError: the line does not have one of them; the hint lists those that it has.
+        InputError: a flag is not on the line; the hint lists the present ones.
     """
     if not flags:
         return line
@@ -38,7 +38,7 @@ def line_without(line: LaunchLine, flags: Sequence[str]) -> LaunchLine:
 
 
 def head_without(head: BatchHead, flags: Sequence[str]) -> BatchHead:
-    """The same for the directives of a batch script."""
+    """The directives of a batch script without these flags."""
     if not flags:
         return head
     left, notes = _without(head.reasons, flags, "--scheduler-arg", f"the head of the script ({head.prefix})")
@@ -61,7 +61,7 @@ def _without(
 
 
 def _names(flag: str, words: Sequence[str]) -> bool:
-    """Whether a flag, with or without its value, is the one of these words."""
+    """Whether a flag, with or without its value, names these words."""
     text = " ".join(words)
     return text == flag or text.startswith((f"{flag} ", f"{flag}="))
 

@@ -1,4 +1,4 @@
-"""The plan of a job with several roles: each role planned as a job of its own, and one launch line for all of them.
+"""The plan of a job with several roles: each role planned separately, and one launch line for all of them.
 
 All ranks share one MPI_COMM_WORLD, since one launch line starts them: MPI_Init waits for every rank of it, and so does
 MPI_Finalize. So either all roles are MPI programs or none is, and none of them may be one that only serves the others.
@@ -25,7 +25,7 @@ from stackyard.launch.request.intent import Intent
 
 @dataclass(frozen=True)
 class _Case:
-    """What the plan of every role depends on. `attached`: which rank of which role gets your terminal or input."""
+    """The inputs shared by the plans of all roles. `attached`: the rank and role that get your terminal or input."""
 
     intent: Intent
     site: Site
@@ -78,7 +78,7 @@ def plan_roles(intent: Intent, site: Site, context: PlanContext, hosts: Sequence
 
 
 def _launcher(intent: Intent, site: Site, context: PlanContext) -> str:
-    """The launcher of all roles; without a scheduler one that starts MPI programs, where a role is one."""
+    """The launcher of all roles; without a scheduler one that starts MPI programs, if a role is one."""
     names = [launcher_name(intent.of_role(name), site.scheduler, context) for name in intent.roles]
     return next((name for name in names if name != "local"), names[0])
 
@@ -124,7 +124,7 @@ def _line(case: _Case, program: RankProgram, layout: Layout, hosts: Sequence[str
 
 
 def _role(case: _Case, role: PlacedRole, made: RankProgram, line: LaunchLine) -> PlannedRole:
-    """The plan of a role, as if it were alone."""
+    """The separate plan of a role."""
     site, context, (name, rank) = case.site, case.context, case.attached
     own = terminals.in_role(case.intent.of_role(role.name), rank if name == role.name else None)
     wrappers = make.wrappers_of(own, site, made, context)
@@ -146,7 +146,7 @@ def _common(roles: Sequence[PlannedRole]) -> dict[str, str]:
 
 
 def _private(roles: Sequence[PlannedRole]) -> dict[str, str]:
-    """The values of all roles that may be secret: a file of the job keeps them until its start, one for each name.
+    """The possibly secret values of all roles: a file of the job keeps them until its start, one for each name.
 
     Raises:
         InputError: two roles have different values of one.

@@ -1,4 +1,4 @@
-"""What ``--stage`` copies to the nodes, and where: planned without reading it. `check_stage` looks at the files."""
+"""Plans staging: the files that ``--stage`` copies to the nodes, and their place. `check_stage` checks them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ STAGED_IMAGE = "STACKYARD_STAGED_IMAGE"
 
 
 def plan_stage(intent: Intent, kind: NodeKind, context: PlanContext) -> Stage:
-    """The files and directories of a job that every node gets a copy of.
+    """The files and directories of a job that are copied to every node.
 
     Raises:
-        InputError: two have the same name, one is a prefix, or ``stack`` is not an image.
+        InputError: two paths have the same name, a path is a prefix, or ``stack`` is not an image.
     """
     paths = staged_paths(intent, context.stack.image)
     names: dict[str, str] = {}
@@ -48,21 +48,21 @@ def plan_stage(intent: Intent, kind: NodeKind, context: PlanContext) -> Stage:
 
 
 def staged_paths(intent: Intent, stack_image: str = "") -> list[str]:
-    """The paths, absolute. Raises InputError: ``stack`` is staged, and neither container nor stack is an image."""
+    """The absolute paths. Raises InputError: ``stack`` is staged, but neither container nor stack is an image."""
     cwd = Path(intent.cwd or Path.cwd()).absolute()
     found = (os.path.normpath(cwd / (_image(intent, stack_image) if word == STACK else word)) for word in intent.stage)
     return list(dict.fromkeys(found))
 
 
 def stack_variables(intent: Intent, context: PlanContext) -> dict[str, str]:
-    """What tells the stack's launcher that the copy of its image is to be mounted: the revision."""
+    """The variables that make the stack's launcher mount the copied image: the revision."""
     stack = context.stack
     staged = not intent.container and stack.image and stack.image in staged_paths(intent, stack.image)
     return {STAGED_IMAGE: stack.folder} if staged else {}
 
 
 def staged_image(intent: Intent) -> str:
-    """The image's path on a node, with a variable of its ranks, where the image is staged; else nothing."""
+    """The path of a staged image on a node, with a rank's variable in it; empty if the image is not staged."""
     path = image_path(intent)
     return f"${{{VARIABLE}}}/{Path(path).name}" if path and path in staged_paths(intent) else ""
 
@@ -75,7 +75,7 @@ def image_path(intent: Intent) -> str:
 
 
 def check_stage(intent: Intent, stack_image: str = "") -> None:
-    """Raise InputError where something is not there or cannot be read. What is in a directory, only the job sees."""
+    """Raise InputError if a path does not exist or cannot be read. The content of directories is read in the job."""
     images = {image_path(one) for one in (intent, *map(intent.of_role, intent.roles))}
     for path in staged_paths(intent, stack_image):
         if not Path(path).exists():
@@ -104,7 +104,7 @@ def _image(intent: Intent, stack_image: str) -> str:
 
 
 def _prefix(path: str) -> InputError:
-    """A prefix has its own path in its programs: what is copied would be read at the old place, or not at all."""
+    """The error for a prefix: its programs contain its own path, so a copy would still use the original."""
     return InputError(
         f"--stage {path}: a prefix does not work at another path, since its programs contain its own",
         hint="make an image of it, and use --container IMAGE --stage stack",
@@ -112,6 +112,6 @@ def _prefix(path: str) -> InputError:
 
 
 def _base(intent: Intent, kind: NodeKind, context: PlanContext) -> str:
-    """The node's local disk, where the job has it: requested, or there for every job."""
+    """The node's local disk, if the job has it: by request, or by default."""
     on_request = bool(kind.local_disk_constraint) or context.batch.disk_on_request
     return kind.local_disk if intent.batch.local_disk or not on_request else ""

@@ -1,4 +1,4 @@
-"""The rank that gets your terminal or your standard input: its program is run by `stackyard.launch.node.terminal`."""
+"""The rank that gets your terminal or standard input: `stackyard.launch.node.terminal` runs its program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def wrap(intent: Intent, made: RankProgram) -> tuple[Wrapper, ...]:
     """The wrapper of this rank's program, or none.
 
     Raises:
-        InputError: both are requested, no such rank, or the ranks are not the launcher's tasks.
+        InputError: both are requested, the rank does not exist, or the ranks are not the launcher's tasks.
     """
     pipe, option = intent.stdin_rank, _option(intent)
     if made.ranks_per_task > 1 and (intent.debug_rank, pipe) != (None, None):
@@ -41,7 +41,7 @@ def rank_of(intent: Intent, layout: Layout) -> int | None:
     """The rank that gets your terminal or your standard input, or None.
 
     Raises:
-        InputError: both are requested, or no such rank.
+        InputError: both are requested, or the rank does not exist.
     """
     rank = intent.stdin_rank if intent.debug_rank is None else intent.debug_rank
     if intent.debug_rank is not None and intent.stdin_rank is not None:
@@ -52,7 +52,7 @@ def rank_of(intent: Intent, layout: Layout) -> int | None:
 
 
 def in_role(own: Intent, rank: int | None) -> Intent:
-    """The request of a role, with the number within the role of the rank that gets it; None: a rank of another one."""
+    """The request of a role, with the number within the role of the selected rank; None: it is in another role."""
     numbers = {name: rank for name in ("debug_rank", "stdin_rank") if getattr(own, name) is not None}
     return own.model_copy(update=numbers)
 

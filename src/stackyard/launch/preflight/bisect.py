@@ -1,4 +1,4 @@
-"""Find the hosts that make a group fail, by testing groups: the disjoint groups of a round run in parallel. Pure.
+"""Finds the hosts that make a group fail, by testing groups: the disjoint groups of a round run in parallel. Pure.
 
 A host may pass alone and fail with others (its link), so a single host is tested together with one that is known to be
 good. One bad host among n takes about log2(n) + 2 rounds; several share their rounds.
@@ -15,13 +15,13 @@ Test = Callable[[Sequence[Group]], list[bool]]
 
 @dataclass(frozen=True)
 class BisectResult:
-    """What makes a group fail.
+    """The cause of a group's failure.
 
     Attributes:
         nodes: hosts that fail with every partner.
         links: two hosts, each good with others, that fail together.
         together: hosts with which a larger group fails although they do not fail in any pair that was tried.
-        rounds: how often `test` was called.
+        rounds: the number of calls of `test`.
     """
 
     nodes: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ def find_bad(hosts: Sequence[str], test: Test, good: Sequence[str] = ()) -> Bise
         good: hosts that are already known to be good; the others are suspects.
 
     Returns:
-        What was found; nothing where every group passes now (the failure was transient). Two hosts that only fail
+        The bad hosts and links; none if every group passes now (the failure was transient). Two hosts that only fail
         together are a link: which of the two is bad cannot be determined.
     """
     search = _Search(test, list(good))
@@ -69,7 +69,7 @@ class _Search:
         self.rounds = 0
 
     def ask(self, groups: Sequence[Group]) -> list[bool]:
-        """One round; none where no group is left to test, since every host is known to be good."""
+        """Test one round; nothing if no group is left to test, since every host is known to be good."""
         if not groups:
             return []
         self.rounds += 1
@@ -127,7 +127,7 @@ class _Search:
                 (self.good if ok else self.bad).append(host)
 
     def among(self, hosts: list[str]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-        """Each of these passes with another one. Do all pass together, and if not, which two fail?"""
+        """For hosts that each pass with another one: whether all pass together, and if not, two that fail."""
         links: list[tuple[str, str]] = []
         together: list[str] = []
         while len(hosts) > 1 and not self.ask([tuple(hosts)])[0]:
@@ -174,7 +174,7 @@ def all_pairs(hosts: Sequence[str]) -> list[list[Group]]:
 
 
 def suspects(pairs: Sequence[tuple[Sequence[str], bool]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(suspects, good) by tests of pairs. Good are those that passed with any other; both may be incomplete."""
+    """(suspects, good) by tests of pairs. Good hosts passed with any other; both may be incomplete."""
     good = dict.fromkeys(host for pair, ok in pairs if ok for host in pair)
     rest = dict.fromkeys(host for pair, ok in pairs if not ok for host in pair if host not in good)
     return tuple(rest), tuple(good)

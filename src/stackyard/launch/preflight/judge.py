@@ -1,4 +1,4 @@
-"""Compare measurements with the site's references, or where there are none with the other nodes. Pure."""
+"""Compares measurements with the site's references, or without these with the other nodes. Pure."""
 
 from __future__ import annotations
 

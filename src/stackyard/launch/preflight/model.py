@@ -20,7 +20,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Measurement:
-    """One number. `hosts` are those that took part; empty: the whole job. `detail` has bytes, ranks, backend, times."""
+    """One measured value. `hosts` took part in it; empty: the whole job. `detail` has bytes, ranks, backend, times."""
 
     name: str
     value: float
@@ -31,7 +31,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The assessment of one measurement; `message` names what it was compared with."""
+    """The assessment of one measurement; `message` names the value of comparison."""
 
     name: str
     hosts: tuple[str, ...]
@@ -52,7 +52,7 @@ class Stage:
 
     @property
     def good(self) -> bool:
-        """Whether a program may start as far as this stage is concerned."""
+        """Whether this stage permits the program to start."""
         return self.outcome in ("passed", "odd", "skipped")
 
 
@@ -61,13 +61,13 @@ class PreflightReport:
     """The result of a preflight.
 
     Attributes:
-        hosts: those for the program; empty where the preflight did not pass.
+        hosts: the hosts for the program; empty if the preflight failed.
         spare: good hosts that are not needed.
         bad: excluded hosts, with the reason.
         stages: of the last trial.
         notes: retries and searches, in order.
         differences: of kernel and the like, which are tolerated.
-        steps: how many times ranks were started.
+        steps: the number of starts of ranks.
     """
 
     passed: bool

@@ -1,4 +1,4 @@
-"""`run_preflight`: test all nodes and repeat without the bad ones, until a trial passes or too few are left."""
+"""`run_preflight`: tests all nodes and repeats without the bad ones, until a trial passes or too few are left."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run_preflight(
 
     Args:
         make_plan: the plan that runs a command on every rank of some hosts of this allocation.
-        hosts: all that may be used, including spare ones.
+        hosts: all usable hosts, including spare ones.
         spare: how many of them may be excluded.
         references: the site's expected values for such nodes.
 
@@ -140,7 +140,7 @@ class _Preflight:
     # ------------------------------------------------------------------------------------------------ naming hosts
 
     def search(self, last: Trial) -> dict[str, str]:
-        """Bad hosts, by bisection, where a stage failed in which several hosts take part."""
+        """Bad hosts, found by bisection, if a failed stage involves several hosts."""
         failing = last.failing
         if failing is None or len(last.hosts) < 2 or (failing.name not in (*SEARCHED, "identity")):
             return {}
@@ -158,14 +158,14 @@ class _Preflight:
         return found.reasons(WHAT.get(failing.name, failing.name))
 
     def _least(self, failing: Stage) -> float:
-        """The bandwidth below which a group counts as bad; 0 where the stage did not fail for its speed."""
+        """The bandwidth below which a group counts as bad; 0 if the stage did not fail for its speed."""
         if failing.outcome != "slow" or not failing.measurements:
             return 0.0
         first = failing.measurements[0]
         return floor(first.name, first.unit, failing.measurements, self.references)
 
     def _side_by_side(self, groups: Sequence[Group], stage: str, least: float) -> list[bool]:
-        """Each group in a step of its own, so that one that hangs or fails does not disturb the others.
+        """Test each group in a separate step, so that a hanging or failing group does not disturb the others.
 
         Threads are not interrupted by signals: the file `stop` makes the ranks of all groups end (`node.connections`).
         """
@@ -190,7 +190,7 @@ class _Preflight:
     # ------------------------------------------------------------------------------------------------ starting
 
     def _step(self) -> StepPaths:
-        """The next directory that holds no earlier start: a job that was requeued has some."""
+        """The next unused step directory: a requeued job has earlier ones."""
         while self.paths.preflight_step(self.next_step).root.exists():
             self.next_step += 1
         step = self.paths.preflight_step(self.next_step)
@@ -225,21 +225,21 @@ def _bandwidths(measurements: Sequence[Measurement]) -> list[Measurement]:
 
 
 class _StagePhases(Listener):
-    """Reports what rank 0 prints at the end of each stage as phases."""
+    """A listener that reports rank 0's output at the end of each stage as phases."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
 
     def nodes(self, there: int, expected: int) -> None:
-        """Passed on."""
+        """Pass it on."""
         self._listener.nodes(there, expected)
 
     def output(self, task: int, text: str) -> None:
-        """``preflight: pairs: done`` becomes a phase."""
+        """Turn ``preflight: pairs: done`` into a phase."""
         for line in text.splitlines():
             if task == 0 and line.startswith("preflight: "):
                 self._listener.phase("preflight", line[len("preflight: ") :])
 
     def stack(self, file: Path, text: str) -> None:
-        """Passed on."""
+        """Pass it on."""
         self._listener.stack(file, text)

@@ -1,4 +1,4 @@
-"""One start of ranks for the preflight: its files, and the meaning of its result.json."""
+"""One start of ranks for the preflight: writes its files, and evaluates its result.json."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ LOCAL_STAGES = ("hosts", "libraries", "gpus", "node")
 
 @dataclass(frozen=True)
 class PreflightOptions:
-    """How the preflight measures.
+    """The parameters of a preflight.
 
     Attributes:
-        stages: which, in order; `mpi` runs only where the launcher wires the ranks up for MPI.
-        seconds: about how long one bandwidth measurement takes; `speed_seconds`: one of CPU, memory or GPU.
-        bytes: of an all-reduce; 0: 1 GiB on GPUs, calibrated on CPUs.
+        stages: the stages, in order; `mpi` runs only where the launcher wires the ranks up for MPI.
+        seconds: the approximate duration of a bandwidth measurement; `speed_seconds`: one of CPU, memory or GPU.
+        bytes: the size of an all-reduce; 0: 1 GiB on GPUs, calibrated on CPUs.
         start_s, answer_s, connect_s, collective_s: time limits for all ranks to connect, for one answer (including the
             import of torch from a cold file system), for a group to connect, for one round of all-reduces.
         clock_limit_s: the largest tolerated difference of clocks.
@@ -67,7 +67,7 @@ class PreflightOptions:
 
 @dataclass(frozen=True)
 class Trial:
-    """The result of one start. `bad`: hosts known to be bad without a search, and why; `pairs`: which pairs passed."""
+    """The result of one start. `bad`: hosts known to be bad without a search, with reasons; `pairs`: good pairs."""
 
     hosts: tuple[str, ...]
     stages: tuple[Stage, ...]
@@ -88,7 +88,7 @@ class Trial:
 
 
 def install(directory: Path) -> Path:
-    """Write the ranks' program below `directory`, where all nodes can read it; its start file.
+    """Write the ranks' program below `directory`, where all nodes can read it; returns its start file.
 
     The package `stackyard_preflight` holds copies at the same places as in `stackyard.launch`, so that relative imports
     work in both.
@@ -108,7 +108,7 @@ def rank_argv(start: Path, step: Path) -> tuple[str, ...]:
 
 
 def write_spec(step: Path, hosts: Sequence[str], stages: Sequence[str], options: PreflightOptions) -> None:
-    """Write spec.json, which all ranks read. What does not know its secret is not a rank."""
+    """Write spec.json, which all ranks read. It has the secret by which ranks are recognised."""
     limits = {"start": options.start_s, "answer": options.answer_s, "connect": options.connect_s,
               "collective": options.collective_s}  # fmt: skip
     write_json(
@@ -121,7 +121,7 @@ def write_spec(step: Path, hosts: Sequence[str], stages: Sequence[str], options:
 
 
 def host_of(layout: Layout, rank: int) -> str:
-    """The host on which a rank was planned."""
+    """The planned host of a rank."""
     index = rank % layout.nodes if layout.distribution == "cyclic" else rank // layout.ranks_per_node
     return layout.host(index)
 
@@ -129,7 +129,7 @@ def host_of(layout: Layout, rank: int) -> str:
 def read(
     step: Path, hosts: tuple[str, ...], layout: Layout, result: StepResult, references: Sequence[Reference]
 ) -> Trial:
-    """Evaluate a finished step. Raises OSError, ValueError where result.json exists but cannot be read."""
+    """Evaluate a finished step. Raises OSError, ValueError if result.json exists but cannot be read."""
     file = step / "result.json"
     if not file.exists():
         return _without_result(hosts, result)
@@ -157,7 +157,7 @@ def _ended_early(result: StepResult) -> Stage:
 
 
 def _lost(hosts: tuple[str, ...], result: StepResult) -> dict[str, str]:
-    """Hosts that the hub has named: lost, or never reported."""
+    """Hosts that the hub reported as lost, or that never reported."""
     first = result.first
     if result.state == "node-lost" and first is not None and first.host in hosts:
         return {first.host: first.message or "lost connection to the node"}
@@ -188,7 +188,7 @@ def _worst(verdicts: Sequence[Verdict]) -> Outcome:
 def _bad_hosts(
     data: Mapping[str, Any], stages: Sequence[Stage], hosts: tuple[str, ...], layout: Layout
 ) -> dict[str, str]:
-    """Hosts that are bad without a search: no rank, other hardware, an error of their own, too slow by themselves."""
+    """Hosts that are bad without a search: no rank, different hardware, a local error, too slow alone."""
     bad: dict[str, str] = {}
     for raw, stage in zip(data["stages"], stages, strict=True):
         if raw["name"] == "identity" and raw["silent"]:
@@ -213,7 +213,7 @@ def _different(d: Mapping[str, Any]) -> str:
 
 
 def _pairs(data: Mapping[str, Any], stages: Sequence[Stage]) -> list[tuple[tuple[str, ...], bool]]:
-    """Which pairs of the stages `pairs` and `tcp` passed."""
+    """The pairs that passed the stages `pairs` and `tcp`."""
     found: list[tuple[tuple[str, ...], bool]] = []
     for raw, stage in zip(data["stages"], stages, strict=True):
         if raw["name"] in ("pairs", "tcp"):

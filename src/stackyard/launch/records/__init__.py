@@ -1,1 +1,1 @@
-"""What is kept of a run: paths, record, status, outcome, tasks of an array; found again, compared, followed."""
+"""The records of a run: paths, record, status, outcome, tasks of an array; finding, comparing and following runs."""

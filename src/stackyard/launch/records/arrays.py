@@ -17,7 +17,7 @@ _WORST = ("node-lost", "failed", "hung", "no-start", "timeout", "lost", "cancell
 
 
 def indices(text: str) -> tuple[int, ...]:
-    """The indices that ``0-9:3,12%2`` means, in order; the limit behind ``%`` is not one of them."""
+    """The indices in ``0-9:3,12%2``, in order; the limit after ``%`` is ignored."""
     found: list[int] = []
     for first, last, step in _RANGE.findall(text.partition("%")[0]):
         found += range(int(first), int(last or first) + 1, int(step or 1) or 1)
@@ -30,7 +30,7 @@ def task_paths(paths: RunPaths, index: str) -> RunPaths:
 
 
 def begin_task(paths: RunPaths, record: RunRecord, index: str) -> RunPaths:
-    """The directory of a task that is about to run, with a record of its own."""
+    """The directory of a task that is about to run, with its own record."""
     task = task_paths(paths, index)
     task.root.mkdir(parents=True, exist_ok=True)
     plan = {**record.plan, "command": str(record.plan.get("command", "")).replace(str(paths.root), str(task.root))}
@@ -40,17 +40,17 @@ def begin_task(paths: RunPaths, record: RunRecord, index: str) -> RunPaths:
 
 
 def tasks(paths: RunPaths, array: str) -> dict[str, RunPaths]:
-    """Every task by its index, also those that have not started."""
+    """Every task by its index, including those that have not started."""
     return {str(index): task_paths(paths, str(index)) for index in indices(array)}
 
 
 def statuses(
     paths: RunPaths, array: str, states: Callable[[], dict[str, RunStatus]] | None = None
 ) -> dict[str, RunStatus]:
-    """How each task stands.
+    """The status of each task.
 
     Args:
-        states: queries the scheduler; called once, and only where a task has not recorded its own end.
+        states: queries the scheduler; called once, and only if a task has not recorded its own end.
     """
     found = {index: read_status(task) for index, task in tasks(paths, array).items()}
     if states is None or all(status.over for status in found.values()):
@@ -61,7 +61,7 @@ def statuses(
 
 
 def together(whole: RunStatus, parts: dict[str, RunStatus]) -> RunStatus:
-    """The status of the run from those of its tasks: not ended until all have, then the worst end.
+    """The status of the run from its tasks' statuses: not ended until all have, then the worst end.
 
     `message` counts the tasks; the exit code and the first failure are those of the task that failed first.
     """
@@ -88,13 +88,13 @@ def together(whole: RunStatus, parts: dict[str, RunStatus]) -> RunStatus:
 
 
 def forget_shared(task: RunPaths, array: str) -> None:
-    """Remove the values of an array that its tasks share, once the last task has ended."""
+    """Remove the values that an array's tasks share, once the last task has ended."""
     if task.array and all(read_status(each).over for each in tasks(task.array, array).values()):
         forget_private(task.array)
 
 
 def news(before: dict[str, RunStatus], now: dict[str, RunStatus]) -> Sequence[str]:
-    """One sentence per task that has ended since."""
+    """One sentence for each task that has ended since."""
     said = []
     for index, status in now.items():
         if status.over and not (index in before and before[index].over):

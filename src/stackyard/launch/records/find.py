@@ -1,4 +1,4 @@
-"""Recorded runs: listed, found by name, compared."""
+"""Lists recorded runs, finds them by name, and compares them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stackyard.launch.records.record import RunRecord, RunStatus, index_file, re
 
 
 def known_runs(directory: Path, *, everywhere: bool = False) -> list[RunPaths]:
-    """The runs below a directory that you can read, oldest first; with `everywhere` those of your index that exist."""
+    """The readable runs below a directory, oldest first; with `everywhere` the existing ones of your index."""
     if everywhere:
         return _existing(_indexed())
     records = [path for path in directory.glob("*/record.json") if os.access(path, os.R_OK)]
@@ -29,7 +29,7 @@ def _existing(roots: Iterable[Path]) -> list[RunPaths]:
 
 
 def _indexed(name: str = "") -> list[Path]:
-    """The directories in your index, each once, whether they still exist or not; those of one `name`, or all."""
+    """The directories in your index without duplicates, including deleted ones; for one `name`, or all."""
     found: dict[Path, None] = {}
     with suppress(OSError):
         for line in index_file().read_text(encoding="utf-8").splitlines():
@@ -39,8 +39,11 @@ def _indexed(name: str = "") -> list[Path]:
 
 
 def find_run(name: str, directory: Path) -> RunPaths:
-    """The run called `name`: a directory, a name, the end of a name, or ``last``; a name followed by ``.3`` is task 3
-    of an array. A whole name means the same run everywhere; the end of one, first of all a run of `directory`.
+    """The run of a name: a directory, a name, the end of a name, or ``last``; with ``.3`` task 3 of an array.
+
+    A complete name is unique; for the end of a name, runs in `directory` come first.
+
+    A complete name is unique; for the end of a name, runs in `directory` come first.
 
     Raises:
         InputError: no run has this name, or more than one.
@@ -67,9 +70,9 @@ def find_run(name: str, directory: Path) -> RunPaths:
 
 
 def handle(paths: RunPaths) -> str:
-    """How to name a run on a command line, from whichever directory: its name, or its directory where that is needed.
+    """The shortest argument that identifies a run from any directory: its name, or if needed its directory.
 
-    It is needed where the index lacks the run, since your home could not be written, or has two of that name.
+    The directory is needed if the index lacks the run (your home was not writable) or has two runs of that name.
     """
     whole = paths.array or paths
     known = _distinct(_existing(_indexed(whole.name)))
@@ -78,7 +81,7 @@ def handle(paths: RunPaths) -> str:
 
 
 def _distinct(runs: Iterable[RunPaths]) -> list[RunPaths]:
-    """Each run once, however its directory is written."""
+    """The runs without duplicates, however their directories are written."""
     return list({run.root.resolve(): run for run in runs}.values())
 
 
@@ -142,7 +145,7 @@ def _flatten(value: Any, name: str, into: dict[str, str]) -> None:
 
 
 def row(paths: RunPaths, record: RunRecord, status: RunStatus) -> dict[str, Any]:
-    """A run in the list of runs, as plain values."""
+    """A row of the list of runs, as plain values."""
     intent = record.intent
     return {
         "run": paths.name,

@@ -1,4 +1,4 @@
-"""Following a run from outside: its phases and the output of its first rank, read from its directory.
+"""Follows a run from outside: its phases and the output of its first rank, read from its directory.
 
 Works for a queued job, for a running one, and again after a lost connection: it needs only the run directory and the
 scheduler's client programs.
@@ -27,14 +27,14 @@ LOOK_S = 1.0
 
 
 class Watch:
-    """How a run stands, looked at again and again: its files each time, the scheduler seldom."""
+    """Checks the status of a run repeatedly: its files each time, the scheduler seldom."""
 
     def __init__(self, paths: RunPaths) -> None:
         self.paths = paths
         self._ask, self._asked = ASK_FIRST_S, -math.inf
 
     def due(self) -> bool:
-        """Whether the scheduler is to be asked now; the next time is then later."""
+        """Whether to query the scheduler now; if so, the interval to the next query grows."""
         now = time.monotonic()
         if now - self._asked < self._ask:
             return False
@@ -42,15 +42,15 @@ class Watch:
         return True
 
     def look(self) -> RunStatus:
-        """How it stands, once it has ended with the scheduler's own reason."""
+        """The present status; after the end with the scheduler's own reason."""
         status = current_status(self.paths, ask=self.due())
         return why_ended(self.paths, status) if status.over else status
 
 
 class _Tail:
-    """What was appended to a file since the last read.
+    """Reads the text appended to a file since the last read.
 
-    The file stays open: a look at it costs one read, and only every `LOOK_S` a look-up of its name.
+    The file stays open: each check costs one read, and only every `LOOK_S` a look-up of its name.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +64,7 @@ class _Tail:
         A file that was replaced (the run was started again) is read to its end, then the new one from its beginning.
 
         Args:
-            at_end: nothing more is written: look the name up now, an attempt may have been shorter than `LOOK_S`.
+            at_end: writing has finished: look the name up now, since an attempt may have been shorter than `LOOK_S`.
         """
         try:
             data = self._read()
@@ -79,7 +79,7 @@ class _Tail:
         return self._stream.read(1 << 20) if self._stream else b""
 
     def _look(self) -> None:
-        """Open the file that has the name now, unless it is the open one."""
+        """Open the file that now has the name, unless it is open already."""
         self._looked = time.monotonic() if self._stream else -math.inf
         found = self.path.stat()
         if self._stream is not None:
@@ -91,15 +91,19 @@ class _Tail:
 
 
 class _Events:
-    """The phases, nodes and notices appended to events.jsonl since the last read; of those before the first read, only
-    the last phase and what follows it. No phase of a run that is `over`: it is in none any more."""
+    """The phases, nodes and notices appended to events.jsonl since the last read.
+
+    Of those before the first read, only the last phase and later events count; for a run that is `over`, no phase.
+
+    Of those before the first read, only the last phase and later events count; for a run that is `over`, no phase.
+    """
 
     def __init__(self, paths: RunPaths, *, over: bool) -> None:
         self._tail, self._rest, self._first = _Tail(paths.events), "", True
         self._over = over
 
     def tell(self, listener: Listener, *, at_end: bool = False) -> bool:
-        """Pass on what is new; whether anything is."""
+        """Pass new events on; whether there are any."""
         *lines, self._rest = (self._rest + self._tail.new(at_end=at_end)).split("\n")
         found: list[dict[str, Any]] = []
         for line in lines:
@@ -122,10 +126,10 @@ class _Events:
 
 
 def follow(paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] = (), poll_s: float = 0.1) -> RunStatus:
-    """Report to `listener` until the run has ended; return how it ended.
+    """Report to `listener` until the run has ended; returns its final status.
 
     Args:
-        logs: the files shown as output; none: the first rank's log.
+        logs: the files to show as output; empty: the first rank's log.
     """
     tails = [_Tail(path) for path in logs or (paths.main.rank_log(0),)]
     events, seen, before = _Events(paths, over=read_status(paths).over), "", dict[str, RunStatus]()
@@ -148,7 +152,7 @@ def follow(paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] = (), 
 
 
 def _rest(tails: list[_Tail], wait_s: float, listener: Listener) -> None:
-    """The last output. A batch script's own arrives shortly after the end that is recorded from within it."""
+    """Report the last output. A batch script's own output arrives shortly after the end that it records."""
     until = time.monotonic() + wait_s
     while True:
         for number, tail in enumerate(tails):
@@ -168,7 +172,7 @@ def _tasks(paths: RunPaths, before: dict[str, RunStatus], listener: Listener) ->
 
 
 def _phase(status: RunStatus, seen: str, listener: Listener) -> str:
-    """Report why the job is queued, or the tasks of an array, on a change. A running job reports its own phases."""
+    """Report a changed reason why the job is queued, or an array's tasks. A running job reports its own phases."""
     if status.state != "queued" and not status.tasks:
         return seen if status.state == "planned" else ""
     now = f"{status.state} {status.message}".rstrip()

@@ -1,7 +1,7 @@
-"""The names of runs, ``<date>-<number>``: your runs of one day have different names, in whichever directory they are.
+"""The names of runs, ``<date>-<number>``, unique among your runs in all directories.
 
 A name is claimed in your state directory (``$XDG_STATE_HOME/stackyard/names``) before the run's directory is made, so
-that a name alone leads to one run. The claim is a file that only one process can create: nothing is locked.
+that a name identifies one run. The claim is a file that only one process can create: nothing is locked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KEPT_S = 3 * 86400
 
 
 def new_run(parent: Path) -> RunPaths:
-    """Create a run directory below `parent`, for you alone to read; two processes never get the same.
+    """Create a run directory below `parent`, private to you; concurrent processes get different ones.
 
     Raises:
         StackyardError: the directory cannot be created.
@@ -46,25 +46,25 @@ def next_run(parent: Path) -> RunPaths:
 
 
 def order(paths: RunPaths) -> tuple[str, int]:
-    """What sorts runs by age: the date, then the number as a number, since there may be more than 999."""
+    """The sort key of runs by age: the date, then the number as an integer, since it may exceed 999."""
     return _parts(paths.name)
 
 
 def fits(paths: RunPaths, end: str) -> bool:
-    """Whether a run's name ends with these parts of a name: ``21-003``; a number may be without its zeros."""
+    """Whether a run's name ends with these parts of a name: ``21-003``; leading zeros may be omitted."""
     if end.isdecimal():
         return _parts(paths.name)[1] == int(end)
     return paths.name.endswith(f"-{end}")
 
 
 def state_directory() -> Path:
-    """Where your runs of all directories are known; a path that cannot exist for an account without a home."""
+    """The directory with your index of all runs; a path that cannot exist for an account without a home."""
     found = home.xdg("XDG_STATE_HOME", ".local/state")
     return found / "stackyard" if found else home.NOWHERE
 
 
 def names_directory() -> Path:
-    """One empty file for each name that was given lately."""
+    """The directory with one empty file for each recent name."""
     return state_directory() / "names"
 
 
@@ -88,7 +88,7 @@ def _made(root: Path) -> bool:
 
 
 def _claim(name: str) -> bool:
-    """Whether the name is yours now. Without a writable home the run goes on, and another may get the same name."""
+    """Claim a name; whether it succeeded. Without a writable home the run continues, with a name that may be in use."""
     directory = names_directory()
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def _claim(name: str) -> bool:
 
 
 def _forget_old(directory: Path) -> None:
-    """Remove the claims of past days, whose names are not given again."""
+    """Remove the claims of past days, whose names are not used again."""
     today, oldest = time.strftime("%Y-%m-%d"), time.time() - _KEPT_S
     with suppress(OSError):
         for path in directory.iterdir():

@@ -1,4 +1,4 @@
-"""What a run came from, for its record: the state of the code, and the versions."""
+"""The origin of a run, for its record: the state of the code, and versions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ LARGEST_PROGRAM = 1 << 26
 
 
 def code_state(cwd: Path, program: tuple[str, ...]) -> dict[str, Any]:
-    """The state of the code that runs: commit, local changes, and the sha256 of the program's own file."""
+    """The state of the code: commit, local changes, and the sha256 of the program's own file."""
     return {"folder": str(cwd), **_program_state(cwd, program), **_git_state(cwd)}
 
 
 def _program_state(cwd: Path, program: tuple[str, ...]) -> dict[str, Any]:
-    """The first of the words that is a file: the program, or the script that an interpreter runs; or the module's."""
+    """The path and hash of the first word that is a file: the program, or an interpreter's script; or of the module."""
     own = program_file(cwd, program) if module_of(program) else None
     for path in (own,) if own else (cwd / word for word in program[:2]):
         if path.is_file() and path.stat().st_size < LARGEST_PROGRAM:
@@ -42,9 +42,9 @@ def _git_state(cwd: Path) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """The versions that can make two runs differ, as far as they are known without starting a program.
+    """The versions that may explain differences between runs, as far as known without starting a program.
 
-    Plug-ins that were used are among them: ``"schedulers sge": "stackyard_site 1.0"``.
+    Plug-ins in use are included: ``"schedulers sge": "stackyard_site 1.0"``.
     """
     own = {"stackyard": __version__, "python": platform.python_version(), "kernel": platform.release()}
     return own | plugins.used()

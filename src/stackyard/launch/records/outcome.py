@@ -1,4 +1,4 @@
-"""The outcome of a step: where each task ran, the first failure and its cause; and the listener to its progress."""
+"""The outcome of a step: the place of each task, the first failure and its cause; and listeners to its progress."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Placement:
 
 @dataclass(frozen=True)
 class RankUsage:
-    """What a task used, as far as its agent saw it (one look a second or less often).
+    """The resources that a task used, as sampled by its agent (every second or less often).
 
     Attributes:
         peak_bytes: the sum over its processes of the largest resident size of each; pages that several processes share
-            count for each of them. 0: it ended before the first look.
-        largest_bytes: of the largest process alone.
-        processes: how many there were at the peak.
-        gpu_peak_bytes: of its own GPUs, or of all that its node's agent sees where they are not known one by one.
+            count for each of them. 0: it ended before the first sample.
+        largest_bytes: the peak of the largest process.
+        processes: the number at the peak.
+        gpu_peak_bytes: the peak of its own GPUs, or of all GPUs that its agent sees if its own are unknown.
         gpu_use_percent: mean use of these GPUs; -1: not known.
-        mpi: the library of an MPI that it had loaded, as it saw it, in an image with the host's; empty: none was seen.
+        mpi: the MPI library that it had loaded, by its path inside, in an image with the host's; empty: none was found.
         mpi_is_host: whether that is the host's file.
     """
 
@@ -74,15 +74,16 @@ class Failure:
 
 @dataclass(frozen=True)
 class StagedFiles:
-    """What was copied to the nodes before the ranks started.
+    """The files copied to the nodes before the ranks started.
 
     Attributes:
-        size: bytes that each of these nodes got; `files`: how many files. 0 where all had them from an earlier attempt.
-        nodes: how many it was copied to: not to those that had it from an earlier attempt.
+        size: bytes copied to each of these nodes; `files`: the number of files. 0 if all had them from an earlier
+            attempt.
+        nodes: the number of receiving nodes, without those that had the files from an earlier attempt.
         seconds: from the first request to a node until the last one had everything.
-        source: the node that has read it.
+        source: the node that read the files.
         place: the directory on that node.
-        summary: all of it in one line.
+        summary: all of this in one line.
     """
 
     size: int
@@ -100,7 +101,7 @@ class StagedFiles:
 
 @dataclass(frozen=True)
 class StepResult:
-    """How a step ended. `code` is the exit status of `stackyard launch`: 0, or that of the first failure.
+    """The result of a step. `code` is the exit status of `stackyard launch`: 0, or that of the first failure.
 
     `seconds` has ``nodes`` (all agents there), ``first_output`` and ``total``, measured from the start of the launcher.
     `warned`: SIGUSR1 was received, the scheduler's warning before the time limit. `lost`: the nodes that were lost.
@@ -125,34 +126,34 @@ class StepResult:
 
 
 class ForwardingListener(Listener):
-    """A listener that passes on whatever it is told, by `_all`."""
+    """A listener that forwards every call through `_all`."""
 
     def phase(self, name: str, detail: str = "") -> None:
-        """Passed on."""
+        """Forward it."""
         self._all("phase", name, detail)
 
     def nodes(self, there: int, expected: int) -> None:
-        """Passed on."""
+        """Forward it."""
         self._all("nodes", there, expected)
 
     def output(self, task: int, text: str) -> None:
-        """Passed on."""
+        """Forward it."""
         self._all("output", task, text)
 
     def event(self, kind: str, data: dict[str, Any]) -> None:
-        """Passed on."""
+        """Forward it."""
         self._all("event", kind, data)
 
     def notice(self, text: str) -> None:
-        """Passed on."""
+        """Forward it."""
         self._all("notice", text)
 
     def stack(self, file: Path, text: str) -> None:
-        """Passed on."""
+        """Forward it."""
         self._all("stack", file, text)
 
     def flush(self) -> None:
-        """Passed on."""
+        """Forward it."""
         self._all("flush")
 
     def _all(self, what: str, *arguments: Any) -> None:
@@ -160,7 +161,7 @@ class ForwardingListener(Listener):
 
 
 class ListenerGroup(ForwardingListener):
-    """Several listeners as one. An error of one reaches neither the others nor the caller: reports do not decide."""
+    """Several listeners as one. An error of one affects neither the others nor the caller."""
 
     def __init__(self, *each: Listener) -> None:
         self.each = each

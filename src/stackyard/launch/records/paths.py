@@ -1,7 +1,7 @@
 """Every path of a run, in two classes; no other module joins these strings.
 
 <runs>/2026-11-21-001/
-  record.json                 what was asked, planned and found before the start; written once
+  record.json what was requested, planned and found before the start; written once
   job.sh                      the batch script, as submitted
   status.json                 how it stands, replaced as it changes; holds the end once there is one
   events.jsonl                phases, failures, lost nodes: one JSON object a line, in the order they happened
@@ -46,11 +46,11 @@ class StepPaths:
     """One file per rank or per node, the launcher's own, and one for each agent that has something to say."""
 
     def rank_log(self, rank: int) -> Path:
-        """Both streams of one task."""
+        """The log with both streams of one task."""
         return self.logs / f"rank-{rank:05d}.log"
 
     def node_log(self, node: int) -> Path:
-        """Both streams of all tasks of a node, where they have no files of their own."""
+        """The log with both streams of all tasks of a node that have no separate logs."""
         return self.logs / f"node-{node:05d}.log"
 
     launcher_log = Below("launcher.log", of="logs")
@@ -71,12 +71,12 @@ class RunPaths:
 
     @property
     def name(self) -> str:
-        """``2026-11-21-001``; of a task of an array ``2026-11-21-001.3``."""
+        """``2026-11-21-001``; for a task of an array ``2026-11-21-001.3``."""
         return f"{self.array.name}.{self.root.name}" if self.array else self.root.name
 
     @property
     def array(self) -> RunPaths | None:
-        """The run of the array that this one is a task of; None for any other run."""
+        """The run of the array that this task belongs to; None for any other run."""
         return RunPaths(self.root.parent.parent) if self.root.parent.name == "array" else None
 
     @property
@@ -89,12 +89,12 @@ class RunPaths:
         return StepPaths(self.preflight_steps / str(number))
 
     def attempt(self, number: int) -> Path:
-        """What was kept of an earlier attempt, after which the run started again."""
+        """The files of an earlier attempt, after which the run started again."""
         return self.root / "attempts" / str(number)
 
     @property
     def preflight_steps(self) -> Path:
-        """The steps of the preflight, and the program that their ranks run."""
+        """The directory of the preflight's steps and its ranks' program."""
         return self._renamed("preflight", "gate")
 
     record = Below("record.json")
@@ -106,7 +106,7 @@ class RunPaths:
 
     @property
     def placement(self) -> Path:
-        """Planned and actual places of the ranks."""
+        """The placement report: planned and actual places of the ranks."""
         return self._renamed("placement.json", "receipt.json")
 
     usage = Below("usage.json")
@@ -116,7 +116,7 @@ class RunPaths:
 
     @property
     def preflight(self) -> Path:
-        """What the preflight measured."""
+        """The report of the preflight."""
         return self._renamed("preflight.json", "gate.json")
 
     private = Below("private.json")
@@ -124,7 +124,7 @@ class RunPaths:
 
     @property
     def private_files(self) -> Iterator[Path]:
-        """All files with variables whose values may be secret: of the job, and of its steps in every attempt."""
+        """All files with possibly secret values: of the job, and of its steps in every attempt."""
         yield self.private
         yield self.main.private
         for steps in (self.preflight_steps, *self.root.glob(f"attempts/*/{self.preflight_steps.name}")):
@@ -136,6 +136,6 @@ class RunPaths:
     """The batch script's own output."""
 
     def _renamed(self, name: str, before: str) -> Path:
-        """`name`; where the run was recorded before that name was chosen, the file or directory called `before`."""
+        """`name`, or the file or directory called `before` in a run recorded under the old name."""
         now, old = self.root / name, self.root / before
         return old if old.exists() and not now.exists() else now

@@ -1,4 +1,4 @@
-"""The values of a run that may be secret, in files that only their owner can read, until the run has ended.
+"""The possibly secret values of a run, in files that only their owner can read, until the run has ended.
 
 A batch job keeps them from its submission on (``private.json``), since it is carried out in another environment. Every
 step has them as lines of shell for its ranks (``private.sh``).
@@ -16,13 +16,13 @@ from stackyard.yard.write import atomic
 
 
 def write_private(paths: RunPaths, variables: Mapping[str, str]) -> None:
-    """Keep the variables of a batch job until it starts; no file where there are none."""
+    """Keep the variables of a batch job until it starts; without variables no file is written."""
     if variables:
         atomic.write_json(paths.private, dict(variables), mode=0o600)
 
 
 def read_private(paths: RunPaths) -> dict[str, str]:
-    """What `write_private` wrote; empty where the run has no such values, or has ended."""
+    """The content of `write_private`'s file; empty if there are no such values, or the run has ended."""
     with suppress(OSError, ValueError):
         value = formats.content(paths.private.read_text(encoding="utf-8"))
         return {VARIABLE(name): VALUE(str(text)) for name, text in value.items()} if isinstance(value, dict) else {}
@@ -30,7 +30,7 @@ def read_private(paths: RunPaths) -> dict[str, str]:
 
 
 def forget_private(paths: RunPaths) -> None:
-    """Remove the values of a run that has ended, those of its steps and of former attempts too."""
+    """Remove the values of an ended run, including those of its steps and former attempts."""
     for file in paths.private_files:
         with suppress(OSError):  # one that cannot be removed keeps none of the others
             file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The record of a run: enough to know what ran, where and how it ended, and to run it again.
+"""The record of a run: enough to know what ran, where, and how it ended, and to run it again.
 
 ``record.json`` is written once, before anything starts. ``status.json`` is replaced at each change; ``events.jsonl``
 grows by one line per event. Imports the standard library only, so that listing runs is fast.
@@ -34,7 +34,7 @@ that carries a run out so exactly that no other one is taken for it (``process``
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What was requested, planned and found before the start.
+    """The request, the plan and the state of the system before the start.
 
     Attributes:
         how: ``launch`` in the foreground, ``submit`` as a batch job, ``deploy`` for a build on a node.
@@ -44,9 +44,10 @@ class RunRecord:
         stack: module, directory and lock hash of the revision, or empty.
         site: file and sha256 of the site's description, or empty.
         code: directory, commit, whether there are local changes, and the program's sha256.
-        environment: what Stackyard sets for every rank, in order, and the variables of the shell that a job needs.
+        environment: the variables that Stackyard sets for every rank, in order, and the shell variables that a job
+            needs.
         versions: of Stackyard, Python, kernel.
-        again_of: the directory of the run that this one repeats.
+        again_of: the directory of the repeated run.
     """
 
     run: str
@@ -69,23 +70,23 @@ class RunRecord:
 
     @property
     def programs(self) -> tuple[tuple[str, ...], ...]:
-        """The words of its program; of a job with roles those of each."""
+        """The words of its program; for a job with roles those of each."""
         parts = (self.intent.get("roles") or {"": self.intent}).values()
         return tuple(tuple(part.get("program", ())) for part in parts)
 
     @property
     def program(self) -> tuple[str, ...]:
-        """The words of its program; of a job with roles that of the first."""
+        """The words of its program; for a job with roles that of the first."""
         return self.programs[0]
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """How a run stands. `state` is ``planned``, ``queued``, ``running`` or an end: ``done failed cancelled ...``.
+    """The status of a run. `state` is ``planned``, ``queued``, ``running`` or an end: ``done failed cancelled ...``.
 
     Attributes:
         process: the `Identity` of `pid`; empty before the run starts, and in a status of format 1.
-        tasks: how many tasks of an array are in each state.
+        tasks: the number of an array's tasks in each state.
     """
 
     state: str = "planned"
@@ -116,7 +117,7 @@ class RunStatus:
 
 
 def _reasons_named(values: dict[str, Any]) -> dict[str, Any]:
-    """Format 1 to 2: a reason of the plan is called `reason`, no longer `buys`."""
+    """Convert format 1 to 2: a reason of the plan is called `reason` instead of `buys`."""
     plan = values.get("plan") or {}
     reasons = [{"words": each["words"], "reason": each["buys"]} for each in plan.get("reasons", ())]
     return {**values, "plan": {**plan, "reasons": reasons}} if reasons else values
@@ -133,7 +134,7 @@ STATUS = formats.Kind(
 
 
 def write_record(paths: RunPaths, record: RunRecord) -> None:
-    """Write the record, and add the run to the index of all your runs."""
+    """Write the record, and add the run to your index of runs."""
     atomic.write_json(paths.record, asdict(record), mode=0o600)
     with suppress(OSError):  # a home that is not writable must not stop a run
         index = index_file()
@@ -155,7 +156,7 @@ def read_run(paths: RunPaths) -> RunRecord:
 
 
 def read_status(paths: RunPaths) -> RunStatus:
-    """How a run stands now; ``planned`` before it starts. Raises InputError for a status of a newer format."""
+    """The present status of a run; ``planned`` before it starts. Raises InputError for a newer format."""
     try:
         value = json.loads(paths.status.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -165,14 +166,14 @@ def read_status(paths: RunPaths) -> RunStatus:
 
 
 def write_status(paths: RunPaths, status: RunStatus) -> None:
-    """Replace status.json; of a run that has ended no values stay that may be secret."""
+    """Replace status.json; for an ended run, remove possibly secret values."""
     atomic.write_json(paths.status, {"format": STATUS_FORMAT, **asdict(_with_process(status))})
     if status.over:
         forget_private(paths)
 
 
 def _with_process(status: RunStatus) -> RunStatus:
-    """The status with the identity of the process that carries the run out, which alone writes that it is running."""
+    """The status, with the identity of the process that carries the run out if it is running."""
     if status.state != "running" or status.pid != os.getpid():
         return status
     known = Identity.from_json(status.process)
@@ -181,14 +182,14 @@ def _with_process(status: RunStatus) -> RunStatus:
 
 @cache
 def _identity(_pid: int) -> dict[str, Any]:
-    """This process's identity; `_pid` tells a forked process from its parent."""
+    """This process's identity; the argument `_pid` invalidates the cache in a forked process."""
     return this_process().to_json()
 
 
 class EventsFile:
     """Appends to events.jsonl, opened once. It never raises, since a full disk must not end a job.
 
-    What could not be written is tried again with the next flush.
+    Events that could not be written are tried again with the next flush.
     """
 
     def __init__(self, paths: RunPaths) -> None:
@@ -197,12 +198,12 @@ class EventsFile:
         self._text = bytearray()
 
     def add(self, kind: str, data: Mapping[str, Any]) -> None:
-        """One line, written by the next `flush`."""
+        """Queue one line for the next `flush`."""
         line = json.dumps({"time": round(time.time(), 3), "event": kind, **data}, ensure_ascii=False, default=str)
         self._text += line.encode("utf-8", "replace") + b"\n"
 
     def flush(self) -> None:
-        """Write what was added."""
+        """Write the queued lines."""
         with suppress(OSError):
             if self._text and self._file < 0:
                 self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -210,7 +211,7 @@ class EventsFile:
                 del self._text[: os.write(self._file, self._text)]
 
     def close(self) -> None:
-        """Write what was added, and close the file."""
+        """Write the queued lines, and close the file."""
         self.flush()
         if self._file >= 0:
             os.close(self._file)

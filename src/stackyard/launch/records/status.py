@@ -1,4 +1,4 @@
-"""How a run stands now and how it ended: its own status, the process table and the scheduler; and cancelling it."""
+"""The status of a run: from its own file, the process table and the scheduler; and cancelling a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stackyard.launch.records.record import RunStatus, read_run, read_status, wr
 
 
 def current_status(paths: RunPaths, *, ask: bool = True) -> RunStatus:
-    """How a run stands now: by status.json, and where that may be stale, by the process table or the scheduler.
+    """The present status of a run, from status.json, and if that may be stale, from process table or scheduler.
 
     Args:
         ask: query the scheduler about queued and running jobs.
@@ -36,7 +36,7 @@ def current_status(paths: RunPaths, *, ask: bool = True) -> RunStatus:
 
 
 def _by_process(paths: RunPaths, status: RunStatus) -> RunStatus:
-    """The same, or ``lost`` where the process that carried the run out has ended without recording an end."""
+    """The status, or ``lost`` if the process that carried the run out has ended without recording an end."""
     process = Identity.from_json(status.process)
     if process is None or status.state != "running":
         return status
@@ -50,7 +50,7 @@ def _by_process(paths: RunPaths, status: RunStatus) -> RunStatus:
 
 
 def _keep(paths: RunPaths, status: RunStatus) -> None:
-    """Write down what was found, so that it need not be found again; on a full disk, or in another's run, it is not."""
+    """Store a newly found status; skipped on a full disk, and for a run of another account."""
     with suppress(OSError, StackyardError):
         write_status(paths, status)
 
@@ -64,7 +64,7 @@ def _array_of(paths: RunPaths) -> str:
 
 
 def array_tasks(paths: RunPaths, *, ask: bool = True) -> dict[str, RunStatus]:
-    """How each task of an array stands, by its index; empty for any other run."""
+    """The status of each task of an array, by its index; empty for any other run."""
     array = _array_of(paths)
     if not array:
         return {}
@@ -80,7 +80,7 @@ def _array_status(paths: RunPaths, array: str, status: RunStatus, *, ask: bool) 
 
 
 def _task_states(paths: RunPaths, job: str, array: str) -> dict[str, RunStatus]:
-    """The tasks as the scheduler reports them: each one where it can, else the array once it has ended."""
+    """The scheduler's report on the tasks: on each one if possible, else on the array once it has ended."""
     from stackyard.launch.plan import schedulers
     from stackyard.launch.plan.model import JobState
 
@@ -133,7 +133,7 @@ def _by_scheduler(paths: RunPaths, status: RunStatus) -> RunStatus:
 
 
 def why_ended(paths: RunPaths, status: RunStatus, *, patience_s: float = 10.0) -> RunStatus:
-    """The scheduler's own reason why a job was terminated.
+    """The status with the scheduler's own reason why a job was terminated.
 
     The hub only receives a signal: from you, or from the scheduler after a time limit or the loss of a node.
 
@@ -159,9 +159,9 @@ def why_ended(paths: RunPaths, status: RunStatus, *, patience_s: float = 10.0) -
 
 
 def cancel(paths: RunPaths) -> str:
-    """Cancel a run: through its scheduler, or by interrupting its launcher process. One sentence on what was done.
+    """Cancel a run: through its scheduler, or by interrupting its launcher process. Returns a sentence about it.
 
-    Only the very process that the status names is signalled: not another one that has its number by now.
+    Only the recorded process is signalled, not another one that has its number by now.
 
     Raises:
         InputError: the run has already ended, was never started, or its launcher process cannot be signalled from here.
@@ -185,7 +185,7 @@ def cancel(paths: RunPaths) -> str:
 
 
 def cancel_task(paths: RunPaths, index: str) -> None:
-    """Cancel one task of an array, started or not; nothing happens where it has ended. Raises CommandError."""
+    """Cancel one task of an array, started or not; a task that has ended is skipped. Raises CommandError."""
     from stackyard.launch.plan import schedulers
 
     scheduler = schedulers.get(read_run(paths).scheduler)
@@ -212,7 +212,7 @@ def _interrupt(paths: RunPaths, status: RunStatus) -> str:
 
 
 def _out_of_reach(paths: RunPaths, process: Identity) -> InputError:
-    """Why a process cannot be signalled from here, and from where it can."""
+    """The error for a process that cannot be signalled from here, with the host from which it can."""
     command = f"`stackyard runs cancel {shlex.quote(str(paths.root))}`"
     if process.host != hostname():
         hint = f"cancel it there: `ssh {process.host}`, then {command}"

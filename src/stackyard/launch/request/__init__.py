@@ -1,1 +1,1 @@
-"""What is requested: the intent of a job, and the job file that holds one."""
+"""The request for a job: its intent, and the job file with one."""

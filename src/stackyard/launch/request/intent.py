@@ -109,12 +109,12 @@ class Intent(LateModel):
     batch: BatchOptions = BatchOptions()
 
     def recorded(self) -> Intent:
-        """The same request as files have it: of variables that may be secret only the name, in `passed`."""
+        """The request for files: for variables that may be secret only the name, in `passed`."""
         roles = {name: role.recorded() for name, role in self.roles.items()}
         return self.model_copy(update={**without_secrets(self.variables, self.passed), "roles": roles})
 
     def checked(self) -> None:
-        """Raise ValueError where values contradict each other; the number of nodes follows from the roles."""
+        """Raise ValueError if values contradict each other; the number of nodes follows from the roles."""
         if self.roles:
             self.__dict__["nodes"] = self._nodes_of_roles()
         elif self.least_nodes > self.nodes:
@@ -136,7 +136,7 @@ class Intent(LateModel):
         return total
 
     def of_role(self, name: str) -> Intent:
-        """The request of one role, as a job of its own."""
+        """The request of one role, as a separate job."""
         role = self.roles[name]
         own = {field: value for field in OWN if (value := getattr(role, field)) not in (None, "", ())}
         own |= with_variables(self, role.variables, role.passed)
@@ -145,7 +145,7 @@ class Intent(LateModel):
 
 
 def with_variables(base: Intent, variables: Mapping[str, str], passed: Iterable[str]) -> dict[str, Any]:
-    """The fields `variables` and `passed` of a request on top of `base`: of each name the newer wish counts alone."""
+    """The fields `variables` and `passed` of a request on top of `base`; for each name the newer value counts."""
     passed = tuple(passed)
     newer = {*variables, *passed}
     kept = {name: value for name, value in base.variables.items() if name not in newer}
@@ -154,13 +154,13 @@ def with_variables(base: Intent, variables: Mapping[str, str], passed: Iterable[
 
 
 def made(model: type[M], values: Mapping[str, Any], named: Callable[[str], str] = str) -> M:
-    """A model from values that are not in a file of yours: options, a recorded run, a job script.
+    """A model from values that come from options, a recorded run or a job script instead of a user's file.
 
     Args:
-        named: how an error names a key (``nodes``, ``batch.queue``), e.g. by its option.
+        named: the name of a key (``nodes``, ``batch.queue``) in errors, e.g. its option.
 
     Raises:
-        InputError: a value does not have the grammar or the type of its key.
+        InputError: a value is invalid for its key.
     """
     try:
         return model.model_validate(values)
@@ -178,5 +178,5 @@ def made(model: type[M], values: Mapping[str, Any], named: Callable[[str], str] 
 
 
 def recorded_intent(values: Mapping[str, Any], file: Path) -> Intent:
-    """The request of a run as its record has it. Raises InputError: a value is wrong; the record `file` is named."""
+    """The request in the record of a run. Raises InputError, naming the record `file`, for a wrong value."""
     return made(Intent, values, lambda key: f"{file}: intent.{key}")

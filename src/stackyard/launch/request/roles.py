@@ -15,7 +15,7 @@ MOST_NODES = 200_000
 
 
 class Role(LateModel):
-    """One program of a job with several. None or empty: what the job says, else as for a job with one program."""
+    """One program of a job with several. None or empty: the job's value, else as for a job with one program."""
 
     program: tuple[str, ...] = Field(
         min_length=1, description="The command of every rank; a *.py file is run by python"
@@ -38,12 +38,12 @@ class Role(LateModel):
     cwd: OptionalPath = ""
 
     def recorded(self) -> Role:
-        """The same role as files have it: of variables that may be secret only the name, in `passed`."""
+        """The role for files: for variables that may be secret only the name, in `passed`."""
         return self.model_copy(update=without_secrets(self.variables, self.passed))
 
 
 def without_secrets(variables: Mapping[str, str], passed: Iterable[str]) -> dict[str, Any]:
-    """The fields `variables` and `passed` as files have them: of variables that may be secret only the name."""
+    """The fields `variables` and `passed` for files: for variables that may be secret only the name."""
     secret = [name for name, value in variables.items() if is_secret(name, value)]
     plain = {name: value for name, value in variables.items() if name not in secret}
     return {"variables": plain, "passed": tuple(dict.fromkeys((*passed, *secret)))}
@@ -57,7 +57,7 @@ OWN = (
 
 
 def problem(roles: Mapping[str, Role]) -> str:
-    """What is wrong with the roles of a job, or nothing."""
+    """The error in the roles of a job, or an empty string."""
     for name, role in roles.items():
         if not role.beside:
             continue

@@ -1,1 +1,1 @@
-"""One step: start the launcher, watch its agents, name the first failure, leave no process behind."""
+"""One step: starts the launcher, watches its agents, names the first failure, leaves no process behind."""

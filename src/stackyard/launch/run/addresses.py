@@ -1,4 +1,4 @@
-"""Addresses of a step: where agents reach the hub, and where all nodes reach rank 0 (MASTER_ADDR). Pure."""
+"""Addresses of a step: those at which agents reach the hub, and at which all nodes reach rank 0 (MASTER_ADDR). Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,21 @@ Interfaces = Mapping[str, Sequence[str]]
 
 
 def hub_addresses(found: Interfaces, interface: str, *, alone: bool) -> list[str]:
-    """Where the hub listens, in the order in which agents try it: with one node on the loopback interface only, with
-    several on the named interfaces, or on all where this machine has none of those."""
+    """The hub's listening addresses, in the order in which agents try them.
+
+    With one node on the loopback interface only; with several on the named interfaces, or on all if this machine has
+    none of those.
+
+    With one node on the loopback interface only; with several on the named interfaces, or on all if this machine has
+    none of those.
+    """
     if alone:
         return [one for one in reachable(found, "", alone=True) if is_loopback(one)][:1]
     return offered(found, interface)
 
 
 def with_port(addresses: Sequence[str], port: int) -> tuple[str, ...]:
-    """``address:port`` of each."""
+    """``address:port`` for each address."""
     return tuple(f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in addresses)
 
 
@@ -32,13 +38,13 @@ def master_address(
 ) -> str:  # fmt: skip
     """MASTER_ADDR: the address at which the other nodes reach the node of rank 0.
 
-    One on the named interface; without a name one at which other agents have reached the hub, where the hub runs on
-    that node too, else the one from which its agent has connected to the hub: both are known to work.
+    It is an address on the named interface. Without a name it is one at which other agents have reached the hub, if the
+    hub runs on that node too; else the one from which its agent has connected. Both are known to work.
 
     Args:
         host: the node's name, for the error.
         found: its addresses.
-        peer: where its agent's connection comes from.
+        peer: the source address of its agent's connection.
         met: the hub's own addresses at which the agents of the other nodes have connected.
         others: the other nodes' addresses. One that they have too (a bridge of a container engine) is the last choice.
 

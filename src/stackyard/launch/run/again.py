@@ -1,4 +1,4 @@
-"""Whether an attempt is followed by another in the same allocation, and which nodes that one does without.
+"""Whether another attempt follows in the same allocation, and which nodes it does without.
 
 Decided twice with the same facts: by the hub, whose nodes keep what was staged for the next attempt, and after the
 step by the process that starts it.
@@ -17,13 +17,12 @@ RESTARTABLE: tuple[State, ...] = ("failed", "node-lost", "hung", "no-start")
 def gone(
     state: State, hosts: Sequence[str], *, lost: Sequence[str], blamed: str, reported: Sequence[str]
 ) -> tuple[str, ...]:
-    """The nodes that cannot be used again: lost ones, and where the launch has not started the one that is to blame, or
-    those that have not reported.
+    """The nodes that cannot be used again: lost ones, and if the launch did not start, the cause or unreported ones.
 
     Args:
         hosts: the nodes of the attempt, as the allocation names them; empty where they are not named.
-        blamed: the host of the first failure; empty where no single node is to blame.
-        reported: the nodes that have. None: the launcher does not work at all, and no node is to blame.
+        blamed: the host of the first failure; empty if it is not due to a single node.
+        reported: the nodes that have reported. None: the launcher itself failed, which is not due to a node.
     """
     if lost or state != "no-start":
         return _among(hosts, lost)
@@ -37,9 +36,9 @@ def starts_again(state: State, without: Sequence[str], may_lose: int, *, warned:
     """Whether another attempt follows.
 
     Args:
-        without: as `gone` returns them. A launch that has not started would fail again on the same nodes.
-        may_lose: how many nodes another attempt can do without; -1: no other is left.
-        warned: the scheduler has said that the time limit is near.
+        without: the result of `gone`. A launch that has not started would fail again on the same nodes.
+        may_lose: the number of nodes that another attempt can do without; -1: no attempt is left.
+        warned: the scheduler has announced the time limit.
     """
     if state not in RESTARTABLE or warned or (state == "no-start" and not without):
         return False

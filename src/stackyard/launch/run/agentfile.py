@@ -1,10 +1,9 @@
 """agent.py of a step: the agent with all its parts and its plan, as one file that any Python from 3.6 on runs.
 
-A node reads this one file, by whatever Python it has on its own disk: the modules of an installation cost it some 270
+A node reads only this file, with the Python on its own disk: importing an installation's modules costs some 270
 look-ups on the shared file system, which ten thousand nodes make at the same time. It holds the step's secret.
 
-Beside their text it has the parts as bytecode, which the installation has anyway: it spares a node the compiling where
-its Python is of the same version.
+It has the parts as text and as bytecode, so that a node with the same Python version need not compile them.
 """
 
 from __future__ import annotations
@@ -78,9 +77,9 @@ if __name__ == "__main__":
 
 
 def agent_text(file: StepFile) -> str:
-    """The text of agent.py for a step. It has no list of hosts: an agent needs to know only its own node.
+    """The text of agent.py for a step. It has no list of hosts: an agent needs only its own node.
 
-    With an argument, it is run again by that interpreter where the one that runs it is too old, or incomplete.
+    With an interpreter as argument, it runs again under that one if the present one is too old, or incomplete.
     """
     parts = _parts(file.stage is not None)
     return _TEXT.format(
@@ -94,7 +93,7 @@ def agent_text(file: StepFile) -> str:
 
 
 def plan_of(text: str) -> dict[str, Any]:
-    """What an agent is told, from the text of its agent.py."""
+    """The plan in the text of an agent.py."""
     line = next(line for line in text.splitlines() if line.startswith("PLAN = "))
     space: dict[str, Any] = {}
     exec(line, space)
@@ -103,7 +102,7 @@ def plan_of(text: str) -> dict[str, Any]:
 
 @cache
 def _compiled(stage: bool) -> tuple[str, str]:
-    """The number of this Python's bytecode, in hexadecimal, and the code of the parts, in base64."""
+    """The magic number of this Python's bytecode, in hexadecimal, and the code of the parts, in base64."""
     loaders = (SourceFileLoader(name, str(_path(name))) for name, _ in _parts(stage))
     codes = [loader.get_code(loader.name) for loader in loaders]
     return MAGIC_NUMBER.hex(), b2a_base64(marshal.dumps(codes), newline=False).decode()
@@ -111,7 +110,7 @@ def _compiled(stage: bool) -> tuple[str, str]:
 
 @cache
 def _parts(stage: bool) -> tuple[tuple[str, str], ...]:
-    """Name and text of every module of the agent, each after those that it imports; those for `stage` if needed."""
+    """Name and text of every module of the agent, each after those that it imports; staging modules if needed."""
     order: list[tuple[str, str]] = []
     seen: set[str] = set()
 
@@ -133,5 +132,5 @@ def _path(name: str) -> Path:
 
 
 def _packages(parts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """The packages that the parts are in, each after the one that it is in."""
+    """The packages of the parts, each after its parent."""
     return tuple(sorted({package for name, _ in parts for package in accumulate(name.split(".")[:-1], "{}.{}".format)}))

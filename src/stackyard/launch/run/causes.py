@@ -1,6 +1,6 @@
-"""Known causes of failures: how each is recognised, why it happens, what to do. The rules are data: causes.yaml.
+"""Known causes of failures: how each is recognised, why it happens, and the remedy. The rules are in causes.yaml.
 
-A site adds its own, in the same form, in the files that `causes` of site.yaml names. They are tried first.
+A site adds its own in the same format, in the files listed under `causes` in site.yaml; they are tried first.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def explain(
 
     Args:
         tail: the last lines of the rank that failed first.
-        code: its exit status, 128 + signal after a signal; 0 finds what is wrong although nothing failed.
-        launcher_output: what srun, mpirun ... printed; read after `tail`.
+        code: its exit status, 128 + signal after a signal; 0 finds problems of a run that did not fail.
+        launcher_output: the output of srun, mpirun ...; read after `tail`.
         facts: of the step, by the names in the rules: ``family``, ``nodes``, ``tasks``, ``ranks_claiming_zero`` ...
         only: the names of the rules to try; empty: all.
         first: the site's own rules, which are tried before the others.
@@ -95,7 +95,7 @@ def _lines(tail: Sequence[str], launcher_output: str) -> list[str]:
 
 @functools.cache
 def rules() -> tuple[Rule, ...]:
-    """The table, in the order in which rules are tried.
+    """The rules, in the order in which they are tried.
 
     Raises:
         StackyardError: causes.yaml is invalid (a test keeps it valid).
@@ -123,7 +123,7 @@ def site_rules(files: Iterable[str]) -> tuple[Rule, ...]:
 
 
 def mistakes(files: Iterable[str]) -> tuple[StackyardError, ...]:
-    """What is wrong in the files of a site, each with its place; nothing where their rules can be tried."""
+    """The errors in the files of a site, each with its place; empty if their rules can be used."""
     try:
         site_rules(files)
     except ManyErrors as error:

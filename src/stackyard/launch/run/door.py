@@ -1,7 +1,7 @@
-"""The door of a hub: connections until they have proved that they are an agent's of this launch.
+"""The hub's admission of connections: each must prove that it is an agent of this launch.
 
-Anybody who reaches the port may connect, so a connection gets little here: a short message, a few seconds, and a place
-among a limited number.
+Any process that reaches the port may connect, so unproved connections are limited: in number, in time, and to one short
+message.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HELLO_S = 10.0
 
 
 class Door:
-    """Accepts connections for the hub's selector, and closes those of strangers."""
+    """Accepts connections for the hub's selector, and closes those that do not prove themselves."""
 
     def __init__(self, selector: selectors.BaseSelector, sockets: list[socket.socket], file: StepFile) -> None:
         self._selector, self._file = selector, file
@@ -34,7 +34,7 @@ class Door:
             selector.register(one, selectors.EVENT_READ, None)
 
     def accept(self, listening: Any, nodes: int) -> None:
-        """Take the connections that have arrived; `nodes` have said hello so far."""
+        """Accept the waiting connections; `nodes` have said hello so far."""
         try:
             for made, address in accept(listening):
                 link = Link(made, address, time.monotonic(), self._file.secret)
@@ -47,14 +47,14 @@ class Door:
             self._errors[text] = self._errors.get(text, 0) + 1
 
     def prove(self, link: Link, message: dict[str, Any]) -> bool:
-        """Whether the first message of a connection is the proof; it is closed where it is not."""
+        """Whether the first message of a connection is the proof; otherwise close the connection."""
         if link.prove(message):
             return True
         self._refuse(link)
         return False
 
     def forget(self, link: Link) -> None:
-        """A connection has said hello, or is closed."""
+        """Forget a connection that has said hello, or is closed."""
         self._waiting.pop(link, None)
 
     def close_idle(self, now: float) -> None:
@@ -68,7 +68,7 @@ class Door:
             link.close()
 
     def said(self) -> Iterator[str]:
-        """What the user should know in the end, however often it happened."""
+        """Messages for the user at the end, one for each kind of event."""
         if self._refused:
             yield f"{self._refused} connection{'s' * (self._refused > 1)} refused: not from this launch"
         for text, count in self._errors.items():

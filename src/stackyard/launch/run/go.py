@@ -1,4 +1,4 @@
-"""What every shim is told when all nodes are there: addresses and ports."""
+"""The ``go`` message to every shim when all nodes have reported: addresses and ports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stackyard.launch.run.link import Link
 
 
 def bound(file: StepFile, ports: Mapping[int, Sequence[int]]) -> bool:
-    """Whether all nodes where a role begins have bound their ports."""
+    """Whether all nodes on which a role begins have bound their ports."""
     return all(len(ports.get(node, ())) == count for node, count in file.ports_of.items())
 
 
@@ -20,11 +20,11 @@ def go_variables(
     """MASTER_ADDR and the ports of the node of task 0; with several roles, address and ports of each.
 
     Args:
-        ports: of each node where some are bound; roles that begin on the same node take theirs in turn.
+        ports: the bound ports of each node; roles that begin on the same node take theirs in turn.
         links: to the agents of all nodes; `interface` as in `WatchOptions`.
 
     Raises:
-        StackyardError: a node has no address that the others reach.
+        StackyardError: a node has no address that the others can reach.
     """
     found: dict[str, str | int] = {"MASTER_ADDR": _address(0, links, interface)}
     found |= dict(zip(_names("MASTER_PORT", "STACKYARD_PORT", file.ports), ports[0], strict=True))
@@ -38,7 +38,7 @@ def go_variables(
 
 
 def _address(node: int, links: Mapping[int, Link], interface: str) -> str:
-    """Where all nodes reach this one."""
+    """The address at which all nodes reach this one."""
     first, rest = links[node], [link for other, link in links.items() if other != node]
     return master_address(
         first.host, first.hello["facts"]["interfaces"], first.peer, interface, len(links),

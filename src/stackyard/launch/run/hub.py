@@ -1,4 +1,4 @@
-"""The hub of a step: receives the messages of all agents, watches the launcher, and decides when and how it all ends.
+"""The hub of a step: receives the messages of all agents, watches the launcher, and decides when and how the step ends.
 
 One process, one thread, one selector for any number of nodes. Decisions are made in four places: `_begin` (all nodes
 have reported), `_judge` (which failure was the first), `_silent` (a node is lost) with `_hang`, and `_end`.
@@ -40,7 +40,7 @@ HOLD_BYTES = 4 << 20
 
 
 class Hub:
-    """The event loop. Its observations are in `seen`, from which `seen.result` makes the outcome."""
+    """The event loop. Its observations are in `seen`; `seen.result` computes the outcome from them."""
 
     def __init__(
         self, step: StepPaths, file: StepFile, reports: Reports, options: WatchOptions,
@@ -83,14 +83,14 @@ class Hub:
             self.reports.notice(sentence)
 
     def close(self) -> None:
-        """Close every connection: agents that are still connected end their ranks."""
+        """Close every connection; agents that are still connected then terminate their ranks."""
         self.door.close()
         for link in self.links.values():
             link.close()
         self.selector.close()
 
     def _drained(self) -> bool:
-        """Shortly after the launcher has exited, so that an agent that was just started is still answered."""
+        """Whether all is over: shortly after the launcher has exited, so that a new agent still gets an answer."""
         return bool(self.seen.left == self.file.nodes or time.monotonic() > self.launcher.ended + 0.5)
 
     def _now(self, now: float) -> None:
@@ -121,7 +121,7 @@ class Hub:
     # connections
 
     def _once(self, text: str) -> None:
-        """A notice that would otherwise come again and again."""
+        """Report a notice only once."""
         if text not in self.said:
             self.said.add(text)
             self.reports.notice(text)
@@ -147,7 +147,7 @@ class Hub:
             self._flush(link)
 
     def _take(self, link: Link, message: dict[str, Any]) -> bool:
-        """Act on one message; False where the connection was closed for it."""
+        """Handle one message; False if the connection was closed because of it."""
         if not link.proved:
             return self.door.prove(link, message)
         try:
@@ -254,7 +254,7 @@ class Hub:
             self.suspect = self.suspect or now + COLLECT_S
 
     def _gone(self, link: Link) -> None:
-        """A connection has ended without a ``bye``."""
+        """Handle a connection that ended without a ``bye``."""
         known = link.node >= 0
         running = known and self.seen.running_on(link.node)
         self._drop(link)
@@ -265,7 +265,7 @@ class Hub:
     # decisions
 
     def _begin(self, now: float) -> None:
-        """Send ``go`` once all nodes have reported and have what is staged; fail where some do not in time."""
+        """Send ``go`` once all nodes have reported and have the staged files; fail if some do not in time."""
         if len(self.links) == self.file.nodes and bound(self.file, self.ports):
             self.seen.nodes_s = self.seen.nodes_s or now - self.began
             if not self._staged(now):
@@ -285,11 +285,11 @@ class Hub:
             self._fail("no-start", self.seen.not_there(when))
 
     def _late(self, now: float) -> bool:
-        """Whether the time for all nodes to report is over; it begins when the nodes are allocated."""
+        """Whether the time limit for all nodes to report is over; it begins when the nodes are allocated."""
         return now > self.expected_since + self.options.start_s and bool(self.seen.hosts or not self.options.queued)
 
     def _staged(self, now: float) -> bool:
-        """Whether the nodes have what is staged; it begins once all have reported."""
+        """Whether the nodes have the staged files; staging begins once all have reported."""
         if self.staging.wanted and not self.staging.begun:
             self.staging.begin(self.links, self.options.interface)
         trouble = self.staging.trouble(now, quiet=lambda: bool(self._quiet(now)))
@@ -298,11 +298,11 @@ class Hub:
         return self.staging.done
 
     def _quiet(self, now: float) -> list[Link]:
-        """The agents that miss a heartbeat: soon they send something, or are lost."""
+        """The agents with a missing heartbeat, which will soon either send a message or be lost."""
         return [one for one in self.links.values() if now > one.heard + 2 * self.file.beat_s]
 
     def _silent(self, now: float) -> None:
-        """Heartbeat timeouts, connections without hello, ranks that did not start, a launcher that exited too early."""
+        """Handle heartbeat timeouts, connections without hello, missing ranks, a launcher that exited early."""
         self.door.close_idle(now)
         for link in [one for one in self.links.values() if now > one.heard + self.file.lost_s]:
             text = f"heartbeat timeout: {link.host} (no message for {now - link.heard:.1f} s)"
@@ -317,7 +317,7 @@ class Hub:
             self._fail("failed", "the launcher exited while ranks were running", code=self.seen.launcher_code or 1)
 
     def _judge(self, now: float) -> None:
-        """Name the first failure, once all that belongs to it can have arrived; or end what only serves."""
+        """Determine the first failure, once all related messages can have arrived; or end roles that only serve."""
         if self.seen.served and not self.state:
             return self._end("done", self.options.grace_s)
         if not self.suspect or now < self.suspect or self.state:
@@ -373,13 +373,13 @@ class Hub:
             self.launcher.end(now)
 
     def _warned(self, now: float) -> None:
-        """The scheduler's warning before the time limit."""
+        """Handle the scheduler's warning before the time limit."""
         self.seen.warned = True
         if self.options.end_within_s and not self.end_at:
             self.end_at = now + self.options.end_within_s
 
     def _end(self, state: State, grace_s: float) -> None:
-        """End all ranks: the agents do it, and disconnect when none is left."""
+        """Terminate all ranks: the agents do it, and disconnect when none is left."""
         self.state = self.seen.state = state
         self._phase("ending", state)
         if self.went:
@@ -391,13 +391,13 @@ class Hub:
             self.launcher.end(time.monotonic() + (grace_s + LEAVE_S if self.links else 0))
 
     def _give_up(self) -> None:
-        """Close the connections of agents that do not disconnect; they end their ranks then."""
+        """Close the connections of agents that do not disconnect; they then terminate their ranks."""
         for link in list(self.links.values()):
             self.reports.notice(f"the agent on {link.host} did not confirm that its ranks have ended")
             self._drop(link)
 
     def _hold(self) -> None:
-        """Ask the agents to send no output while the display is slow; what is in the logs is not lost."""
+        """Ask the agents to pause output while the display is slow; the logs are complete anyway."""
         held = self.reports.waiting > (HOLD_BYTES // 2 if self.held else HOLD_BYTES)
         if held != self.held:
             self.held = held

@@ -1,4 +1,4 @@
-"""The launcher of a step as the hub watches it: when it has exited, and how it is made to, where it does not."""
+"""The launcher of a step, as watched by the hub: detects its exit, and terminates it if needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ before it exits."""
 
 
 class Launcher:
-    """`ended` is the time at which it has exited; 0 before."""
+    """`ended` is the time of its exit; 0 before."""
 
     def __init__(self, child: process.Child, seen: StepFacts) -> None:
         self._child, self._seen = child, seen
@@ -23,12 +23,12 @@ class Launcher:
         self.ended = 0.0
 
     def end(self, at: float) -> None:
-        """Signal it from then on; see `LAUNCHER_SIGNALS`."""
+        """Send signals from this time on; see `LAUNCHER_SIGNALS`."""
         if not self._signals:
             self._signals = [(at + after_s, number) for after_s, number in LAUNCHER_SIGNALS]
 
     def look(self, now: float, *, alone: bool) -> None:
-        """See whether it has exited, and send it what is due. `alone`: no agent is connected."""
+        """Check whether it has exited, and send signals that are due. `alone`: no agent is connected."""
         if self.ended:
             return
         code = self._child.poll()
@@ -43,5 +43,5 @@ class Launcher:
 
     @property
     def _is_left(self) -> bool:
-        """Whether it is to be ended, and was not signalled yet."""
+        """Whether it should be terminated but was not signalled yet."""
         return self._seen.state not in (None, "done") and len(self._signals) == len(LAUNCHER_SIGNALS)

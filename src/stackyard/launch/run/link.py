@@ -1,4 +1,4 @@
-"""One agent's connection, as the hub sees it."""
+"""One agent's connection, on the hub's side."""
 
 from __future__ import annotations
 

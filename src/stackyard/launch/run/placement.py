@@ -18,7 +18,7 @@ Verdict = Literal["as planned", "differs", "not enforced here"]
 
 @dataclass(frozen=True)
 class TaskPlace:
-    """One task of a node pattern. `cpus` are hardware threads as ranges; `why` is what differs or is not enforced."""
+    """One task of a node pattern. `cpus`: hardware threads as ranges; `why`: differences, or what is not enforced."""
 
     local: int
     verdict: Verdict
@@ -31,7 +31,7 @@ class TaskPlace:
 
 @dataclass(frozen=True)
 class NodePlaces:
-    """Nodes with the same places: `hosts` folded (``n[1-4,7]``), their `count`, their tasks."""
+    """Nodes with the same places: the folded `hosts` (``n[1-4,7]``), their `count`, their tasks."""
 
     hosts: str
     count: int
@@ -40,7 +40,7 @@ class NodePlaces:
 
 @dataclass(frozen=True)
 class PlacementReport:
-    """Planned and actual places. `examples` name the first few ranks that differ, with what differs."""
+    """Planned and actual places. `examples` describe the first few ranks that differ."""
 
     tasks: int
     as_planned: int
@@ -56,7 +56,7 @@ class PlacementReport:
         return {"format": 1, "summary": self.summary(), **asdict(self)}
 
     def summary(self) -> str:
-        """One sentence."""
+        """The summary in one sentence."""
         parts = [f"{self.as_planned} of {self.tasks} ranks as planned"] if self.as_planned or not self.tasks else []
         if self.differing:
             parts.append(f"{self.differing} of {self.tasks} ranks differ: {'; '.join(self.examples)}")
@@ -72,7 +72,7 @@ EXAMPLES = 5
 
 
 def placement_report(file: StepFile, placements: Sequence[Placement], hosts: Sequence[str] = ()) -> PlacementReport:
-    """Compare the places in plan.json with those that the tasks have reported.
+    """Compare the places in plan.json with those reported by the tasks.
 
     A rank that may use all CPUs of its node's ranks, or the same as every other rank there, was not bound: that is
     ``not enforced here``, not a difference. So is a visibility variable that is not set.
@@ -123,7 +123,7 @@ def _of_role(file: StepFile, node: int, local: int) -> tuple[PlannedSlot, ...]:
 
 
 def _unbound(slots: Sequence[PlannedSlot], tasks: Mapping[int, Placement]) -> bool:
-    """Whether the ranks of this node were not bound: all may use the same CPUs, although each was to have its own."""
+    """Whether the ranks of this node were not bound: all may use the same CPUs, although separate ones were planned."""
     planned = {slots[local].cpus for local in tasks if local < len(slots)}
     real = {frozenset(placement.cpus) for placement in tasks.values()}
     return len(real) == 1 and len(planned) > 1
@@ -133,7 +133,7 @@ def _task(
     slots: Sequence[PlannedSlot], seen: tuple[str, Sequence[PlannedSlot]], planned_host: str, local: int,
     placement: Placement, unbound: bool,
 ) -> TaskPlace:  # fmt: skip
-    """`seen`: the visibility of GPUs, and the places of the tasks among whose GPUs this one's are."""
+    """The place of a task. `seen`: the visibility of GPUs, and the places of tasks that share the visible GPUs."""
     visibility, others = seen
     slot = slots[local] if local < len(slots) else PlannedSlot(())
     differs: list[str] = []
@@ -185,7 +185,7 @@ def _gpus(wanted: tuple[int, ...], real: str, visibility: str, differs: list[str
 
 
 def _numbered(words: list[str], wanted: tuple[int, ...], real: str, differs: list[str], loose: list[str]) -> None:
-    """Where a scheduler shows a rank only some devices, it numbers them from 0: which ones they are is unknown."""
+    """Compare GPUs by number. If a scheduler shows a rank only some, they are renumbered from 0, hence unknown."""
     if len(words) == len(wanted) and sorted(int(word) for word in words) == list(range(len(words))):
         loose.append("GPUs: which ones is unknown (the scheduler renumbers them)")
     else:
@@ -206,7 +206,7 @@ def _reasons(seen: Iterable[tuple[TaskPlace, ...]]) -> tuple[str, ...]:
 
 
 def fold(hosts: Sequence[str]) -> str:
-    """``n[1-4,7],login`` for host names that end in numbers; leading zeros are kept."""
+    """``n[1-4,7],login`` for hostnames that end in numbers; leading zeros are kept."""
     groups: dict[tuple[str, int], list[int]] = {}
     plain: list[str] = []
     for host in dict.fromkeys(hosts):

@@ -1,7 +1,7 @@
-"""`Reports`: what a step's listeners are told, each in a thread of its own, so that nothing which only reports decides.
+"""`Reports`: forwards events to a step's listeners, each in its own thread, so that none can block the hub.
 
 The display may be a terminal that was stopped or a pipe that was closed, and the run directory may be on a file system
-that stalls or is full. The hub only puts reports into queues: it never waits for one, and no error reaches it.
+that stalls or is full. The hub only puts reports into queues: it never waits, and errors of listeners do not reach it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Report = tuple[str, tuple[Any, ...]]
 
 
 class Reports(ForwardingListener):
-    """Passes on to a listener, or to each of several, what it is told, in order; it is a listener itself."""
+    """Forwards events in order to one listener or several; it is a listener itself."""
 
     def __init__(self, listener: Listener) -> None:
         each = listener.each if isinstance(listener, ListenerGroup) else (listener,)
@@ -33,14 +33,14 @@ class Reports(ForwardingListener):
 
     @property
     def waiting(self) -> int:
-        """Characters of output that were not taken yet, by the listener that takes output most slowly."""
+        """Characters of output not yet processed by the slowest listener."""
         return max(one.put - one.taken for one in self._queues)
 
     def flush(self) -> None:
-        """Called of every listener soon after a report."""
+        """Flush every listener soon."""
 
     def close(self, interrupts: Sequence[int] = ()) -> None:
-        """Wait until everything has been passed on, however long that takes, or until `interrupts` grows."""
+        """Wait until all events are forwarded, or until `interrupts` grows."""
         before = len(interrupts)
         for one in self._queues:
             one.end()
@@ -79,11 +79,11 @@ class _Queue:
 
     @property
     def alive(self) -> bool:
-        """Whether something is still to be passed on."""
+        """Whether events remain to be forwarded."""
         return self._thread.is_alive()
 
     def add(self, what: str, *arguments: Any) -> None:
-        """Pass this on soon."""
+        """Queue an event."""
         if what in self._ignores:
             return
         if what == "output":
@@ -91,11 +91,11 @@ class _Queue:
         self._queue.put((what, arguments))
 
     def end(self) -> None:
-        """End the thread once everything has been passed on."""
+        """End the thread once all events are forwarded."""
         self._queue.put(None)
 
     def join(self, timeout_s: float) -> None:
-        """Wait for that."""
+        """Wait for the thread's end."""
         self._thread.join(timeout_s)
 
     def _pass_on(self) -> None:
@@ -114,7 +114,7 @@ class _Queue:
         self._do(self.listener.flush)
 
     def _reports(self) -> Iterator[_Report | None]:
-        """What comes, and None when nothing has come for a while after something did."""
+        """The events, and None after a pause."""
         told = False
         while True:
             try:

@@ -1,4 +1,4 @@
-"""A hub's observations of a step, and the result made of them."""
+"""A hub's observations of a step, and the result computed from them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def expand(cpus: str) -> tuple[int, ...]:
 
 
 class StepFacts:
-    """The facts of one step as they arrive. Nothing is decided here."""
+    """The observed facts of one step. No decisions are made here."""
 
     def __init__(self, step: StepPaths, file: StepFile, launcher: Child) -> None:
         self.step, self.file, self.launcher = step, file, launcher
@@ -75,7 +75,7 @@ class StepFacts:
 
     @property
     def lost_hosts(self) -> tuple[str, ...]:
-        """The nodes that were lost, the first one first."""
+        """The lost nodes, in order of loss."""
         return tuple(host for host, _ in self.lost)
 
     def running_on(self, node: int) -> bool:
@@ -83,16 +83,16 @@ class StepFacts:
         return any(task not in self.codes for task in self.file.tasks_of(node))
 
     def node_of(self, task: int) -> int:
-        """The node that a task was planned for."""
+        """The planned node of a task."""
         return self.file.place(task)[0]
 
     @property
     def served(self) -> bool:
-        """Whether all tasks have succeeded but those of roles that serve the others, and have no end of their own."""
+        """Whether all tasks have succeeded except those of roles that only serve the others."""
         return self._serves and not self._awaited
 
     def facts_of(self, facts: dict[str, Any], now: float) -> dict[str, Any]:
-        """A node's facts to be recorded: all of the first node to report, of the others what differs from it."""
+        """A node's facts for the record: complete for the first node, for others only the differences from it."""
         facts["clock_offset_s"] = round(facts.pop("time") - now, 3)
         if not self.facts:
             self.facts = facts
@@ -100,7 +100,7 @@ class StepFacts:
         return {name: value for name, value in facts.items() if self.facts.get(name) != value}
 
     def started(self, start: Mapping[str, object], host: str) -> None:
-        """A shim has started."""
+        """Record that a shim has started."""
         gpus = str(start["gpus"])
         place = Placement(
             int(str(start["task"])),
@@ -112,7 +112,7 @@ class StepFacts:
         self.places.setdefault(place.task, place)
 
     def ended(self, task: int, code: int, host: str, usage: dict[str, Any]) -> None:
-        """A task has ended on a host, with what its agent knows of the memory and the GPUs that it used."""
+        """Record that a task has ended on a host, with its agent's data on the memory and the GPUs that it used."""
         self.codes[task] = code
         if code == 0:
             self._awaited.discard(task)
@@ -120,28 +120,28 @@ class StepFacts:
             self.usage[task] = host, usage
 
     def add_tail(self, task: int, tail: tuple[str, ...]) -> None:
-        """The last lines of a failed rank, which came after the report of its end."""
+        """Record the last lines of a failed rank, which arrived after the report of its end."""
         self.failures = [replace(one, tail=tail) if one.task == task else one for one in self.failures]
 
     def blame(self, host: str, code: int, message: str, tail: tuple[str, ...]) -> None:
-        """Record a first failure that is not the end of a rank."""
+        """Record a first failure other than the end of a rank."""
         self.reason = message
         self.blamed = Failure(-1, host, code, tail, None, message)
 
     def missing(self) -> list[str]:
-        """Planned hosts that have not reported; empty where the plan does not name hosts."""
+        """Planned hosts that have not reported; empty if the plan does not name hosts."""
         there = {short_host(host) for host in self.hosts.values()}
         return [host for host in self.file.hosts if short_host(host) not in there]
 
     def not_there(self, when: str) -> str:
-        """Which nodes have not reported; `when` says after what."""
+        """A description of the nodes that have not reported; `when` says after what."""
         missing = self.missing()
         shown = ", ".join(missing[:8]) + (" ..." if len(missing) > 8 else "")
         names = f"; missing: {shown}" if missing else ""
         return f"{when}: {len(self.hosts)} of {self.file.nodes} nodes reported{names}"
 
     def not_started(self) -> str:
-        """Which nodes have fewer tasks than planned."""
+        """A description of the nodes with fewer tasks than planned."""
         gaps = [
             f"task {task} on {self.hosts.get(self.node_of(task), '?')}"
             for task in range(self.file.tasks) if task not in self.places
@@ -149,7 +149,7 @@ class StepFacts:
         return f"{len(gaps)} of {self.file.tasks} tasks did not start: {', '.join(gaps[:8])}"
 
     def said(self) -> list[str]:
-        """What the user is told at the end: of output that the display has not taken in time."""
+        """Messages for the user at the end, about output that the display has not accepted in time."""
         if not self.unshown:
             return []
         alone = self.file.stream == "first" and len(self.file.shown) == 1
@@ -158,7 +158,7 @@ class StepFacts:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Times from the start of the launcher; only of what has happened."""
+        """Times since the start of the launcher, for events that have happened."""
         staging = self.staged.seconds if self.staged else 0.0
         found = {"nodes": self.nodes_s, "staging": staging, "first_output": self.first_output_s, "total": self.total_s}
         return {name: round(value, 3) for name, value in found.items() if value}
@@ -175,7 +175,7 @@ def _to_end(file: StepFile) -> Iterator[int]:
 
 
 def result(seen: StepFacts, plan: Plan, listener: Listener, causes: Sequence[str] = ()) -> StepResult:
-    """How the step ended, with the cause where it is a known one.
+    """The result of the step, with a known cause if one matches.
 
     Args:
         causes: the site's files of known causes.
@@ -206,7 +206,7 @@ def result(seen: StepFacts, plan: Plan, listener: Listener, causes: Sequence[str
 
 
 def _all_alone(seen: StepFacts, facts: Mapping[str, object]) -> Failure | None:
-    """The failure of a step in which every rank worked by itself: each printed that it is rank 0 of 1."""
+    """The failure of a step in which every rank worked alone: each printed that it is rank 0 of 1."""
     read = min(LOGS_READ, seen.file.tasks)
     if read < 2 or facts["ranks_claiming_zero"] != read:
         return None
@@ -215,7 +215,7 @@ def _all_alone(seen: StepFacts, facts: Mapping[str, object]) -> Failure | None:
 
 
 def _failed(seen: StepFacts) -> int:
-    """How many ranks failed by themselves: those that ended because another one had are not counted."""
+    """The number of ranks that failed by themselves; those that ended as a consequence are not counted."""
     return max(min(1, len(seen.failures)), sum(1 for one in seen.failures if not is_consequence(one)))
 
 
@@ -250,12 +250,12 @@ def _early(seen: StepFacts) -> tuple[int, ...]:
 
 
 def _address_limit() -> bool:
-    """Whether a process may use only so much address space: the limit of this shell, which ranks inherit."""
+    """Whether the address space of processes is limited (ulimit -v), which ranks inherit."""
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def _is_full(directory: Path) -> bool:
-    """Whether the file system of the run directory has no space for a user."""
+    """Whether the file system of the run directory has no space left for users."""
     with suppress(OSError):
         return os.statvfs(directory).f_bavail == 0
     return False
@@ -279,7 +279,7 @@ def _facts(seen: StepFacts, plan: Plan, *, launcher_failed: bool) -> dict[str, o
 
 
 def _claiming_zero(seen: StepFacts) -> int:
-    """How many of the first ranks print that they are rank 0 of 1; 0 with one task, where that is correct."""
+    """The number of first ranks that print that they are rank 0 of 1; 0 with one task, where that is correct."""
     if seen.file.tasks < 2:
         return 0
     heads = (_head(seen.step.rank_log(rank)) for rank in range(min(LOGS_READ, seen.file.tasks)))
@@ -295,7 +295,7 @@ def _head(path: Path) -> str:
 
 
 def _site_rules(files: Sequence[str], listener: Listener) -> tuple[Rule, ...]:
-    """The site's own rules. A mistake in their file is a notice: it must not hide how the step ended."""
+    """The site's own rules. A mistake in their file is a notice: it must not hide the result of the step."""
     wrong = mistakes(files)
     for each in wrong:
         listener.notice(f"the site's causes of failures are not tried: {each}")

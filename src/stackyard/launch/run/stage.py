@@ -1,7 +1,7 @@
-"""What the hub knows of the files that are copied to the nodes before their ranks start: the tree, how far it is.
+"""The hub's part of staging: the tree of nodes, and their progress.
 
-One node reads them, or has them from an earlier attempt; it passes them on to `FANOUT` others, and each of those again.
-Each node passes on what it gets while it gets it. The hub says who gets them from whom, and sees no byte of them.
+One node reads the files, or has them from an earlier attempt; it passes them on to `FANOUT` others, and so on. Each
+node forwards data as it arrives. The hub assigns each node its source; no file content passes through it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REMOVE_S = 300.0
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why the files cannot be staged. `host` is empty where that is not the fault of one node."""
+    """Why the files cannot be staged. `host` is empty if the cause is not a single node."""
 
     host: str
     text: str
@@ -42,7 +42,7 @@ class Trouble:
 
 
 class StagingState:
-    """The state of it. `wanted`: something is to be staged; `begun`: the nodes have been told; `done`: all have it."""
+    """The state of staging. `wanted`: there are files; `begun`: the nodes have the plan; `done`: all have the files."""
 
     def __init__(self, file: StepFile, reports: Reports, stall_s: float) -> None:
         self._file, self._reports, self._stall_s = file, reports, stall_s
@@ -60,7 +60,7 @@ class StagingState:
         return not self.wanted or (self.begun and not self._waiting and not self._troubles)
 
     def begin(self, links: Mapping[int, Link], interface: str) -> None:
-        """Say to each node where its files come from. One that has them from an earlier attempt passes them on."""
+        """Tell each node the source of its files. A node that has them from an earlier attempt passes them on."""
         self.begun = True
         self._began = self._moved = self._shown = time.monotonic()
         said = {node: dict(link.hello["stage"]) for node, link in links.items()}
@@ -83,7 +83,7 @@ class StagingState:
             self._source, self._place = links[order[0]].host, str(said[order[0]]["place"])
 
     def heard(self, link: Link, kind: str, value: Any) -> None:
-        """A node has reported how far it is, or that it cannot go on."""
+        """Handle a node's progress or failure."""
         now = self._moved = time.monotonic()
         if kind == "unstaging":
             self.remove_until = now + REMOVE_S
@@ -101,10 +101,10 @@ class StagingState:
             self._waiting[link.node] = int(value["bytes"])
 
     def trouble(self, now: float, *, quiet: Callable[[], bool]) -> Trouble | None:
-        """What has failed, once all that belongs to it can have arrived.
+        """The failure, once all related messages can have arrived.
 
         Args:
-            quiet: whether a node has not been heard of for a while: it may be the cause of what others report.
+            quiet: whether a node has been silent for a while: it may be the cause of failures that others report.
         """
         if self._troubles and now > self._judged:
             causes = [one for one in self._troubles if not one.is_consequence]
@@ -118,7 +118,7 @@ class StagingState:
         return None
 
     def leave(self, seen: StepFacts, may_lose: int) -> dict[str, bool]:
-        """What the nodes are to be told once the job is over on all of them; only once.
+        """The messages to the nodes once the job is over on all of them; only once.
 
         Args:
             may_lose: as in `WatchOptions`.
@@ -134,7 +134,7 @@ class StagingState:
 
     @property
     def result(self) -> StagedFiles | None:
-        """What was staged; None where nothing was, or not completely."""
+        """The staged files; None without files, or if staging is incomplete."""
         if not self.wanted or not self.done:
             return None
         counts = self._total, self._files, self._nodes, round(self.seconds, 3)
@@ -178,7 +178,7 @@ class StagingState:
 
 
 def _first(troubles: list[Trouble]) -> Trouble:
-    """The first one, with the names of the other nodes that report one."""
+    """The first failure, with the names of the other nodes that report one."""
     first = troubles[0]
     more = sorted({one.host for one in troubles if one.host} - {first.host})
     where = f"{first.host}: " if first.host else ""
@@ -187,6 +187,6 @@ def _first(troubles: list[Trouble]) -> Trouble:
 
 
 def _addresses(link: Link, interface: str) -> list[str]:
-    """Where other nodes reach this one: where it listens, as it has reached the hub first if no interface is named."""
+    """The addresses at which other nodes reach this one: its listening addresses, the one used for the hub first."""
     every = offered(link.hello["facts"]["interfaces"], interface)
     return sorted(every, key=lambda one: bool(interface) or one != link.peer)

@@ -1,4 +1,4 @@
-"""Preparing a step: its options, plan.json, rank.sh, the files of the launch line, the limit of open files."""
+"""Prepares a step: its options, plan.json, rank.sh, the files of the launch line, the limit of open files."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ MANY_RANKS = 1000
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """How a step is watched. Times in seconds, `hang_min` in minutes (0: never).
+    """The options for watching a step. Times in seconds, `hang_min` in minutes (0: never).
 
     Attributes:
         start_s: time limit for all nodes, and then all ranks, to report.
-        beat_s: between heartbeats of an agent; `lost_s`: heartbeat timeout (at least two heartbeats).
+        beat_s: the interval of an agent's heartbeats; `lost_s`: heartbeat timeout (at least two heartbeats).
         end_within_s: after SIGUSR1, until all ranks get SIGTERM, so that the job can be requeued before the scheduler
             kills it; 0: never.
         grace_s: from SIGTERM to SIGKILL.
-        stream: which ranks' output the listener receives.
+        stream: the ranks whose output the listener receives.
         logs: as in `StepFile`; ``auto``: one for each rank up to `MANY_RANKS`, then one for each node.
-        interface: where the hub and rank 0 are reached: beginnings of interface names, best first, e.g. ``hsn`` or
+        interface: for the addresses of the hub and rank 0: beginnings of interface names, best first, e.g. ``hsn`` or
             ``ib0,eth``; empty: any.
-        python: runs the agents: Python 3.6 or newer, at this path on all nodes; empty: each node's own, and this
-            program's where it has none.
+        python: the interpreter of the agents: Python 3.6 or newer, at this path on all nodes; empty: each node's own,
+            else this program's.
         py_spy: the program on the nodes, for stack traces; empty: the kernel's view only.
         queued: the launcher waits in a queue for its nodes (srun outside of an allocation); `start_s` begins with the
             first node.
-        attempt: counts the starts of the program within one allocation.
-        stage_key: names the nodes' directories for what is staged, in all attempts of a run; by default a new name.
-        stall_s: how long nothing may move while files are staged.
+        attempt: the number of this start of the program within one allocation.
+        stage_key: a part of the names of staging directories, the same in all attempts of a run; by default new.
+        stall_s: the longest time without progress while files are staged.
         causes: the site's files of known causes of failures.
-        may_lose: another attempt follows a failure as long as no more nodes are lost by it; -1: none follows.
+        may_lose: the number of nodes whose loss still permits another attempt; -1: none follows.
     """
 
     start_s: float = 60.0
@@ -69,7 +69,7 @@ class WatchOptions:
 
 
 def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], options: WatchOptions) -> StepFile:
-    """The content of plan.json. The secret is created here: what does not know it is not an agent."""
+    """The content of plan.json. The secret, by which agents are recognised, is created here."""
     layout = plan.program.layout
     return StepFile(
         run=run, secret=secrets.token_hex(32), id=secrets.token_hex(8), hubs=hubs,
@@ -87,7 +87,7 @@ def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], o
 
 
 def _mpi(plan: Plan) -> dict[str, Any]:
-    """The host's MPI that the ranks of an image are to load, and the names by which any is recognised."""
+    """The host's MPI that the ranks of an image should load, and the names of all MPI libraries."""
     plans = [role.plan for role in plan.roles] or [plan]
     library = next((one.host_mpi for each in plans for one in each.wrappers if one.host_mpi), "")
     if not library:
@@ -134,7 +134,7 @@ def _logs(ranks: int, options: WatchOptions) -> Literal["all", "node", "first"]:
 
 
 def planned(layout: Layout) -> tuple[PlannedSlot, ...]:
-    """The places of a node's tasks, in the operating system's numbers."""
+    """The planned places of a node's tasks, in the operating system's numbers."""
     return tuple(
         PlannedSlot(tuple(t for core in slot.cores for t in layout.node.os_threads(core, layout.smt)), slot.gpus)
         for slot in layout.slots
@@ -160,7 +160,7 @@ def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tupl
 
 
 def preview(step: StepPaths, plan: Plan, *, run: str) -> dict[str, str]:
-    """The files that `prepare` would write, by name, without writing any; the hub's addresses are not known yet."""
+    """The files that `prepare` would write, by name, without writing them; the hub's addresses are unknown yet."""
     file = step_file(step, plan, run=run, hubs=(), options=WatchOptions())
     texts = {name: text.replace("{step}", str(step.root)) for name, text in plan.line.files.items()}
     return {**texts, "rank.sh": shim_text(step, file, plan)}

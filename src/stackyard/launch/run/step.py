@@ -1,4 +1,4 @@
-"""`run_step`: start the launcher of one step, watch it with a hub, and return how it ended."""
+"""`run_step`: starts the launcher of one step, watches it with a hub, and returns its result."""
 
 from __future__ import annotations
 
@@ -68,8 +68,12 @@ def run_step(
 
 
 def _here(plan: Plan) -> bool:
-    """Whether all ranks run on this machine: started by no launcher, or on its name alone, or by an mpirun that was
-    given no hosts."""
+    """Whether all ranks run on this machine.
+
+    That is so without a launcher, with one that names this machine only, or with an mpirun without hosts.
+
+    That is so without a launcher, with one that names this machine only, or with an mpirun without hosts.
+    """
     hosts, starts_here = plan.layout.hosts, plan.line.family in ("stackyard", "torchrun", "openmpi", "hydra", "mvapich")
     if plan.layout.nodes > 1:
         return False
@@ -78,7 +82,7 @@ def _here(plan: Plan) -> bool:
 
 @contextlib.contextmanager
 def _launcher(argv: tuple[str, ...], step: StepPaths, plan: Plan) -> Iterator[process.Child]:
-    """The launcher, which does not outlive the block."""
+    """The launcher, terminated at the end of the ``with`` block."""
     cwd = Path(plan.cwd) if plan.cwd and Path(plan.cwd).is_dir() else None
     launcher = process.start(argv, log=step.launcher_log, env=_environment(plan), cwd=cwd)
     try:
@@ -88,13 +92,13 @@ def _launcher(argv: tuple[str, ...], step: StepPaths, plan: Plan) -> Iterator[pr
 
 
 def _environment(plan: Plan) -> dict[str, str]:
-    """The launcher's: without variables of the job that it would take for further options."""
+    """The launcher's environment, without variables of the job that it would read as options."""
     return of_launcher(plan.line.words, os.environ) | plan.line.variables
 
 
 @contextlib.contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Keep the signals of this process for the hub, from before the launcher starts.
+    """Keep the signals of this process for the hub, starting before the launcher does.
 
     Only the main thread of a process can handle signals. SIGINT is handled even where it was ignored: a script's shell
     ignores it for what it starts with ``&``, but interrupting such a script is meant to end the ranks too. An ignored

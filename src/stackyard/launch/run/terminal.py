@@ -1,7 +1,7 @@
-"""Your terminal, or your standard input, for one rank: the end that `stackyard.launch.node.terminal` connects to.
+"""Your terminal, or your standard input, for one rank: the side to which `stackyard.launch.node.terminal` connects.
 
-A connection of its own, beside those of the agents, so that neither the hub nor an agent has a part in it. The terminal
-is yours until the rank has connected and again when it has ended: in between Ctrl-C goes to the rank.
+It is a separate connection that involves neither the hub nor an agent. From the rank's connection to its end, Ctrl-C
+goes to the rank; before and after, the terminal is yours.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ STRANGERS = 64
 def for_rank(
     step: StepPaths, rank: int, kind: Literal["tty", "pipe"], *, interface: str, alone: bool, limit_s: float
 ) -> Iterator[None]:
-    """Give standard input (and with ``tty`` the terminal) to the rank within the block.
+    """Connect standard input (and with ``tty`` the terminal) to the rank within the ``with`` block.
 
     Args:
-        alone: all ranks run on this machine.
+        alone: whether all ranks run on this machine.
         limit_s: how long the rank tries to connect.
 
     Raises:
@@ -71,7 +71,7 @@ def for_rank(
 
 
 class _Server:
-    """Takes the connection of the rank, and passes bytes on. Each connection has a thread, until one is the rank's."""
+    """Accepts the connection of the rank, and forwards bytes. Each connection has a thread until it is proved."""
 
     def __init__(self, sockets: list[socket.socket], secret: str, rank: int, kind: str, size: os.terminal_size) -> None:
         self._sockets, self._secret, self._rank, self._kind = sockets, secret, rank, kind
@@ -81,13 +81,13 @@ class _Server:
         self._over = False
 
     def close(self) -> None:
-        """End, when all output is shown, and restore the terminal."""
+        """End after all output is shown, and restore the terminal."""
         self._over = True
         self._one.acquire(timeout=PROVE_S)
         self._give_back()
 
     def run(self) -> None:
-        """Serve one connection after the other: an attempt after a restart has one of its own."""
+        """Serve one connection after the other: an attempt after a restart has a new one."""
         while not self._over:
             for listening in select.select(self._sockets, [], [], LOOK_S)[0]:
                 with contextlib.suppress(OSError):
@@ -120,7 +120,7 @@ class _Server:
             self._give_back()
 
     def _is_rank(self, made: socket.socket) -> bool:
-        """Whether the other end proves that it is a part of this launch, within a few seconds."""
+        """Whether the other end proves within a few seconds that it belongs to this launch."""
         return admit(Connection(made), self._secret, PROVE_S)
 
     def _relay(self, made: socket.socket) -> None:
@@ -140,7 +140,7 @@ class _Server:
                 ends.remove(0)
 
     def _follow(self, made: socket.socket, known: os.terminal_size) -> os.terminal_size:
-        """Tell the rank the size of your terminal where it has changed. SIGWINCH reaches only the main thread."""
+        """Send the rank the size of your terminal after a change. SIGWINCH reaches only the main thread."""
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(0)
             if size != known:
@@ -149,7 +149,7 @@ class _Server:
         return known
 
     def _from_you(self, made: socket.socket) -> bool:
-        """Pass input on; False at its end."""
+        """Forward input; False at its end."""
         data = os.read(0, 1 << 16)
         if self._kind == "tty" and END in data:
             os.kill(os.getpid(), signal.SIGINT)
@@ -161,7 +161,7 @@ class _Server:
         return bool(data)
 
     def _take_over(self) -> None:
-        """Pass every key on as it is typed, Ctrl-C too. Output is still yours: its line ends stay as they are."""
+        """Forward every key as it is typed, including Ctrl-C. The terminal's output mode is not changed."""
         self._before = termios.tcgetattr(0)
         changed = termios.tcgetattr(0)
         changed[0] &= ~(termios.IXON | termios.ICRNL)

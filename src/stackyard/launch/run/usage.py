@@ -1,4 +1,4 @@
-"""What the ranks of a step used, from what their agents sent with each end. Pure."""
+"""The resources used by the ranks of a step, from the data that agents send with each end. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Sent = Mapping[int, tuple[str, Mapping[str, Any]]]
 
 
 def ranks_usage(file: StepFile, sent: Sent) -> tuple[RankUsage, ...]:
-    """What is known of each task that has ended; none of a task of which nothing was seen."""
+    """The usage of each task that has ended; tasks without data are left out."""
     every = (_of(file, task, host, value) for task, (host, value) in sorted(sent.items()))
     return tuple(one for one in every if one.peak_bytes or one.gpu_total_bytes or one.mpi)
 
@@ -38,7 +38,7 @@ def _of(file: StepFile, task: int, host: str, sent: Mapping[str, Any]) -> RankUs
 
 
 def _own_gpus(file: StepFile, task: int, gpus: Mapping[str, Sequence[int]]) -> list[Sequence[int]]:
-    """The rank's own GPUs, where the agent sees all of the node under their own numbers."""
+    """The rank's own GPUs, if the agent sees all of the node's under their own numbers."""
     node, local = file.place(task)
     slots = file.block_of(node).slots if file.blocks else file.slots
     own = [str(gpu) for gpu in slots[local].gpus] if local < len(slots) else []
@@ -47,12 +47,12 @@ def _own_gpus(file: StepFile, task: int, gpus: Mapping[str, Sequence[int]]) -> l
 
 
 def oom_kills(sent: Sent, failures: Collection[TaskEnd]) -> int:
-    """How many OOM kills the nodes of the failed tasks have seen."""
+    """The number of OOM kills on the nodes of the failed tasks."""
     return max((int(sent[one.task][1].get("oom_kills", 0)) for one in failures if one.task in sent), default=0)
 
 
 def with_usage(cause: Cause | None, task: int, sent: Mapping[str, Any]) -> Cause | None:
-    """The cause; of one that is about memory the remedy begins with what the rank had when it was last seen."""
+    """The cause; for one about memory, the remedy begins with the rank's last known usage."""
     if cause is None or not sent:
         return cause
     said = ""
@@ -67,7 +67,7 @@ def with_usage(cause: Cause | None, task: int, sent: Mapping[str, Any]) -> Cause
 
 
 def usage_report(usage: Sequence[RankUsage]) -> dict[str, Any]:
-    """usage.json: a sentence about memory, GPUs, and MPIs that are not the host's; and the ranks that used most."""
+    """The content of usage.json: a sentence about memory, GPUs, and MPIs other than the host's; largest ranks."""
     most = sorted(usage, key=lambda one: (-one.peak_bytes, -one.gpu_peak_bytes, one.task))[:MOST_RANKS]
     ranks = [asdict(one) for one in sorted(most, key=lambda one: one.task)]
     sentences = {"memory": _memory(usage), "gpus": _gpus(usage), "mpi": _mpi(usage)}
@@ -75,7 +75,7 @@ def usage_report(usage: Sequence[RankUsage]) -> dict[str, Any]:
 
 
 def _mpi(usage: Sequence[RankUsage]) -> str:
-    """The ranks that have loaded another MPI than the host's, which their bindings name."""
+    """The ranks that have loaded another MPI than the host's, although their bindings name it."""
     seen = [one for one in usage if one.mpi]
     others = [one for one in seen if not one.mpi_is_host]
     if not others:
@@ -107,5 +107,5 @@ def _gpus(usage: Sequence[RankUsage]) -> str:
 
 
 def _gib(size: float) -> str:
-    """Bytes as GiB, below one as MiB."""
+    """Bytes as GiB, or as MiB below one GiB."""
     return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.0f} MiB"

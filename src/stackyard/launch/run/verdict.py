@@ -1,4 +1,4 @@
-"""Which of several failures came first, and its message. Pure."""
+"""Determines which of several failures came first, and its message. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TaskEnd:
 def is_consequence(one: TaskEnd) -> bool:
     """Whether a rank seems to have failed because another one had ended before it.
 
-    SIGTERM and SIGINT come from launchers that end the other ranks; otherwise the last lines mention a lost peer.
+    Either SIGTERM or SIGINT came from a launcher that ends the other ranks, or the last lines mention a lost peer.
     """
     if one.code in (128 + signal.SIGTERM, 128 + signal.SIGINT):
         return True
@@ -48,7 +48,7 @@ def is_consequence(one: TaskEnd) -> bool:
 
 
 def first_of(ended: Sequence[TaskEnd]) -> tuple[TaskEnd, str]:
-    """The failure to name, and why it was chosen where it is not the earliest. `ended` is not empty."""
+    """The failure to report, and why it was chosen if it is not the earliest. `ended` is not empty."""
     ordered = sorted(ended, key=lambda one: one.at)
     for one in ordered:
         if not is_consequence(one):
@@ -62,11 +62,11 @@ def first_of(ended: Sequence[TaskEnd]) -> tuple[TaskEnd, str]:
 def left_early(codes: Mapping[int, int], first: TaskEnd) -> tuple[int, ...]:
     """The tasks that had ended with status 0 when `first` failed because it lost a peer; empty for another failure.
 
-    A rank that leaves a collective program before the others succeeds itself, and makes the others fail.
+    A rank that exits before the others succeeds itself, but makes the others fail.
 
     Args:
         codes: the exit statuses of the tasks, in the order in which they ended.
-        first: the failure that `first_of` names.
+        first: the result of `first_of`.
     """
     if first.code in (128 + signal.SIGTERM, 128 + signal.SIGINT):
         return ()
@@ -76,7 +76,7 @@ def left_early(codes: Mapping[int, int], first: TaskEnd) -> tuple[int, ...]:
 
 
 def signal_name(code: int) -> str:
-    """``SIGKILL`` for 137; empty where the status does not mean a signal."""
+    """``SIGKILL`` for 137; empty if the status is not from a signal."""
     try:
         return signal.Signals(code - 128).name if code > 128 else ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which GPUs a rank sees, as shell text of rank.sh: the plan's policy applied to what the launcher has assigned.
+"""The GPUs visible to a rank, as shell text of rank.sh: the plan's policy applied to the launcher's assignment.
 
 A program that calls ``set_device(LOCAL_RANK)`` must get its own, nearest GPU; a launcher that shows each task only one
 GPU makes that index invalid (``invalid device ordinal``). So:
@@ -6,8 +6,8 @@ GPU makes that index invalid (``invalid device ordinal``). So:
 own     the slot's own GPUs, chosen among those assigned; unchanged where the launcher has assigned exactly as many
 all     what the launcher has assigned, or all, in the order of local ranks: LOCAL_RANK is the index of the rank's own
 
-STACKYARD_DEVICE is the index of the rank's (first) own GPU among those that it sees: 0 where it sees only its own.
-A number of visible GPUs that fits neither is refused with status 71 before the program starts.
+STACKYARD_DEVICE is the index of the rank's (first) own GPU among those that it sees: 0 where it sees only its own. Any
+other number of visible GPUs is rejected with status 71 before the program starts.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ VISIBILITY = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES", "
 
 
 def gpu_text(file: StepFile, shown: set[int] | None = None) -> str:
-    """Shell lines that set the visibility variable and STACKYARD_DEVICE of a task; empty where no task has a GPU.
+    """Shell lines that set the visibility variable and STACKYARD_DEVICE of a task; empty if no task has a GPU.
 
     Args:
-        shown: of the GPUs of the node's tasks those that a task may see; None: all.
+        shown: the GPUs that a task may see; None: all of the node's tasks.
     """
     name = VISIBILITY.get(file.gpu_vendor, "")
     owned = [slot.gpus for slot in file.slots]

@@ -1,8 +1,8 @@
 """The identity of a rank: one launcher's variables, read as a complete set.
 
-Every launcher has names of its own, several sets are often present at once (mpirun inside a Slurm batch step leaves
-``SLURM_PROCID=0`` to all of its ranks), and half a set means that something copied it. So identity is never combined
-from two families.
+Every launcher has its own names, and several sets are often present at once (mpirun inside a Slurm batch step leaves
+``SLURM_PROCID=0`` to all of its ranks). An incomplete set was copied from elsewhere. So identity is never combined from
+two families.
 
 Sources of the names: torchrun ``torch/distributed/elastic/agent``; Open MPI 4.1 ``mpirun(1)``; Slurm 22.05
 ``srun(1)``, output environment variables; MPICH 4.0 Hydra, as it sets them; MVAPICH2 user guide, section on local
@@ -58,7 +58,7 @@ FAMILIES: dict[str, RankNames] = {
 
 @dataclass(frozen=True)
 class Identity:
-    """A rank's place. None: the launcher does not set it, and it does not follow from what it sets."""
+    """A rank's identity. None: the launcher does not set the value, and it cannot be derived."""
 
     family: str
     rank: int
@@ -70,7 +70,7 @@ class Identity:
 
 
 def detect(environ: Mapping[str, str]) -> Identity:
-    """The identity that the variables of a process give it.
+    """The identity of a process, from its variables.
 
     Raises:
         InputError: no family is complete (the message names what is missing); two disagree; a value is not a number.
@@ -92,7 +92,7 @@ def detect(environ: Mapping[str, str]) -> Identity:
 
 
 def _read(family: str, environ: Mapping[str, str]) -> Identity | None:
-    """The identity by one family, or None where its set is not complete."""
+    """The identity from one family, or None if its set is incomplete."""
     names = FAMILIES[family]
     rank, size, local = (_number(group, environ) for group in (names.rank, names.size, names.local_rank))
     if rank is None or size is None or local is None:
@@ -134,7 +134,7 @@ def _number(names: tuple[str, ...], environ: Mapping[str, str]) -> int | None:
 
 
 def _halves(environ: Mapping[str, str], whole: set[str]) -> list[str]:
-    """Families of which only a part is set. Shared names (RANK, PMI_RANK) count only where no family is complete."""
+    """Families with an incomplete set. Shared names (RANK, PMI_RANK) count only if no family is complete."""
     found = []
     for family, names in FAMILIES.items():
         if family in whole or (whole and not names.own) or not _first(names.rank, environ):
@@ -146,7 +146,7 @@ def _halves(environ: Mapping[str, str], whole: set[str]) -> list[str]:
 
 
 def _agree(whole: list[Identity], environ: Mapping[str, str]) -> None:
-    """Refuse two families that contradict each other, where neither runs inside the other.
+    """Reject two families that contradict each other, unless one runs inside the other.
 
     Any other may run inside Slurm (which starts mpirun's daemons), and torchrun inside anything: its own agent sets
     TORCHELASTIC_RUN_ID, which is missing where RANK was exported by hand.

@@ -1,4 +1,4 @@
-"""The part of rank.sh that starts the program: directory, environment, command, and what is put in front of it."""
+"""The part of rank.sh that starts the program: directory, environment, command, and wrappers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _directory(cwd: str) -> str:
 
 
 def needed(file: StepFile, plan: Plan) -> str:
-    """What the programs of this node lack: its agent reports it, and no program of any node starts to wait for them."""
+    """Shell text that reports missing files of this node's programs to its agent, before any program waits for them."""
     if not plan.roles:
         return _needed(plan)
     texts = [_needed(role.plan) for role in plan.roles]
@@ -36,7 +36,7 @@ def _needed(plan: Plan) -> str:
 
 
 def programs(plan: Plan) -> list[str]:
-    """The environment, the directory and the command of a rank; with several roles those of its role."""
+    """The environment, the directory and the command of a rank; with several roles for each role."""
     if not plan.roles:
         return ["sy_environment\n", _directory(plan.cwd), _program(plan)]
     return [
@@ -67,5 +67,5 @@ def wrapped(wrapper: Wrapper) -> str:
 
 
 def _is_one_of(tasks: tuple[int, ...]) -> str:
-    """The condition of these tasks, with one part for each run of numbers, however many ranks there are."""
+    """The shell condition for these tasks, with one term for each run of numbers."""
     return " || ".join(f"sy_rank >= {first} && sy_rank <= {last}" for first, last in runs(tasks))

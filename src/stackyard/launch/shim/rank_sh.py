@@ -39,7 +39,7 @@ def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str = "") 
     """The text of rank.sh for one step.
 
     Args:
-        python: the interpreter of the agent, an absolute path that all nodes have; empty: each node's own.
+        python: the agent's interpreter, an absolute path valid on all nodes; empty: each node's own.
     """
     parts = (
         _HEAD.format(run=shlex.quote(file.run), step=shlex.quote(str(step.root)), tasks=file.tasks,
@@ -64,14 +64,14 @@ def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str = "") 
 
 
 def private_text(file: StepFile, plan: Plan) -> str:
-    """The text of private.sh, which rank.sh sources: the plan's variables whose values may be secret."""
+    """The text of private.sh, which rank.sh sources: the plan's possibly secret variables."""
     if plan.roles:
         return roles.cases(shell.site_variables(role.plan.private, file.run) for role in plan.roles)
     return shell.site_variables(plan.private, file.run)
 
 
 def sidecar_argv(step: StepPaths, plan: Plan) -> tuple[str, ...]:
-    """What the agent of rank 0's node runs beside the ranks: the sidecar in the environment of a rank, or nothing.
+    """The command of the sidecar, which the agent of rank 0's node runs in the environment of a rank; or empty.
 
     The shim sets up that environment (the stack, the container, MASTER_PORT ...) and is then replaced by the sidecar.
     """
@@ -348,7 +348,7 @@ set +a
 
 
 def _loopback(file: StepFile) -> str:
-    """With several nodes, refuse a MASTER_ADDR that means "this machine" on each of them."""
+    """With several nodes, reject a MASTER_ADDR that means "this machine" on each of them."""
     if file.nodes == 1:
         return ""
     return """case ${MASTER_ADDR-} in

@@ -1,4 +1,4 @@
-"""The parts of rank.sh that a job with several roles needs: which role a task has, and its place within the role.
+"""The parts of rank.sh for a job with several roles: the role of a task, and its place within the role.
 
 All tasks start the same rank.sh, so that one launch line starts all roles. The number of a task tells its node and its
 place there (`StepFile.blocks`), and these its role. Within a role RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and so on
@@ -37,7 +37,7 @@ SERVED = """[[ -n $sy_serves && $sy_code == 143 ]] && sy_code=0
 
 
 def cases(texts: Iterable[str]) -> str:
-    """One text for each role, of which a task runs that of its own."""
+    """One text for each role; a task runs that of its own."""
     return "case $sy_role in\n" + "".join(f"{index})\n{text};;\n" for index, text in enumerate(texts)) + "esac\n"
 
 
@@ -79,7 +79,7 @@ def _words(items: Iterable[object]) -> str:
 
 
 def gpus_text(file: StepFile) -> str:
-    """Shell text that chooses the GPUs that a task sees: by its role, among those of the node's tasks."""
+    """Shell text that selects the visible GPUs of a task, by its role, among those of the node's tasks."""
     lines = ["case $sy_block.$sy_role in\n"]
     for index, block in enumerate(file.blocks):
         for number in dict.fromkeys(block.roles):

@@ -18,19 +18,19 @@ FILLED = re.compile(
 
 
 def filled(word: str) -> str:
-    """A word in which ``${RANK}`` and the like (`FILLED`) are replaced by the shell, and nothing else is."""
+    """A word in which the shell replaces ``${RANK}`` and the like (`FILLED`), and nothing else."""
     parts = FILLED.split(word)
     texts = [f'"${{{part}-}}"' if index % 2 else shlex.quote(part) if part else "" for index, part in enumerate(parts)]
     return "".join(texts) or "''"
 
 
 def exports(variables: Mapping[str, str]) -> str:
-    """Variables whose values may hold ``${RANK}`` and the like."""
+    """Export statements for variables whose values may contain ``${RANK}`` and the like."""
     return "".join(f"export {name}={filled(value)}\n" for name, value in variables.items())
 
 
 def array(name: str, words: Iterable[str], tail: str = "") -> str:
-    """A bash array of words that may hold ``${RANK}`` and the like; `tail` is shell text put after them."""
+    """A bash array of words that may contain ``${RANK}`` and the like, followed by `tail`."""
     inside = " ".join((*(filled(word) for word in words), *((tail,) if tail else ())))
     return f"{name}=({inside})\n"
 
@@ -56,7 +56,7 @@ _GLOBBED = re.compile(r"[\w./+*-]+", re.ASCII)
 
 
 def lists(variables: Mapping[str, Iterable[str]]) -> str:
-    """Variables that hold names of files, joined by commas; bash expands a ``*``, and leaves out what matches none."""
+    """Variables with comma-separated file names; bash expands a ``*``, and drops patterns without a match."""
     text = ""
     for name, words in variables.items():
         inside = " ".join(word if "*" in word and _GLOBBED.fullmatch(word) else filled(word) for word in words)
@@ -99,7 +99,7 @@ LOOK = r"""  # FORMAT PATH...: note the first path that this node lacks, or that
 
 
 def needed(site: Iterable[str], shared: Iterable[str]) -> str:
-    """Note which files this node lacks: those that the site's configuration binds into an image, and the job's own."""
+    """Shell text that records missing files of this node: those bound into an image by the site, and the job's own."""
     what = "cannot bind %s into the image: it does not exist on this node; compare launch.container in site.yaml"
     own = "%s does not exist on this node, and the program needs it: keep it where all nodes see it"
     return _each(site, f"{what} with the node (stackyard bindings show)") + _each(shared, own)

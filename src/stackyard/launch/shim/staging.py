@@ -1,4 +1,4 @@
-"""The parts of rank.sh for a job that has files staged on its nodes (`stackyard.launch.node.staging.stage`)."""
+"""The parts of rank.sh for a job with staged files (`stackyard.launch.node.staging.stage`)."""
 
 FUNCTIONS = """# Whether files are staged or removed: the agent says so, and lives.
 sy_staging() {

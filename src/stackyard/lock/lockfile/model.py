@@ -68,7 +68,9 @@ class PipPackage:
 
 @dataclass(frozen=True)
 class LockedInterpreter:
-    """The source of Python: ``conda`` (in the package list), ``uv``, ``host`` or ``base`` (of an extension).
+    """The source of Python: ``conda`` (in the package list), ``uv``, ``host`` or ``base``.
+
+    `path` and `version` belong to the last three, `sha256` to ``uv`` and ``host``.
 
     `path` and `version` belong to the last three, `sha256` to ``uv`` and ``host``.
     """

@@ -1,4 +1,4 @@
-"""Whether each library defines the symbol versions that others need of it, bound or the image's own."""
+"""Checks whether each library defines the symbol versions that others need from it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SHOWN = 3
 
 
 def version_findings(closures: Iterable[Closure], seen: View, *, besides: Collection[Path] = ()) -> Iterator[Finding]:
-    """One finding for each library that lacks versions, where it or what needs it is the host's.
+    """One finding for each library that lacks versions, if it or its user comes from the host.
 
     Args:
-        besides: files whose own needs are known.
+        besides: files whose unmet needs are known already.
     """
     lacking: dict[Path, tuple[LoadedFile, dict[str, dict[str, None]]]] = {}
     for closure in closures:
@@ -32,7 +32,7 @@ def version_findings(closures: Iterable[Closure], seen: View, *, besides: Collec
 
 
 def _lacking(item: LoadedFile, closure: Closure, seen: View) -> Iterator[tuple[LoadedFile, str]]:
-    """The libraries that do not define a version which a loaded file needs of them, and the version."""
+    """The libraries that lack a version which a loaded file needs, and the version."""
     for name, wanted in read_versions(item.elf.path).needed.items():
         provider = closure.get(name)
         if provider is None or not (seen.is_host(item) or seen.is_host(provider)):
@@ -72,7 +72,7 @@ def _of_host(name: str) -> str | None:
 
 
 def _highest(path: Path, like: str) -> str:
-    """The highest version that a library defines of the same kind: ``GLIBC_2.31``."""
+    """The highest version of the same kind that a library defines: ``GLIBC_2.31``."""
     kind = re.split(r"_\d", like)[0]
     same = [each for each in read_versions(path).defined if re.fullmatch(rf"{re.escape(kind)}_[\d.]+", each)]
     return max(same, key=numbers, default="")

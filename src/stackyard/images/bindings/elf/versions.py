@@ -1,4 +1,4 @@
-"""The symbol versions of an ELF file: which it needs of which library, and which it defines (.gnu.version_r and _d).
+"""Reads the symbol versions of an ELF file: those it needs, by library, and those it defines (.gnu.version_r and _d).
 
 The loader refuses a file whose needed version the library does not define: ``version `GLIBC_2.34' not found``. The rule
 holds for every library with versions, also for libstdc++, libgfortran and UCX.
@@ -21,7 +21,7 @@ _WEAK = 0x2
 
 @dataclass(frozen=True)
 class Versions:
-    """`needed`: library to the versions that must be defined in it; `defined`: versions of this file."""
+    """`needed`: versions that must be defined, by library; `defined`: versions that this file defines."""
 
     needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     defined: frozenset[str] = frozenset()
@@ -51,12 +51,12 @@ def _read(data: mmap.mmap) -> Versions:
 
 
 def _first(names: Any) -> str:
-    """The name of a version; those after it are what it inherits from."""
+    """The name of a version; the names after it are those it inherits from."""
     return str(next(iter(names)).name)
 
 
 def text_of(path: Path, symbol: str) -> str:
-    """The text that an exported constant holds, e.g. ``ompi_version_string``; empty without it."""
+    """The string value of an exported constant, e.g. ``ompi_version_string``; empty without it."""
     return mapped(path, lambda data: _text(data, symbol), "")
 
 

@@ -1,4 +1,4 @@
-"""Making the launcher of a revision: compiled where there is a compiler, else a shell script that does the same."""
+"""Makes the launcher of a revision: compiled if there is a compiler, else an equivalent shell script."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ _WAYS = (("-static",), ())
 
 
 def make(target: Path, *, container: bool = False) -> str:
-    """Write the launcher of a revision; return what it is, for the record.
+    """Write the launcher of a revision; returns its kind, for the record.
 
-    Compiled it adds some 2 ms to a command, as a script some 5 ms.
+    A compiled launcher adds some 2 ms to a command, a script some 5 ms.
 
     Args:
-        container: that of a wrapped image, which only exists compiled: mount(8) does nothing for ordinary users.
+        container: make the launcher of a wrapped image, which must be compiled: mount(8) does not work for ordinary
+            users.
 
     Raises:
-        MissingError: the launcher of a wrapped image, and no compiler that works.
+        MissingError: the launcher of a wrapped image, without a working compiler.
         OSError: it cannot be written.
     """
     compiler = next((found for name in _COMPILERS if (found := which(name))), None)
@@ -49,7 +50,7 @@ def make(target: Path, *, container: bool = False) -> str:
 
 @contextmanager
 def _work(target: Path) -> Iterator[Path]:
-    """A temporary directory; that of the launcher's own where no program of $TMPDIR may run (mounted with noexec)."""
+    """A temporary directory; beside the launcher if $TMPDIR is mounted with noexec."""
     with scratch("launcher") as work:
         if not os.statvfs(work).f_flag & os.ST_NOEXEC:
             yield work
@@ -64,7 +65,7 @@ def script() -> str:
 
 
 def _header(*files: Path) -> str:
-    """The text of scripts for the compiled launcher, a line of C for each of their lines without the comments."""
+    """The scripts of the compiled launcher as a C header: one string for each line, without comments."""
     lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     words = (json.dumps(f"{line}\n") for line in lines if not line.lstrip().startswith("#"))
     return "\n".join(["static const char apptainer_sh[] =", *words, ";\n"])
@@ -75,7 +76,7 @@ def _why(compiler: Path | None) -> str:
 
 
 def _compiled(compiler: Path, program: Path, options: Sequence[str], scripts: Sequence[Path]) -> bool:
-    """Whether this compiler makes a program of it that runs here."""
+    """Whether this compiler produces a program that runs here."""
     (program.parent / "apptainer.h").write_text(_header(_APPTAINER, *scripts), encoding="utf-8")
     for way in _WAYS:
         words = [compiler, "-O2", "-s", *options, *way, "-I", program.parent, "-o", program, SOURCE]
@@ -85,7 +86,7 @@ def _compiled(compiler: Path, program: Path, options: Sequence[str], scripts: Se
 
 
 def works(program: Path) -> bool:
-    """Whether a launcher runs here: started without a command it says how it is used, with status 2."""
+    """Whether a launcher runs here: without a command it prints its usage and exits with status 2."""
     try:
         return run([program], check=False, timeout_s=20, env={"PATH": os.defpath}).returncode == 2
     except StackyardError:  # the kernel does not start it

@@ -1,7 +1,7 @@
-"""Whether the launcher of a revision is the program that its record names.
+"""Checks whether the launcher of a revision is the program in its record.
 
-Every command of an image starts with it, and what an image holds is only seen through it: so it is compared before a
-check runs anything by it.
+Every command of an image starts through it, and the image's content is visible only through it, so it is checked before
+any other check uses it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MODE = 0o555
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a launcher, to be read after its path."""
+    """The problem of a launcher, as a phrase that follows its path."""
 
     path: Path
     what: Literal["missing", "changed", "permissions", "unreadable"]
@@ -36,22 +36,22 @@ class Problem:
 
 
 def has_launcher(record: BuildRecord) -> bool:
-    """Whether the commands of a revision are started by a launcher of its own."""
+    """Whether the commands of a revision start through a launcher."""
     return record.payload.launcher is not None
 
 
 def is_recorded(record: BuildRecord) -> bool:
-    """Whether the record has the hash of the launcher; those of earlier versions do not."""
+    """Whether the record has the hash of the launcher; records of earlier versions do not."""
     return bool(record.payload.launcher_sha256) or not has_launcher(record)
 
 
 def problem(record: BuildRecord) -> Problem | None:
-    """What is wrong with the launcher; None: nothing, or the revision has none.
+    """The problem of the launcher; None: it has none, or the revision has no launcher.
 
-    Of one whose hash is not recorded (`is_recorded`) only that it is a program is known.
+    Without a recorded hash (`is_recorded`), only that it is a program is checked.
 
     Raises:
-        OSError: that cannot be known: the file system does not answer.
+        OSError: it cannot be read: the file system does not answer.
     """
     if not has_launcher(record):
         return None

@@ -1,4 +1,4 @@
-"""Memory and use of this node's GPUs, from the vendor's own program, started seldom.
+"""Memory and utilisation of this node's GPUs, from the vendor's program, which is started seldom.
 
 Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
 """
@@ -24,9 +24,9 @@ PROGRAMS = {
 
 
 class GpuProbe:
-    """Starts the program without waiting for it. After a failure it is not started again.
+    """Runs the program without blocking. After a failure it is not started again.
 
-    `peaks` has for each GPU, by its number: peak and total memory in bytes, mean use in percent or -1.
+    `peaks` has for each GPU, by its number: peak and total memory in bytes, mean utilisation in percent or -1.
     """
 
     def __init__(self, vendor: "str") -> "None":
@@ -38,7 +38,7 @@ class GpuProbe:
         self._uses = {}  # type: dict[str, list[int]]
 
     def step(self, now: "float") -> "None":
-        """Start the program if it is time to, or take its result if it has ended."""
+        """Start the program if it is due, or collect its result if it has ended."""
         if self._running is not None:
             self._take(now)
         elif self._programs and now >= self._next:
@@ -84,7 +84,7 @@ def _begun(words: "tuple[str, ...]") -> "Any":
 
 
 def nvidia_rows(text: "str") -> "list[tuple[str, int, int, int]]":
-    """Number, used and total bytes, use in percent (-1: ``[N/A]``, as with MIG) of each GPU that nvidia-smi lists."""
+    """Number, used and total bytes, utilisation in percent (-1: ``[N/A]``, as with MIG) of each GPU, by nvidia-smi."""
     found = []
     for line in text.splitlines():
         index, used, total, use = [*(word.strip() for word in line.split(",")), "", "", "", ""][:4]
@@ -94,7 +94,7 @@ def nvidia_rows(text: "str") -> "list[tuple[str, int, int, int]]":
 
 
 def amd_rows(text: "str") -> "list[tuple[str, int, int, int]]":
-    """The same from rocm-smi, whose columns come in another order with each version."""
+    """The same values from rocm-smi, whose order of columns differs between versions."""
     lines = [line.split(",") for line in text.splitlines() if "," in line]
     head = [name.strip() for name in lines[0]] if lines else []
     names = ("device", "VRAM Total Used Memory (B)", "VRAM Total Memory (B)", "GPU use (%)")

@@ -37,7 +37,7 @@ class Stacks:
         self.waiting.extend((rank, pid) for pid in pids or [rank.pid])
 
     def step(self) -> "Iterator[tuple[int, str]]":
-        """Start and finish what can be now; yields (task, text) of every rank that is complete."""
+        """Make progress without blocking; yields (task, text) of every completed rank."""
         while self.waiting and len(self.running) < 4:
             rank, pid = self.waiting.pop(0)
             if self.py_spy and is_python(pid):

@@ -1,8 +1,8 @@
-"""The memory, the GPUs and the MPI that the ranks of a node use, looked at seldom: a look must cost the ranks nothing.
+"""The memory, GPUs and MPI that the ranks of a node use, sampled seldom, so that it does not slow down the ranks.
 
-The kernel keeps the largest resident size of a process (VmHWM of proc(5)) until it ends, so a look every second or
-less often misses only what a process gained after the last one. Part of the agent: any Python from 3.6 on, standard
-library alone, few imports (see `stackyard.launch.node.agent`).
+The kernel keeps the largest resident size of a process (VmHWM of proc(5)) until it ends, so sampling misses only the
+growth of a process after the last sample. Part of the agent: any Python from 3.6 on, standard library alone, few
+imports (see `stackyard.launch.node.agent`).
 """
 # ruff: noqa: PTH110, PTH118, PTH120, PTH121
 
@@ -29,7 +29,7 @@ NO_LIMIT = 1 << 60
 
 
 class Usage:
-    """What the ranks of this node have used so far."""
+    """The resources that the ranks of this node have used so far."""
 
     def __init__(self, gpu_vendor: "str", mpi: "MpiLibraries | None" = None) -> "None":
         self._memory = {}  # type: dict[int, dict[str, float]]
@@ -39,7 +39,7 @@ class Usage:
         self._mpi = mpi or MpiLibraries("", ())
 
     def look(self, ranks: "list[Rank]", now: "float", at_once: "bool" = False) -> "None":
-        """Look where it is time to; `at_once` before the ranks are ended."""
+        """Take a sample if it is due; with `at_once` before the ranks are terminated."""
         self._gpus.step(now)
         self._begun = self._begun or now
         if self._spent > FREE_S + (now - self._begun) / LOOK_SHARE and not at_once:
@@ -62,7 +62,7 @@ class Usage:
         self._mpi.look(rank)
 
     def of(self, task: "int", failed: "bool") -> "dict[str, Any]":
-        """Of a rank that has ended: bytes, processes, GPUs; of one that has failed also the limit and OOM kills."""
+        """For an ended rank: bytes, processes, GPUs; for a failed one also the limit and OOM kills."""
         found = dict(self._memory.get(task, ()))  # type: dict[str, Any]
         if "at" in found:
             found["ago"] = round(time.monotonic() - found.pop("at"), 1)
@@ -76,17 +76,17 @@ class Usage:
 
 
 def largest_resident(pid: "int") -> "int":
-    """VmHWM in bytes; 0 where the process has ended."""
+    """VmHWM in bytes; 0 if the process has ended."""
     text = slurp(f"/proc/{pid}/status", 4096)
     at = text.find("VmHWM:")
     return int(text[at + 6 :].split(None, 1)[0]) << 10 if at >= 0 else 0
 
 
 class MpiLibraries:
-    """Which library of an MPI each rank has mapped, as it sees it, and whether that file is the host's.
+    """The MPI library that each rank has mapped, by its path inside, and whether it is the host's file.
 
-    A rank in an image that uses the image's own MPI ends with status 0, and may be alone in its world. Once a library
-    is found it is not looked for again. Its file may be on a file system that stalls, so a thread compares it.
+    A rank in an image that uses the image's own MPI ends with status 0, and may be alone in its world. The search stops
+    once a library is found. Its file may be on a stalled file system, so a thread compares it.
     """
 
     def __init__(self, library: "str", names: "Sequence[str]") -> "None":
@@ -106,7 +106,7 @@ class MpiLibraries:
                     return
 
     def _compare(self, task: "int", pid: "int", path: "str") -> "None":
-        """By stat(2) of both: on btrfs and overlayfs the device of proc(5)'s maps is another one."""
+        """Compare by stat(2) of both files: on btrfs and overlayfs the device in proc(5)'s maps differs."""
         try:
             self.found[task] = path, os.path.samefile(f"/proc/{pid}/root{path}", self._library)
         except OSError:  # the rank has ended, or the node does not have the host's
@@ -115,7 +115,7 @@ class MpiLibraries:
 
 
 def libraries(pid: "int") -> "Iterator[str]":
-    """The path of every shared library that a process has mapped, as it sees it (proc(5))."""
+    """The path of every shared library that a process has mapped, as seen by the process (proc(5))."""
     for line in slurp(f"/proc/{pid}/maps", MOST_MAPS).splitlines():
         words = line.split(None, 5)
         if len(words) == 6 and ".so" in words[5]:
@@ -123,7 +123,7 @@ def libraries(pid: "int") -> "Iterator[str]":
 
 
 class Group:
-    """The memory limit of the agent's control group, which is its task's or its job's, and the OOM kills below it.
+    """The memory limit of the agent's control group (its task's or its job's), and the OOM kills below it.
 
     Without a limit the kills of the whole node count (``oom_kill`` of /proc/vmstat). Sources: cgroup-v2.rst and
     cgroup-v1/memory.rst of the kernel's documentation.
@@ -140,7 +140,7 @@ class Group:
         self._before = self._count()
 
     def _find(self, root: "str", path: "str", limit: "str", counter: "str") -> "None":
-        """The lowest limit of the group and those above it."""
+        """The lowest limit of the group and its parents."""
         while True:
             directory = os.path.join(root, path.strip("/"))
             text = slurp(os.path.join(directory, limit)).strip()
@@ -155,5 +155,5 @@ class Group:
         return sum(int(row[1]) for row in rows if row[:1] == ["oom_kill"])
 
     def kills(self) -> "int":
-        """Processes that the kernel has killed since the agent has started, because memory was used up."""
+        """The number of processes that the kernel's OOM killer has killed since the agent started."""
         return self._count() - self._before

@@ -1,16 +1,16 @@
-"""Files and directories as one stream of bytes, read once: the end that reads; `unpack` is the end that writes.
+"""Files and directories as one stream of bytes, read once: the sending side; `unpack` is the receiving side.
 
-    {"total": bytes, "files": n}                     first: what the nodes need room for
+    {"total": bytes, "files": n} first: the space that the nodes need
     {"name": "data/a", "kind": "file", "size": n, "mode": 420, "mtime_ns": t}    followed by n bytes, and by
     {"sha256": "..."}
     {"name": "data", "kind": "directory", "mode": 493, "mtime_ns": t}               before what is in it
     {"name": "data/b", "kind": "link", "target": "a"}
     {"end": "..."}                                   HMAC-SHA-256 of all lines so far by the secret of the step
 
-Every line is one JSON object; names are bytes, written as Latin-1, since file systems do not say what their names are
-encoded in. The lines hold the checksums, so the HMAC at the end vouches for every byte. A tar stream could not: its
-header has a size that must hold, and nothing follows a file's content. Part of the agent where something is staged: any
-Python from 3.6 on, standard library alone (see `stackyard.launch.node.agent`).
+Every line is one JSON object; names are bytes, written as Latin-1, since file systems do not record an encoding. The
+lines have the checksums, so the HMAC at the end authenticates every byte. A tar stream could not do this: its header
+fixes the size, and nothing follows a file's content. Part of the agent of a job with staged files: any Python from 3.6
+on, standard library alone (see `stackyard.launch.node.agent`).
 """
 # ruff: noqa: PTH115, PTH118, PTH120, PTH208
 
@@ -37,9 +37,9 @@ SMALL, READ_AHEAD, READERS = 1 << 18, 64, 8
 
 
 class StagingError(Exception):
-    """Something cannot be staged; the text says why.
+    """Files cannot be staged; the text has the reason.
 
-    `is_consequence`: another node is to blame. `of_node`: this node is, and not what is staged.
+    `is_consequence`: the cause is on another node. `of_node`: the cause is this node, not the staged files.
     """
 
     def __init__(self, why: "str", is_consequence: "bool" = False, of_node: "bool" = False) -> "None":
@@ -48,27 +48,27 @@ class StagingError(Exception):
 
 
 def shown(path: "bytes") -> "str":
-    """A path for a message."""
+    """A path, made safe for a message."""
     return os.fsdecode(path).encode("utf-8", "backslashreplace").decode()
 
 
 def line_of(record: "dict[str, Any]") -> "bytes":
-    """A record of the stream."""
+    """A record as a line of the stream."""
     return json.dumps(record).encode() + b"\n"
 
 
 def mac_of(secret: "str") -> "hmac.HMAC":
-    """What the end of the stream proves."""
+    """The HMAC that authenticates the stream."""
     return hmac.new(secret.encode(), b"stage\n", hashlib.sha256)
 
 
 def key_of(secret: "str") -> "str":
-    """The secret of the connections between agents: what proves itself to one is not taken for another's."""
+    """The secret of connections between agents, derived so that it differs from that of connections to the hub."""
     return hmac.new(secret.encode(), b"between agents", hashlib.sha256).hexdigest()
 
 
 class Packer:
-    """Reads what is staged. `items` are (name, path); `total` and `files` are known after `survey`."""
+    """Reads the files to stage. `items` are (name, path); `total` and `files` are known after `survey`."""
 
     def __init__(self, items: "list[tuple[bytes, bytes]]", secret: "str") -> "None":
         self._items, self._mac = items, mac_of(secret)
@@ -77,7 +77,7 @@ class Packer:
         self.total = self.files = 0
 
     def survey(self, tick: "Callable[[], None]" = lambda: None) -> "None":
-        """Look at every file without reading it, and call `tick` for each. Raises StagingError."""
+        """Stat every file without reading it, and call `tick` for each. Raises Unstaged."""
         for name, path in self._items:
             root = os.path.realpath(path)
             for found in _walk(name, root):
@@ -114,7 +114,7 @@ class Packer:
         return out
 
     def _content(self, pieces: "Iterable[bytes]") -> "Iterator[bytes]":
-        """The bytes of a file with what was not yielded before, and its checksum."""
+        """The bytes of a file together with pending output, followed by its checksum."""
         digest = hashlib.sha256()
         for data in pieces:
             digest.update(data)
@@ -125,7 +125,7 @@ class Packer:
 
 
 def _pieces(path: "bytes", seen: "os.stat_result") -> "Iterator[bytes]":
-    """The bytes of a file, which must stay as it was seen. Raises StagingError."""
+    """The bytes of a file, which must not have changed since the survey. Raises Unstaged."""
     left = seen.st_size
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -147,7 +147,7 @@ def _pieces(path: "bytes", seen: "os.stat_result") -> "Iterator[bytes]":
 
 
 def _ahead(found: "list[Entry]") -> "Iterator[tuple[Entry, queue.Queue[Any] | None]]":
-    """Every entry; of a small file with the queue that its content comes in, or why it cannot be read.
+    """Every entry; for a small file with a queue that receives its content or the reason of a failure.
 
     Opening a file on a shared file system takes a millisecond or more, so the next ones are opened meanwhile. These are
     bare threads: those of `concurrent.futures` would hold the agent up at its end, where the file system stalls.
@@ -188,7 +188,7 @@ def _taken_from(content: "queue.Queue[Any]") -> "tuple[bytes, ...]":
 
 
 def _walk(name: "bytes", path: "bytes") -> "Iterator[Entry]":
-    """Everything at and below a path: name in the stream, path, what lstat says, and the target of a link."""
+    """All entries at and below a path: name in the stream, path, lstat result, and the target of a link."""
     todo = [(name, path)]
     while todo:
         name, path = todo.pop()
@@ -210,7 +210,7 @@ def _walk(name: "bytes", path: "bytes") -> "Iterator[Entry]":
 
 
 def is_inside(name: "bytes", target: "bytes") -> "bool":
-    """Whether a link of this name in the stream leads to what is staged with it."""
+    """Whether the target of a link in the stream is staged too."""
     top = name.split(b"/")[0]
     end = os.path.normpath(os.path.join(os.path.dirname(name), target))
     return not target.startswith(b"/") and (end == top or end.startswith(top + b"/"))

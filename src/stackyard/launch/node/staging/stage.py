@@ -1,9 +1,9 @@
-"""Files that are copied to this node before its ranks start: its own directory for them, and its place in the tree.
+"""Copies files to this node before its ranks start: its staging directory, and its position in the tree of nodes.
 
-The hub says from which node this one gets the files and how many it passes them on to. It passes on what comes while it
-comes, so the depth of the tree costs a few chunks and not copies. `StageDirectory` is where the files go; `Stage` does
-the work in threads, none of which the agent's loop waits for. Part of the agent where something is staged: any Python
-from 3.6 on, standard library alone (see `stackyard.launch.node.agent`).
+The hub tells each node its source and its number of receivers. Data is passed on as it arrives, so each level of the
+tree delays it by a few chunks only. `StageDirectory` is where the files go; `Stage` does the work in threads, none of
+which the agent's loop waits for. Part of the agent of a job with staged files: any Python from 3.6 on, standard library
+alone (see `stackyard.launch.node.agent`).
 """
 # ruff: noqa: PTH118
 
@@ -44,7 +44,7 @@ SETTLE_S = 5.0
 
 
 class Stage:
-    """What the agent's loop knows of it. `ready` becomes readable when `report` has a message for the hub."""
+    """The agent's interface to staging. `ready` becomes readable when `report` has a message for the hub."""
 
     def __init__(self, told: "dict[str, Any]", secret: "str", host: "str", start_s: "float") -> "None":
         self._told, self._secret, self._start_s = told, secret, start_s
@@ -63,11 +63,11 @@ class Stage:
 
     @property
     def variables(self) -> "dict[str, str]":
-        """What the ranks of this node get."""
+        """The staging variables for the ranks of this node."""
         return {"STACKYARD_STAGE": self._directory.files}
 
     def hello(self, alone: "bool") -> "dict[str, Any]":
-        """What the hub needs to know to plan the tree. Where others may come, this listens from now on."""
+        """The facts from which the hub plans the tree. If other nodes may connect, this listens from now on."""
         try:
             self._directory.claim()
             port = 0
@@ -80,22 +80,22 @@ class Stage:
             return {"why": "cannot prepare for what is staged: " + (error.strerror or str(error))}
 
     def begin(self, value: "dict[str, Any]") -> "None":
-        """Do what the hub has planned: ``from``, addresses of another node, or none; ``children``, how many come."""
+        """Carry out the hub's plan: ``from``: addresses of another node, or none; ``children``: number of receivers."""
         _thread.start_new_thread(self._run, (value["from"], value["children"], value["needs"]))
 
     def report(self, send: "Callable[[str, Any], None]") -> "None":
-        """Send the hub what has happened."""
+        """Send pending messages to the hub."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.ready, 65536)
         while self._found:
             send(*self._found.popleft())
 
     def leave(self, keeps: "bool") -> "None":
-        """The job is over on all nodes; `keeps`: the next attempt uses what is here."""
+        """Handle the end of the job on all nodes; `keeps`: the next attempt uses the files."""
         self.keeps, self.may_leave = keeps, True
 
     def close(self) -> "None":
-        """End what is going on, and remove what was staged unless the next attempt uses it."""
+        """Stop, and remove the staged files unless the next attempt uses them."""
         self._over = True
         for one in self._sockets:
             one.close()
@@ -119,7 +119,7 @@ class Stage:
             self._fail(error)
 
     def _fail(self, error: "Exception") -> "None":
-        """Say why this node cannot go on. An OSError that reaches this is one of the node's own disk."""
+        """Report why this node cannot continue. An OSError here concerns the node's own disk."""
         if isinstance(error, OSError):
             why = error.strerror or str(error)
             error = StagingError(f"cannot write in {self._directory.path}: {why}", of_node=True)
@@ -133,7 +133,7 @@ class Stage:
             sink.end()
 
     def _source(self, parents: "list[str]") -> "Iterator[bytes]":
-        """The stream: from another node, from what is here already, or from the shared file system."""
+        """The stream: from another node, from an earlier attempt's files, or from the shared file system."""
         if parents:
             return _received(self._connect(parents), lambda: self._over)
         directory = os.fsencode(self._directory.files)
@@ -146,7 +146,7 @@ class Stage:
         return packer.chunks()
 
     def _tick(self) -> "None":
-        """Say now and then that something moves: there is nothing to count yet."""
+        """Report activity from time to time, while there are no bytes to count yet."""
         now = time.monotonic()
         if now > self._ticked + REPORT_S:
             self._ticked = now
@@ -167,7 +167,7 @@ class Stage:
         return found.socket
 
     def _children(self, count: "int") -> "list[_Sink]":
-        """A sink for each of the nodes that this one passes the files on to; waits until all have come."""
+        """A sink for each receiving node; waits until all have connected."""
         door = _Door(key_of(self._secret))
         while len(door.proved) < count and not self._over:
             for listening in select.select(self._sockets, [], [], LOOK_S)[0]:
@@ -189,7 +189,7 @@ class Stage:
             sink.end()
 
     def _write(self, sinks: "list[_Sink]") -> "None":
-        """Write to this node's own disk, in a thread of its own, too."""
+        """Write to this node's own disk, in a separate thread."""
         self._directory.sweep()
         writer = Unpacker(self._directory.partial(), self._names, self._secret)
         reported = [time.monotonic()]
@@ -214,14 +214,14 @@ class Stage:
 
 
 class _Door:
-    """Lets nodes in that prove that they are of this launch; each has a thread until then, and some seconds."""
+    """Admits nodes that prove that they belong to this launch; each handshake has a thread and a time limit."""
 
     def __init__(self, key: "str") -> "None":
         self.proved = collections.deque()  # type: collections.deque[socket.socket]
         self._key, self._waiting = key, set()  # type: str, set[socket.socket]
 
     def open(self, made: "socket.socket") -> "None":
-        """Take a connection that has arrived."""
+        """Handle a new connection."""
         if len(self._waiting) >= STRANGERS:
             made.close()
             return
@@ -241,7 +241,7 @@ class _Door:
 
 
 class _Sink:
-    """What takes the stream at its own pace, in a thread: a child, or this node's disk."""
+    """A receiver of the stream with its own thread and speed: another node, or this node's disk."""
 
     def __init__(
         self, take: "Callable[[bytes], Any]", close: "Callable[[], None]",
@@ -253,7 +253,7 @@ class _Sink:
         _thread.start_new_thread(self._run, ())
 
     def put(self, chunk: "bytes", is_over: "Callable[[], bool]") -> "None":
-        """Pass a chunk on, when there is room; a sink that has failed takes nothing more."""
+        """Pass a chunk on, when there is room; a failed sink ignores it."""
         while not (self._dead or is_over()):
             try:
                 return self._queue.put(chunk, True, LOOK_S)
@@ -261,7 +261,7 @@ class _Sink:
                 continue
 
     def end(self) -> "None":
-        """Nothing more comes."""
+        """End the stream."""
         self._ended = True
 
     def _run(self) -> "None":
@@ -285,7 +285,7 @@ class _Sink:
 
 
 def _received(connection: "socket.socket", is_over: "Callable[[], bool]") -> "Iterator[bytes]":
-    """The stream of another node, to its end."""
+    """The stream from another node, to its end."""
     with contextlib.closing(connection):
         while not is_over():
             if not select.select([connection], [], [], LOOK_S)[0]:

@@ -1,7 +1,7 @@
-"""What the agent does about files that are staged: nothing, where none are, or what `stage` knows how to do.
+"""The agent's part of staging: nothing if no files are staged, else delegation to `stage`.
 
 Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
-`stage` and what it needs is imported, and part of agent.py, only where something is staged.
+`stage` and its imports are loaded, and part of agent.py, only if files are staged.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NodeStaging:
-    """The files of a job that are copied to this node. `begun`: the hub has said how, and watches how it goes on."""
+    """The files of a job that are copied to this node. `begun`: the hub has sent its plan and monitors progress."""
 
     def __init__(self, file: "dict[str, Any]", directory: "NodeDirectory", host: "str") -> "None":
         self._alone, self._directory = file["nodes"] == 1, directory
@@ -29,17 +29,17 @@ class NodeStaging:
             self._stage = Stage(file["stage"], file["secret"], host, file["start_s"])
 
     def watch(self, selector: "selectors.BaseSelector", send: "Callable[[str, Any], None]") -> "None":
-        """Send the hub what is to be said about it, as it comes."""
+        """Forward staging messages to the hub as they arrive."""
         stage = self._stage
         if stage is not None:
             selector.register(stage.ready, selectors.EVENT_READ, lambda _: stage.report(send))
 
     def hello(self) -> "dict[str, Any] | None":
-        """What the hub needs to know."""
+        """The facts that the hub needs."""
         return None if self._stage is None else self._stage.hello(self._alone)
 
     def obey(self, kind: "str", value: "Any") -> "None":
-        """``stage``: where the files come from. ``leave``: the job is over; true: the next attempt uses the files."""
+        """Handle a message: ``stage``: the source. ``leave``: the job is over; true: the next attempt uses files."""
         if self._stage is None:
             return
         if kind == "leave":
@@ -51,16 +51,16 @@ class NodeStaging:
 
     @property
     def may_leave(self) -> "bool":
-        """Whether it is known what is to become of the files."""
+        """Whether the hub has decided what happens to the files."""
         return self._stage is None or self._stage.may_leave
 
     @property
     def variables(self) -> "dict[str, str]":
-        """What the ranks of this node find the files by."""
+        """The variables by which the ranks of this node find the files."""
         return {} if self._stage is None else self._stage.variables
 
     def close(self, send: "Callable[[str, Any], None]") -> "None":
-        """Remove the files, which the hub and the shims wait for."""
+        """Remove the files; the hub and the shims wait for this."""
         if self._stage is not None:
             send("unstaging", True)
             self._stage.close()

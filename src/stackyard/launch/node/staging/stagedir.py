@@ -1,9 +1,9 @@
-"""The directory of a job on one node for what is staged there: found, locked, kept between attempts, removed.
+"""The staging directory of a job on one node: found, locked, kept between attempts, removed.
 
 ``stackyard-stage-<uid>-<key>-<hostname>``, where the key is that of the run, so that another attempt finds it. An agent
-holds the lock of the directory as long as it lives. One without a holder was left by an agent that was killed, or by
-an attempt that had no next one: it is removed by the next agent of the same user. Part of the agent where something is
-staged: any Python from 3.6 on, standard library alone (see `stackyard.launch.node.agent`).
+holds the lock of the directory while it runs. An unlocked directory was left by a killed agent or by a last attempt;
+the next agent of the same user removes it. Part of the agent of a job with staged files: any Python from 3.6 on,
+standard library alone (see `stackyard.launch.node.agent`).
 """
 # ruff: noqa: PTH102, PTH112, PTH118, PTH123
 
@@ -22,7 +22,7 @@ NETWORK = frozenset((
 
 
 class StageDirectory:
-    """`path` is known after `claim`; the ranks find the files in `files`."""
+    """`path` is set by `claim`; the ranks find the files in `files`."""
 
     def __init__(self, base: "str", key: "str", host: "str") -> "None":
         self._base, self._key, self._host = base, key, host
@@ -31,16 +31,16 @@ class StageDirectory:
 
     @property
     def files(self) -> "str":
-        """Where the files are once they are complete."""
+        """The final path of the complete files."""
         return os.path.join(self.path, "files")
 
     @property
     def complete(self) -> "bool":
-        """Whether everything is there."""
+        """Whether all files are complete."""
         return bool(self.path) and os.path.isdir(self.files)
 
     def claim(self) -> "None":
-        """Create the directory, or take that of an earlier attempt. Raises StagingError, OSError."""
+        """Create the directory, or take over that of an earlier attempt. Raises Unstaged, OSError."""
         base = place_of(self._base)
         start = os.path.join(base, f"{_prefix()}{self._key}-{self._host}")
         for suffix in ("", *(f".{number}" for number in range(1, 10))):
@@ -57,21 +57,21 @@ class StageDirectory:
         raise StagingError(f"{start} belongs to another user, or another agent uses it")
 
     def partial(self) -> "str":
-        """Where the files are written before they are complete; nothing of an earlier attempt is there."""
+        """The path for files until they are complete; emptied of an earlier attempt's files."""
         path = os.path.join(self.path, "partial")
         remove(path)
         return path
 
     def finish(self) -> "None":
-        """They are complete."""
+        """Mark the files as complete."""
         os.rename(os.path.join(self.path, "partial"), self.files)
 
     def sweep(self) -> "None":
-        """Remove what was left of other jobs of this user."""
+        """Remove leftovers of other jobs of this user."""
         sweep(self.path, _prefix(), self._host)
 
     def release(self, keeps: "bool") -> "None":
-        """Remove it, or leave it to the next attempt."""
+        """Remove the directory, or keep it for the next attempt."""
         if self._lock < 0:
             return
         if keeps:
@@ -83,7 +83,7 @@ class StageDirectory:
 
 
 def place_of(base: "str") -> "str":
-    """The node's own disk: STACKYARD_TMP, what the site says, SLURM_TMPDIR, TMPDIR, /tmp. Raises StagingError."""
+    """The local disk of the node: STACKYARD_TMP, the site's setting, SLURM_TMPDIR, TMPDIR, /tmp. Raises Unstaged."""
     own, sites = os.environ.get("STACKYARD_TMP", ""), os.path.expandvars(base)
     if own or sites:
         if not os.path.isdir(own or sites):

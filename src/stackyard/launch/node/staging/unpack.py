@@ -1,8 +1,8 @@
-"""Writes the files of a stream that `pack` has made, below one new directory, and checks every byte of it.
+"""Writes the files of a stream from `pack` below one new directory, and verifies every byte.
 
-The stream comes from another node. Nothing in it is written outside of the directory, over a file or through a link,
-and a line has a limited length. Part of the agent where something is staged: any Python from 3.6 on, standard library
-alone (see `stackyard.launch.node.agent`).
+The stream comes from another node. Nothing is written outside of the directory, over a file or through a link, and the
+length of lines is limited. Part of the agent of a job with staged files: any Python from 3.6 on, standard library alone
+(see `stackyard.launch.node.agent`).
 """
 # ruff: noqa: PTH101, PTH102, PTH118, PTH120, PTH211
 
@@ -27,7 +27,7 @@ BLOCK = 4096
 
 
 class Unpacker:
-    """Writes below `directory`, which it creates. `done` once the end of the stream has proved itself."""
+    """Writes below `directory`, which it creates. `done`: the end of the stream was authenticated."""
 
     def __init__(self, directory: "str", names: "list[bytes]", secret: "str") -> "None":
         self._root, self._names, self._mac = os.fsencode(directory), set(names), mac_of(secret)
@@ -41,14 +41,14 @@ class Unpacker:
         os.mkdir(self._root, 0o700)
 
     def feed(self, data: "bytes") -> "None":
-        """Write what comes next. Raises StagingError."""
+        """Write the next data. Raises Unstaged."""
         try:
             self._feed(data)
         except OSError as error:
             raise self._unwritten(error) from None
 
     def close(self) -> "None":
-        """Close a file that is open still."""
+        """Close a file that is still open."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -124,7 +124,7 @@ class Unpacker:
             raise ValueError(f"unknown kind {kind!r:.20}")
 
     def _checked(self, text: "str") -> "bytes":
-        """The name of something that may be created: below a directory of this stream, which no link is."""
+        """A validated name for a new entry: below a directory of this stream, never through a link."""
         name = text.encode("latin-1")
         above, _, last = name.rpartition(b"/")
         is_below = above in self._known if above else name in self._names

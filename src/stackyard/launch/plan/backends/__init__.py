@@ -1,4 +1,4 @@
-"""What each kind of program requires from the launcher: torchrun, Horovod, MPI, DeepSpeed, JAX, Ray, or nothing."""
+"""The requirements of each kind of program on its launch: torchrun, Horovod, MPI, DeepSpeed, JAX, Ray, or none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["BY_IMPORT", "HELPERS", "TABLE", "Backend", "BackendContext", "choose
 
 
 def get(name: str) -> Backend:
-    """The backend of this name, of a plug-in too. Raises InputError with the known ones."""
+    """The backend of this name, including those of plug-ins. Raises InputError with the known ones."""
     return plugins.find(GROUP, name, TABLE, Backend, "backend", "use one of auto, {}")
 
 
@@ -39,7 +39,7 @@ def needs_mpi(intent: Intent) -> bool:
 
 
 def choose(intent: Intent) -> tuple[str, tuple[Reason, ...]]:
-    """The backend of an intent and why: the requested one, else by the program's imports.
+    """The backend of an intent and the reason: the requested one, else by the program's imports.
 
     The program and the modules next to it are parsed, never run. One that cannot be parsed, or that imports none of the
     packages, is `any`: RANK, WORLD_SIZE, MASTER_ADDR and the rest are set for it as well.

@@ -44,7 +44,7 @@ class BackendContext:
 
 @runtime_checkable
 class Backend(Protocol):
-    """A row of the table: how one kind of program is run."""
+    """A row of the table: how to run one kind of program."""
 
     name: str
 
@@ -62,7 +62,7 @@ def command(intent: Intent) -> tuple[str, ...]:
 def nested(intent: Intent, layout: Layout) -> tuple[Finding, ...]:
     """A refusal if the program itself is a launcher: every rank would start all ranks.
 
-    A warning with one rank, and where the backend was named: then the program may be what is meant.
+    Only a warning with one rank, or if the backend was named: then it may be intended.
     """
     first = module_of(intent.program) or (Path(intent.program[0]).name if intent.program else "")
     if first not in STARTERS:

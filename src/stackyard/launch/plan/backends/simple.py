@@ -57,12 +57,12 @@ _PLAIN = re.compile(r"-[bBdEiIOPqsSuvx]+")
 
 
 def _uses_mpi4py(found: source.Source) -> bool:
-    """Whether mpi4py is there: the program imports it, always."""
+    """Whether the program imports mpi4py unconditionally."""
     return any(one.name == "mpi4py" and one.surely for one in found.imports)
 
 
 def _aborting(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The same Python program under mpi4py's control; unchanged where it is not known where its own words begin."""
+    """The Python program run through mpi4py, so that exceptions abort; unchanged if its command cannot be parsed."""
     at = next((i for i, word in enumerate(words) if i and not _PLAIN.fullmatch(word)), 0)
     is_python = Path(words[0]).name.startswith("python")
     is_program = is_python and at and (words[at].endswith(".py") or words[at] == "-m")

@@ -17,7 +17,7 @@ from stackyard.launch.request.intent import Intent
 
 @dataclass(frozen=True)
 class Import:
-    """One imported top-level package and its place. `surely`: always, not within a function, an `if` or a `try`."""
+    """One imported top-level package and its place. `surely`: unconditional, not in a function, an `if` or a `try`."""
 
     name: str
     file: str
@@ -84,9 +84,9 @@ _RUNTIME = frozenset({
 
 
 def uses_mpi(intent: Intent) -> tuple[bool | None, str]:
-    """Whether the ranks call MPI_Init, and why; None where it cannot be told, as of a wrapper script.
+    """Whether the ranks call MPI_Init, and why; None if unknown, such as for a wrapper script.
 
-    Of a Python program the imports tell it, of a compiled one the libraries that it is linked to.
+    A Python program is judged by its imports, a compiled one by its linked libraries.
     """
     found = read(intent)
     if not found.unread:

@@ -28,12 +28,12 @@ GROUP = "stackyard.launchers"
 
 
 def get(name: str) -> Launcher:
-    """The launcher of that name, of a plug-in too. Raises InputError, which lists the known ones."""
+    """The launcher of this name, including those of plug-ins. Raises InputError, which lists the known ones."""
     return plugins.find(GROUP, name, TABLE, Launcher, "launcher", "use one of {}")
 
 
 def default_name(scheduler: Scheduler) -> str:
-    """The launcher of a site: the one that it names, else its scheduler's; empty: the mpiexec on PATH decides.
+    """The launcher of a site: the named one, else its scheduler's; empty: the mpiexec on PATH decides.
 
     Without a scheduler, ranks start on this machine.
     """

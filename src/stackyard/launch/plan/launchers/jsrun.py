@@ -78,7 +78,7 @@ class Jsrun:
             words.add("ranks fill a set before the next", "-dpacked")
 
     def _mpi(self, words: Words, request: LaunchRequest) -> LaunchRequest:
-        """Spectrum MPI's options as one word, with those that are given; the request without these."""
+        """Add Spectrum MPI's options as one word, including the user's; returns the request without these."""
         options = request.scheduler.launcher_options
         given = " ".join(w.removeprefix(_SMPI) for w in (*options, *request.args) if w.startswith(_SMPI))
         gpu = request.mpi and request.gpu_aware_mpi and "-gpu" not in given.split()

@@ -19,7 +19,7 @@ class Local:
     name = "local"
 
     def line(self, request: LaunchRequest) -> LaunchLine:
-        """The program with the CPUs of every rank. Raises InputError for more than one node."""
+        """The launch line, with the CPUs of every rank. Raises InputError for more than one node."""
         layout = request.layout
         if layout.nodes != 1:
             raise InputError(

@@ -1,9 +1,9 @@
 """mpiexec of HPE's Parallel Application Launch Service (PALS), used with PBS on Polaris, Aurora and Derecho.
 
-Sources: HPE, the published client of PALS (options and their environment variables; after a colon it reads only
---np, --ppn, --depth, --wdir and --umask: hosts and the kind of CPU binding are those of the whole line); ALCF, *Running
-Jobs on Aurora* and *on Polaris* (CPU binding by list). That the ranks after a colon begin on the next host is not in
-these; rank.sh compares each rank's place with the plan and refuses another one.
+Sources: HPE, the published client of PALS (options and their environment variables; after a colon it reads only --np,
+--ppn, --depth, --wdir and --umask: hosts and the kind of CPU binding are those of the whole line); ALCF, *Running Jobs
+on Aurora* and *on Polaris* (CPU binding by list). They do not state that the ranks after a colon begin on the next
+host; rank.sh compares each rank's place with the plan and rejects a different one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Pals:
         words.add("ranks per node", "--ppn", str(part.ranks_per_node))
 
     def _cores(self, words: Words, layout: Layout) -> bool:
-        """``depth`` if the ranks use the first threads in consecutive blocks (True); else a list per rank."""
+        """Add the binding: ``depth`` for first threads in consecutive blocks (True); else a list for each rank."""
         if all(_consecutive(part) for part in layout.alike):
             words.add("binds each rank to its own block of hardware threads", "--cpu-bind", "depth")
             self._depth(words, layout.alike[0])

@@ -49,7 +49,7 @@ class Srun:
         return LaunchLine(words.words, "slurm", words.reasons, findings=tuple(dict.fromkeys(findings)))
 
     def _nodes_alike(self, words: Words, request: LaunchRequest, several: bool) -> None:
-        """The options of nodes with the same ranks: of all, or of one component of a heterogeneous step (20.11).
+        """Add the options for nodes with the same ranks: all nodes, or one component of a heterogeneous step (20.11).
 
         Each component names its nodes; its ranks and its node numbers go on from those before it.
         """
@@ -62,7 +62,7 @@ class Srun:
         words.own(request)
 
     def _where(self, words: Words, request: LaunchRequest, named: bool) -> None:
-        """Nodes and ranks. Slurm numbers nodes in the order of the allocation's host list."""
+        """Add nodes and ranks. Slurm numbers nodes in the order of the allocation's host list."""
         layout, scheduler = request.layout, request.scheduler
         words.add("number of nodes", "-N", str(layout.nodes))
         words.add("total number of ranks", "-n", str(layout.ranks))
@@ -86,7 +86,7 @@ class Srun:
             words.add("may overlap with another step, e.g. one that is ending", "--overlap")
 
     def _cores(self, words: Words, layout: Layout, scheduler: Scheduler) -> None:
-        """Cores by number if Slurm's own order matches the plan, else by mask.
+        """Add cores, by number if Slurm's own order matches the plan, else by mask.
 
         -c implies --exact (srun(1)): the step gets R x C cores that Slurm chooses, which may differ from the masks.
         Without -c it gets all cores of its nodes, and the masks select from them.
@@ -152,7 +152,7 @@ class Srun:
             )
 
     def _wiring(self, words: Words, request: LaunchRequest) -> None:
-        """The site's kind of PMI, else none is named.
+        """Add the site's kind of PMI, if it names one.
 
         The cluster's default (MpiDefault of slurm.conf) suits its own MPI: pmix Open MPI, cray_shasta Cray MPICH.
         """

@@ -16,7 +16,7 @@ SHIM = "{step}/rank.sh"
 
 
 def finds_nodes(request: LaunchRequest, launcher: str) -> bool:
-    """Whether a launcher of MPI finds the nodes of the job by itself."""
+    """Whether an MPI launcher finds the nodes of the job by itself."""
     return launcher in schedulers.get(request.scheduler.kind or "none").finds_nodes
 
 
@@ -31,11 +31,11 @@ class Words:
         self._reasons.append(Reason(words, reason))
 
     def next_nodes(self) -> None:
-        """Append the shim of the nodes so far, and the colon before the words of the nodes that follow."""
+        """Append the shim for the nodes so far, and the colon before the words for the next nodes."""
         self.add("what they start, and then the nodes with other ranks, of the same MPI_COMM_WORLD", SHIM, ":")
 
     def own(self, request: LaunchRequest) -> None:
-        """Append the site's launcher options and those of this launch, unchanged."""
+        """Append the launcher options of the site and of this launch, unchanged."""
         if request.scheduler.launcher_options:
             self.add("launcher options of this site", *request.scheduler.launcher_options)
         if request.args:
@@ -90,7 +90,7 @@ def equal(layout: Layout) -> bool:
 
 
 def common_threads(layout: Layout, launcher: str) -> tuple[tuple[int, ...], ...]:
-    """The hardware threads of each local rank where they are the same on all hosts that have it.
+    """The hardware threads of each local rank, if they are the same on all hosts with that rank.
 
     Raises InputError where they differ, for a `launcher` that binds by local rank alone.
     """

@@ -20,13 +20,13 @@ _HINT = "set launch.container.runtime in site.yaml to one of {}"
 
 
 def choose(named: str, image: str, environ: Mapping[str, str] | None = None) -> Runtime:
-    """The runtime that a site names, of a plug-in too, else the first one on PATH that reads the image.
+    """The site's runtime, including those of plug-ins, else the first one on PATH that supports the image.
 
     Args:
         environ: its PATH is searched; None: this process's.
 
     Raises:
-        InputError: the site's runtime is unknown, or does not read such an image.
+        InputError: the site's runtime is unknown, or does not support the image.
         MissingError: the site names none, and none is found.
     """
     if not named:

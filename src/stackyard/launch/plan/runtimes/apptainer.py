@@ -13,13 +13,13 @@ from stackyard.launch.plan.runtimes.base import BOUND, Runtime, RuntimeInput, cl
 
 
 class Apptainer(Runtime):
-    """Singularity has the same options, and variables with its own prefix."""
+    """Apptainer or Singularity, which has the same options, and variables with its own prefix."""
 
     def __init__(self, name: str) -> None:
         self.name = self.program = name
 
     def wrapper(self, inside: RuntimeInput) -> Wrapper:
-        """Its exec command, and variables with its prefix."""
+        """The exec command, and variables with the runtime's prefix."""
         prefix = self.name.upper()
         words = [self.program, "exec"]
         reasons = [Reason((self.program, "exec"), f"runs in {inside.image}")]

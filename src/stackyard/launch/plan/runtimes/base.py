@@ -1,4 +1,4 @@
-"""`Runtime`: one program that runs images, as a launch asks it."""
+"""`Runtime`: the interface to a container runtime."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ BOUND = "the site's directories, the working directory, the run directory, the l
 
 
 class Runtime:
-    """A program that runs the ranks' program in an image. A runtime extends this class; a plug-in does the same.
+    """A container runtime. Each runtime is a subclass, also in plug-ins.
 
     Attributes:
-        name: as ``launch.container.runtime`` of site.yaml has it.
-        program: what must be on PATH on the nodes.
-        libraries: where it has the host's libraries in the image.
+        name: its name in ``launch.container.runtime`` of site.yaml.
+        program: the program that must be on PATH on the nodes.
+        libraries: its directory for the host's libraries in the image.
     """
 
     name: str
@@ -48,15 +48,15 @@ class Runtime:
     libraries: Place = APPTAINER
 
     def reads(self, image: str) -> bool:
-        """Whether it runs such an image: a file or a directory, by its name."""
+        """Whether it supports this image: a file or a directory, by its name."""
         return True
 
     def wires(self, mpi: bool) -> tuple[str, ...]:
-        """What of `WIRED` and `WIRE_UP` has to be bound."""
+        """The entries of `WIRED` and `WIRE_UP` that must be bound."""
         return WIRED
 
     def check(self, inside: RuntimeInput) -> None:
-        """Raise InputError where the image lacks something that the runtime needs."""
+        """Raise InputError if the image lacks something that the runtime needs."""
 
     def wrapper(self, inside: RuntimeInput) -> Wrapper:
         """The words before the program, and the variables of the job."""

@@ -12,18 +12,18 @@ from stackyard.launch.plan.runtimes.base import BOUND, WIRE_UP, Runtime, Runtime
 
 
 class Charliecloud(Runtime):
-    """A directory or a SquashFS file."""
+    """ch-run, for an image that is a directory or a SquashFS file."""
 
     name = "charliecloud"
     program = "ch-run"
     libraries = CHARLIECLOUD
 
     def reads(self, image: str) -> bool:
-        """Not a SIF file."""
+        """Whether the image is not a SIF file."""
         return not image.endswith(".sif")
 
     def wires(self, mpi: bool) -> tuple[str, ...]:
-        """Each directory by itself: it takes no list."""
+        """Each directory separately: ch-run does not accept a list."""
         return WIRE_UP if mpi else WIRE_UP[:1]
 
     def check(self, inside: RuntimeInput) -> None:
@@ -42,7 +42,7 @@ class Charliecloud(Runtime):
             )
 
     def wrapper(self, inside: RuntimeInput) -> Wrapper:
-        """Its command; libraries are linked on the nodes."""
+        """The ch-run command; libraries are linked on the nodes."""
         words = [self.program]
         for bind in inside.binds:
             words += ["-b", bind.removesuffix(":ro").removesuffix(":rw")]

@@ -22,7 +22,7 @@ NONE = NoScheduler()
 
 
 def get(name: str, scheduler: Scheduler | None = None) -> Batch:
-    """A scheduler by name, of a plug-in too; with the site's settings if they change its client programs.
+    """A scheduler by name, including those of plug-ins; with the site's settings if they change its client programs.
 
     Raises:
         InputError: an unknown name.
@@ -35,7 +35,7 @@ def get(name: str, scheduler: Scheduler | None = None) -> Batch:
 
 
 def detect(environ: Mapping[str, str]) -> str:
-    """``slurm``, ``lsf``, ``pbs``, ``flux``, or ``none`` if no scheduler is found; one of a plug-in has to be named.
+    """``slurm``, ``lsf``, ``pbs``, ``flux``, or ``none`` if none is found; a plug-in's scheduler must be named.
 
     The scheduler of the current job comes first; outside a job, the only one whose submit program is on PATH. A Flux
     instance inside a job of another scheduler takes precedence over it.

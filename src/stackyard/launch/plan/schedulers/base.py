@@ -1,4 +1,4 @@
-"""`Batch`: one scheduler, as the rest of a launch asks it. `stackyard.launch.plan.schedulers` has the table."""
+"""`Batch`: the interface to a scheduler. `stackyard.launch.plan.schedulers` has the table."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Offer:
 
 
 class NodeReports(Protocol):
-    """What a scheduler knows about its nodes, so that a site without a description of them gets the right layout."""
+    """A scheduler's reports on its nodes, for sites whose file does not describe them."""
 
     def of_partition(self, queue: str) -> Offer | None:
-        """The nodes of a queue, before anything is allocated; None where it does not answer."""
+        """The nodes of a queue, before allocation; None if the scheduler does not answer."""
         ...
 
     def of_allocation(
@@ -50,33 +50,34 @@ class NodeReports(Protocol):
 
 
 class Batch:
-    """One scheduler: the head of its scripts, its client programs, and what differs in a job of it.
+    """A scheduler: the head of its scripts, its client programs, and the properties of its jobs.
 
-    A scheduler extends this class; a plug-in does the same, most easily by `directives.DirectiveScheduler`, and has to
-    set every attribute that has no default. What runs on the nodes is Stackyard's alone, so what differs there is data.
+    Each scheduler is a subclass, also in plug-ins, most easily of `directives.DirectiveScheduler`; it has to set every
+    attribute without a default. The programs on the nodes are Stackyard's own, so differences there are data.
 
     Attributes:
-        job_variable: the variable that a process has in a job of it, and only there.
-        submit_program: the program that submits, by which the scheduler of a machine is detected.
-        arrays: it has job arrays.
-        job_id_pattern: its first group is the id, in a line of what the submit program prints.
-        task_pattern: the id of one task of an array, of ``{job}`` and ``{index}``.
-        cancel_words: the program that cancels; the id follows.
-        cancelled_words: what it prints of a job that has already ended.
-        requeue_words: the program that restarts a running job from its beginning; the id follows. Empty: none.
+        job_variable: a variable that is set exactly in its jobs.
+        submit_program: the submit program, by which the scheduler of a machine is detected.
+        arrays: whether it has job arrays.
+        job_id_pattern: matches the id, as its first group, in a line of the submit program's output.
+        task_pattern: the id of one task of an array, with ``{job}`` and ``{index}``.
+        cancel_words: the cancel command, before the id.
+        cancelled_words: its message for a job that has already ended.
+        requeue_words: the command that restarts a running job, before the id. Empty: none.
         index_variable: the variable with the index of a task of an array.
-        no_index: what that variable says in a job that is not an array's.
-        submit_stdin: the submit program reads the script from standard input.
-        carries_environment: a job gets the variables of the shell that submits it; else the script exports them.
+        no_index: the value of that variable in a job without an array.
+        submit_stdin: whether the submit program reads the script from standard input.
+        carries_environment: whether a job gets the variables of the submitting shell; else the script exports them.
         inherited: the variables that a submission from within a job keeps, as a regular expression: those that are not
             the job's own, and those that configure the client programs.
         queue_option: the field of `BatchOptions` that ``-q`` sets.
-        disk_on_request: nodes have their local disk only in a job that requests it.
-        finds_nodes: launchers of MPI that find the nodes of its jobs by themselves, without a file of hosts.
-        cpus_variable: the variable with the CPUs of a task, which programs read.
-        hosts_variable: the variable with the name of a file of the allocation's hosts; the first word of a line is one.
-        makes_allocation: its launcher, outside of a job, makes one with the options of a batch script.
-        reports: what it knows about its nodes; None: the site describes them.
+        disk_on_request: whether the local disk is available only in jobs that request it.
+        finds_nodes: MPI launchers that find the nodes of its jobs by themselves, without a host file.
+        cpus_variable: the variable with the CPUs per task, which programs read.
+        hosts_variable: the variable with the path of the host file of the allocation; the first word of each line is a
+            host.
+        makes_allocation: whether its launcher, outside of a job, creates one with the options of a batch script.
+        reports: its reports on nodes; None: the site describes them.
     """
 
     name: str
@@ -102,23 +103,23 @@ class Batch:
     reports: NodeReports | None = None
 
     def for_site(self, scheduler: Scheduler) -> Batch:
-        """The same with the site's settings, where they change its client programs."""
+        """The scheduler with the site's settings, if they change its client programs."""
         return self
 
     def default_launcher(self, scheduler: Scheduler) -> str:
-        """What starts the ranks of its jobs; empty: the mpiexec on PATH decides."""
+        """The launcher for its jobs; empty: the mpiexec on PATH decides."""
         return ""
 
     def is_here(self, environ: Mapping[str, str]) -> bool:
-        """Whether this machine submits to it: its submit program is on PATH."""
+        """Whether this machine can submit to it: its submit program is on PATH."""
         return which(self.submit_program, environ) is not None
 
     def head(self, request: BatchRequest) -> BatchHead:
-        """The directives. Raises InputError where the scheduler cannot express a request."""
+        """The directives. Raises InputError for a request that the scheduler cannot express."""
         raise NotImplementedError
 
     def quoted(self, word: str) -> str:
-        """A word of a directive, quoted as this scheduler reads it. Raises InputError for one that cannot be."""
+        """A word of a directive, quoted by this scheduler's rules. Raises InputError if impossible."""
         return heads.quoted_once(word)
 
     def head_text(self, head: BatchHead) -> str:
@@ -130,22 +131,22 @@ class Batch:
         return (self.submit_program, script)
 
     def job_id(self, output: str) -> str:
-        """The job's id from what the submit command printed: in the last line that has one. Raises StackyardError."""
+        """The job's id from the output of the submit command: in the last line that has one. Raises StackyardError."""
         found = [each[1] for each in re.finditer(self.job_id_pattern, output, re.MULTILINE)]
         if not found:
             raise StackyardError(f"{self.submit_program} printed no job ID", detail=output)
         return found[-1]
 
     def task_id(self, job: str, index: str) -> str:
-        """The id of one task of an array. Raises InputError where there is none."""
+        """The id of one task of an array. Raises InputError without arrays."""
         if not self.task_pattern:
             raise InputError(f"{self.name.upper()} has no ids for the tasks of an array: task {index} of {job}")
         return self.task_pattern.format(job=job, index=index)
 
     def own_id(self, job: str, index: str, environ: Mapping[str, str]) -> str:
-        """The id of the task of an array that this process runs in; `job` is its allocation's.
+        """The id of the array task that this process runs in; `job` is the allocation's id.
 
-        LSF's variable holds the id of the whole array, and so does Slurm's in its last task; PBS has one per task.
+        LSF's variable has the id of the whole array, as does Slurm's in the last task; PBS has one id per task.
         """
         return job
 
@@ -154,11 +155,11 @@ class Batch:
         raise NotImplementedError
 
     def task_states(self, job: str) -> dict[str, JobState] | None:
-        """The state of each task of an array, by its index; None where this scheduler reports the array only."""
+        """The state of each task of an array, by its index; None if this scheduler reports only the array."""
         return None
 
     def preempted(self, job: str) -> bool:
-        """Whether a running job is in the grace time of a preemption; False where the scheduler does not tell."""
+        """Whether a running job is in the grace time of a preemption; False if the scheduler does not report it."""
         return False
 
     def cancel(self, job: str) -> None:
@@ -166,17 +167,17 @@ class Batch:
         end((*self.cancel_words, job), self.cancelled_words)
 
     def requeue_argv(self, job: str) -> tuple[str, ...]:
-        """The command that restarts a running job under the same id; empty where the scheduler has none."""
+        """The command that restarts a running job under the same id; empty without one."""
         return (*self.requeue_words, job) if self.requeue_words else ()
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The variables of a job under the names that `allocation` and a plan read, whatever else this process has."""
+        """The variables of a job under the names that `allocation` and a plan read."""
         return dict(environ)
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
         """The nodes of the allocation that `environ` describes, or None outside of one.
 
-        By default those in the file of hosts. Raises StackyardError where that cannot be read.
+        By default those in the host file. Raises StackyardError if it cannot be read.
         """
         job, name = environ.get(self.job_variable, ""), environ.get(self.hosts_variable, "")
         if not job or not name:
@@ -194,13 +195,13 @@ class NoScheduler(Batch):
     finds_nodes = ()
 
     def default_launcher(self, scheduler: Scheduler) -> str:
-        """This machine starts the processes."""
+        """The launcher for this machine's own processes."""
         return "local"
 
     def head(self, request: BatchRequest) -> BatchHead:
-        """Raises MissingError: nothing takes a batch script."""
+        """Raises MissingError: there is no scheduler for a batch script."""
         raise MissingError(f"no scheduler found: cannot write a batch script for {request.name}")
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
-        """None."""
+        """None: there is never an allocation."""
         return None

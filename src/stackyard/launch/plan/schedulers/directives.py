@@ -1,7 +1,7 @@
 """`DirectiveScheduler`: a scheduler whose head, states and variables are data.
 
-Slurm, LSF and PBS have settings of their machines in their heads, so each is a class. Others, as Grid Engine and OAR,
-differ only in words: a plug-in gives these, and what it does not give is refused by name, never dropped.
+The heads of Slurm, LSF and PBS depend on settings of the machine, so each has a class. Others, such as Grid Engine and
+OAR, differ only in words, which a plug-in supplies; a request without words is rejected by name, never dropped.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from stackyard.launch.plan.schedulers.base import Batch
 
 
 class DirectiveScheduler(Batch):
-    """A table of directives, and patterns for what the client programs print.
+    """A scheduler defined by a table of directives and patterns for the output of its client programs.
 
     Attributes:
-        prefix: what a directive begins with: ``#$``.
+        prefix: the beginning of a directive: ``#$``.
         options: the words of each request, by its name in `requests`; ``{value}`` and the `numbers` are filled in. An
-            empty text: nothing needs to be said. A request without an entry is refused.
+            empty text: no directive is needed. A request without an entry is rejected.
         fixed: the words of every head, each with its reason.
-        letters: the letter of each mail event; what is sent is all of them together.
-        index_in_output: what stands for the index of an array in the name of an output file.
-        task_pattern: also for the id of this task: `job_variable` has that of the array.
-        state_words: the program that tells the state; ``{job}`` is the id.
+        letters: the letter of each mail event; the requested ones are joined.
+        index_in_output: the placeholder for the array index in the name of an output file.
+        task_pattern: also used for the id of this task, since `job_variable` has the array's.
+        state_words: the command that prints the state; ``{job}`` is the id.
         state_pattern: its group ``state`` is the word for the state, in a line of the job; ``{job}`` is the id.
         states: the phase of each word.
-        end_words, end_pattern: the same for jobs that have ended; the group ``code`` is the exit status.
-        ends: the phases of jobs that were ended, by patterns of what `end_words` prints.
-        head_options: for lint, every option that a head may have, with what each word of its value means: ``{"-V": "",
-            "-t": "array", "-pe": "value tasks", "-l": "value", "-l h_rt": "time"}``; at most two words. Meanings are
-            nodes, tasks, tasks_per_node, cpus_per_task, gpus_per_node, gpus_per_task, time, memory (of a node), array,
-            output, account, queue, name, and value for all others. Empty: heads are not judged.
-        head_excludes: sets of these options of which a head may have one.
-        head_needs: those of these options that are rejected without one of others.
+        end_words, end_pattern: the command and pattern for jobs that have ended; the group ``code`` is the exit status.
+        ends: the phases of terminated jobs, by patterns for the output of `end_words`.
+        head_options: for lint, every option that a head may have, with the meaning of each word of its value: ``{"-V":
+            "", "-t": "array", "-pe": "value tasks", "-l": "value", "-l h_rt": "time"}``; at most two words. Meanings
+            are nodes, tasks, tasks_per_node, cpus_per_task, gpus_per_node, gpus_per_task, time, memory (of a node),
+            array, output, account, queue, name, and value for all others. Empty: heads are not judged.
+        head_excludes: sets of mutually exclusive options.
+        head_needs: options that require another option: each with the alternatives, one of which must be present.
         time_pattern: a wall time in a head, with the groups ``days``, ``hours``, ``minutes`` and ``seconds``.
     """
 
@@ -58,7 +58,7 @@ class DirectiveScheduler(Batch):
     time_pattern: str = ""
 
     def head(self, request: BatchRequest) -> BatchHead:
-        """The directives. Raises InputError for a request that the table has no words for."""
+        """The directives. Raises InputError for a request without words in the table."""
         made, known = heads.Directives(), numbers(request)
         for name, value, reason in requests(request, self.letters, self.index_in_output):
             if name not in self.options:
@@ -71,11 +71,11 @@ class DirectiveScheduler(Batch):
         return made.head(self.prefix)
 
     def own_id(self, job: str, index: str, environ: Mapping[str, str]) -> str:
-        """The id of this task, where the variable has that of the array."""
+        """The id of this task, derived from the array's if the variable has that."""
         return self.task_id(job, index) if self.task_pattern else job
 
     def state(self, job: str) -> JobState:
-        """Query the program for jobs that wait or run, then the one for those that have ended.
+        """Query the command for waiting and running jobs, then the one for ended jobs.
 
         Raises MissingError (no such program), CommandError (it timed out).
         """
@@ -110,7 +110,7 @@ def _filled(words: tuple[str, ...], job: str) -> tuple[str, ...]:
 
 
 def numbers(request: BatchRequest) -> dict[str, int | str]:
-    """What a directive may have besides its own value: sizes of the job, and its time in three forms."""
+    """The values that a directive may contain besides its own: sizes of the job, and its time in three formats."""
     per_node, (mebibytes, _) = heads.cores(request), heads.memory(request)
     return {
         "nodes": request.nodes, "ranks_per_node": request.layout.ranks_per_node,
@@ -122,7 +122,7 @@ def numbers(request: BatchRequest) -> dict[str, int | str]:
 
 
 def requests(request: BatchRequest, letters: Mapping[str, str], index: str) -> Iterator[tuple[str, str, str]]:
-    """What the job asks for: its name, its value, and the reason for the directive."""
+    """The requests of a job: the name of each, its value, and the reason for the directive."""
     options = request.options
     per_node = heads.cores(request)
     mebibytes, amount = heads.memory(request)

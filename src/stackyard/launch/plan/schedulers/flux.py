@@ -40,7 +40,7 @@ class Flux(Batch):
     finds_nodes = ("mpirun",)
 
     def default_launcher(self, scheduler: Scheduler) -> str:
-        """Its own."""
+        """Flux's own launcher."""
         return "flux"
 
     def head(self, request: BatchRequest) -> BatchHead:
@@ -68,11 +68,11 @@ class Flux(Batch):
         return made.head("#flux:")
 
     def quoted(self, word: str) -> str:
-        """Flux splits the lines like a shell, without expansion (RFC 36)."""
+        """A word quoted for Flux, which splits lines like a shell, without expansion (RFC 36)."""
         return shlex.quote(word)
 
     def submit_argv(self, script: str) -> tuple[str, ...]:
-        """The submission of a file."""
+        """The submit command for a file."""
         return ("flux", "batch", script)
 
     def job_id(self, output: str) -> str:
@@ -83,11 +83,11 @@ class Flux(Batch):
         raise StackyardError("flux batch printed no job ID", detail=output)
 
     def task_id(self, job: str, index: str) -> str:
-        """Flux has no arrays."""
+        """Raises InputError: Flux has no arrays."""
         raise InputError(f"Flux has no job arrays: task {index} of {job}")
 
     def state(self, job: str) -> JobState:
-        """Ask flux-jobs(1). Raises MissingError (no flux), CommandError (no answer from Flux)."""
+        """Query flux-jobs(1). Raises MissingError (no flux), CommandError (no answer from Flux)."""
         result = ask(("flux", "jobs", "-n", "-o", FORMAT, job))
         rows = [line.split("|", 5) for line in result.stdout.splitlines() if line.count("|") >= 5]
         if rows:
@@ -145,7 +145,7 @@ def _about(made: heads.Directives, request: BatchRequest) -> None:
 
 
 def _nodes(made: heads.Directives, request: BatchRequest) -> None:
-    """One slot per rank; with ``--exclusive`` the job also gets the rest of each node."""
+    """Add the nodes: one slot per rank; with ``--exclusive`` the job also gets the rest of each node."""
     made.add("number of nodes", f"--nodes={request.nodes}")
     layout = request.layout
     slots = request.nodes * layout.ranks_per_node

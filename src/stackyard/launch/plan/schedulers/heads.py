@@ -84,7 +84,7 @@ def quoted_once(word: str) -> str:
 
 
 def hosts_file(name: str) -> str:
-    """The text of an allocation's file of hosts. Raises StackyardError."""
+    """The text of an allocation's host file. Raises StackyardError."""
     try:
         return Path(name).read_text(encoding="utf-8")
     except OSError as error:
@@ -108,12 +108,12 @@ def queue(request: BatchRequest) -> str:
 
 
 def constraint(request: BatchRequest, both: str = "&") -> str:
-    """The required node features; `both` joins that of the nodes and that of their local disks."""
+    """The required node features; `both` joins the feature of the nodes and that of their local disks."""
     return both.join(features(request))
 
 
 def features(request: BatchRequest) -> tuple[str, ...]:
-    """The feature of the nodes and that of their local disks, as far as they are required."""
+    """The required features of the nodes and of their local disks."""
     return tuple(filter(None, (request.options.constraint or request.constraint, request.disk_constraint)))
 
 
@@ -134,7 +134,7 @@ def exclusive(request: BatchRequest) -> bool:
 
 
 def memory(request: BatchRequest) -> tuple[int, str]:
-    """Memory per node in MiB, with the reason for it: yours, else on a shared node the job's share; 0: not set.
+    """Memory per node in MiB, with the reason: the requested amount, else on a shared node the job's share; 0: not set.
 
     A shared node gives a job that requests none the cluster's default, often 1 GiB per core or less. The share is that
     of the cores or of the GPUs, the larger one, of `FOR_JOBS` of the node's memory.

@@ -98,7 +98,7 @@ class Lsf(Batch):
         self.submit_stdin = submit_stdin
 
     def for_site(self, scheduler: Scheduler) -> Batch:
-        """With CSM, bsub takes a file."""
+        """The scheduler with the site's settings: with CSM, bsub reads a file."""
         return Lsf(submit_stdin=False) if scheduler.csm else self
 
     def default_launcher(self, scheduler: Scheduler) -> str:
@@ -106,7 +106,7 @@ class Lsf(Batch):
         return "jsrun" if scheduler.csm else "mpirun"
 
     def head(self, request: BatchRequest) -> BatchHead:
-        """The directives. Raises InputError for a quality of service, and for what easy mode cannot express."""
+        """The directives. Raises InputError for a quality of service, and for requests that easy mode lacks."""
         made = heads.Directives()
         _about(made, request)
         if not request.scheduler.csm:
@@ -120,11 +120,11 @@ class Lsf(Batch):
         return made.head("#BSUB")
 
     def submit_argv(self, script: str) -> tuple[str, ...]:
-        """``bsub`` alone if the script is read from standard input."""
+        """The submit command: ``bsub`` alone if the script is read from standard input."""
         return (self.submit_program,) if self.submit_stdin else super().submit_argv(script)
 
     def own_id(self, job: str, index: str, environ: Mapping[str, str]) -> str:
-        """From the ID of the array, which its tasks have too."""
+        """The id of this task, derived from the array's id, which is what LSF sets."""
         return self.task_id(job, index)
 
     def state(self, job: str) -> JobState:
@@ -141,7 +141,7 @@ class Lsf(Batch):
         raise CommandError(f"cannot read the state of job {job} from LSF", result)
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
-        """From LSB_MCPU_HOSTS, else the file LSB_DJOB_RANKFILE; a launch node, which comes first, is left out.
+        """The allocation from LSB_MCPU_HOSTS, else LSB_DJOB_RANKFILE; a launch node, which comes first, is left out.
 
         ``batch1 1 h41n01 42 h41n02 42``: the first pair is the launch node if it has one slot and the others have more;
         on clusters without launch nodes a host with one slot is a compute node.
@@ -253,7 +253,7 @@ def _plain(made: heads.Directives, request: BatchRequest) -> None:
 
 
 def _selection(request: BatchRequest) -> str:
-    """All conditions, in C's logical operators (select string of the resource requirement): ``&&`` before ``||``."""
+    """All conditions as a select string of the resource requirement, in which ``&&`` precedes ``||``."""
     every = heads.features(request)
     return " && ".join(f"({each})" if len(every) > 1 and "||" in each else each for each in every)
 
@@ -295,7 +295,7 @@ def _row(row: Sequence[str]) -> JobState:
 
 
 def _hosts(text: str) -> tuple[str, ...]:
-    """``batch1:42*h41n01:42*h41n02``: compute nodes; a launch node comes first, without a count."""
+    """The compute nodes in ``batch1:42*h41n01:42*h41n02``; a launch node comes first, without a count."""
     parts = text.split(":") if text else []
     compute = [part.split("*")[1] for part in parts if "*" in part]
     if compute and len(compute) == len(parts) - 1 and "*" not in parts[0]:

@@ -117,7 +117,7 @@ def _about(made: heads.Directives, request: BatchRequest) -> None:
 
 
 def _nodes(made: heads.Directives, request: BatchRequest) -> None:
-    """One chunk per node: cores, MPI processes (lines in the node file), GPUs, memory, and the placement of chunks."""
+    """Add one chunk per node: cores, MPI processes (lines in the node file), GPUs, memory, and the placement."""
     layout, options = request.layout, request.options
     ncpus = heads.cores(request) * layout.smt
     chunk = [f"{request.nodes}", f"ncpus={ncpus}", f"mpiprocs={layout.ranks_per_node}"]
@@ -189,7 +189,7 @@ def _life(made: heads.Directives, request: BatchRequest) -> None:
 
 
 def _jobs(result: Result) -> dict[str, dict[str, Any]]:
-    """OpenPBS 19 writes control characters into JSON; they are accepted."""
+    """The jobs in qstat's JSON; control characters, which OpenPBS 19 writes, are accepted."""
     try:
         value = json.loads(result.stdout, strict=False)
     except ValueError:
@@ -212,7 +212,7 @@ def _state(attributes: dict[str, Any]) -> JobState:
 
 
 def ended(status: int, comment: str) -> tuple[JobPhase, str, int]:
-    """Exit_status: the script's exit status; 256 + signal (128 + signal from a shell); negative: an error of PBS.
+    """The end of a job by Exit_status: the script's; 256 + signal (128 + signal from a shell); negative: a PBS error.
 
     A job cancelled by qdel is recognized by its comment, as is one over its wall time on servers without -29.
     """
@@ -230,5 +230,5 @@ def ended(status: int, comment: str) -> tuple[JobPhase, str, int]:
 
 
 def _hosts(text: str) -> tuple[str, ...]:
-    """``x1/0*64+x2/0*64`` as names."""
+    """The host names in ``x1/0*64+x2/0*64``."""
     return tuple(dict.fromkeys(part.split("/")[0] for part in text.split("+") if part))

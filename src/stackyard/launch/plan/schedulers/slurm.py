@@ -45,7 +45,7 @@ class Slurm(Batch):
     reports = slurm_nodes
 
     def default_launcher(self, scheduler: Scheduler) -> str:
-        """Its own."""
+        """Slurm's own launcher."""
         return "srun"
 
     def is_here(self, environ: Mapping[str, str]) -> bool:
@@ -79,7 +79,7 @@ class Slurm(Batch):
         return made.head("#SBATCH")
 
     def quoted(self, word: str) -> str:
-        """sbatch removes backslashes in both kinds of quotes, and # starts a comment even inside a word."""
+        """A word quoted for sbatch, which removes backslashes in quotes and starts a comment at any #."""
         if "\n" in word:
             raise InputError(f"a directive cannot contain a line break: {word!r}")
         if _PLAIN.fullmatch(word):
@@ -88,11 +88,11 @@ class Slurm(Batch):
         return f'"{text}"'
 
     def submit_argv(self, script: str) -> tuple[str, ...]:
-        """``--parsable`` makes sbatch print only the ID."""
+        """The submit command; ``--parsable`` makes sbatch print only the id."""
         return ("sbatch", "--parsable", script)
 
     def own_id(self, job: str, index: str, environ: Mapping[str, str]) -> str:
-        """From the ID of the array, which is not that of a task."""
+        """The id of this task, derived from the id of the array."""
         return self.task_id(environ.get("SLURM_ARRAY_JOB_ID", job), index)
 
     def state(self, job: str) -> JobState:
@@ -108,7 +108,7 @@ class Slurm(Batch):
         return is_preempted(job)
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """In a heterogeneous job those of its first component, which salloc sets with a suffix only."""
+        """The variables of a job; for a heterogeneous job the first component's, which salloc sets with a suffix."""
         found = dict(environ)
         if "SLURM_JOB_NODELIST" not in environ:
             for suffix in ("_PACK_GROUP_0", "_HET_GROUP_0"):  # the first is of Slurm before 20.02
@@ -116,7 +116,7 @@ class Slurm(Batch):
         return found
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
-        """From SLURM_JOB_ID and SLURM_JOB_NODELIST; the list is expanded without scontrol."""
+        """The allocation from SLURM_JOB_ID and SLURM_JOB_NODELIST, expanded without scontrol."""
         job = environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID", "")
         nodes = environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST", "")
         if not job or not nodes:
@@ -182,7 +182,7 @@ def _is_range(request: BatchRequest) -> bool:
 
 
 def _memory(made: heads.Directives, request: BatchRequest) -> None:
-    """Memory per node, unless an option of yours requests memory: sbatch refuses --mem beside --mem-per-cpu."""
+    """Add the memory per node, unless you request it by an option: sbatch rejects --mem together with --mem-per-cpu."""
     if _MEMORY & heads.own_options(request) and not request.options.memory_gib:
         return
     mebibytes, why = heads.memory(request)

@@ -28,8 +28,9 @@ def of_allocation(
     """The resources of an allocation's nodes.
 
     Args:
-        here: this hostname: if the allocation has this whole node, the kernel reports more than Slurm.
-        described: the site describes its nodes, so only the allocated share is queried.
+        here: this host's name: if the allocation has this whole node, the kernel is queried, which reports more than
+            Slurm.
+        described: whether the site describes its nodes, so that only the allocated share is queried.
         gpus: whether the job uses GPUs; the controller is queried for them only then.
     """
     cpus = min(counts(environ.get("SLURM_JOB_CPUS_PER_NODE", "")) or [0])

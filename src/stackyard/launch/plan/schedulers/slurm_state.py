@@ -91,7 +91,7 @@ def together(states: Sequence[JobState]) -> JobState:
 
 
 def _controller(line: str) -> JobState:
-    """One line of ``scontrol -o show job``.
+    """The state from one line of ``scontrol -o show job``.
 
     A job's name may contain spaces and equals signs, and so may later fields set by users (Command, Comment): the first
     occurrence of each field after JobState counts, which Slurm wrote.
@@ -112,7 +112,7 @@ def _controller(line: str) -> JobState:
 def state_of(
     word: str, exit_code: str, *, reason: str = "", hosts: tuple[str, ...] = (), restarts: int = 0
 ) -> JobState:
-    """A state from Slurm's own words: ``CANCELLED by 0`` and ``3:0`` (exit code and signal)."""
+    """A state from Slurm's values, such as ``CANCELLED by 0`` and ``3:0`` (exit code and signal)."""
     bare = word.split(maxsplit=1)[0].rstrip("+") if word else ""
     phase = PHASES.get(bare, "unknown")
     code, _, number = exit_code.partition(":")
@@ -124,7 +124,7 @@ def state_of(
 
 
 def _accounted(job: str) -> JobState:
-    """From sacct's database, else from the job completion file (``-c``); unknown without both."""
+    """The state from sacct's database, else from the job completion file (``-c``); unknown without both."""
     for how in ((), ("-c",)):
         columns = "State,ExitCode,NodeList"
         result = ask(("sacct", *how, *(() if how else ("-X",)), "-n", "-P", "-j", job, "-o", columns))

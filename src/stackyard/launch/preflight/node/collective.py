@@ -16,7 +16,7 @@ BATCHES = 4
 
 
 class Task(NamedTuple):
-    """What a rank of a group does.
+    """The task of a rank in a group.
 
     `bytes` 0: chosen by a short calibration so that the measurement takes about `seconds`; `device` -1 is the CPU.
     """
@@ -76,7 +76,7 @@ def over_torch(torch: Any, task: Task, at: Callable[[str], None]) -> dict[str, A
 
 
 def over_mpi(task: Task, at: Callable[[str], None]) -> dict[str, Any]:
-    """The same over MPI_COMM_WORLD. Raises ImportError without mpi4py, ValueError on a PMI mismatch."""
+    """An all-reduce over MPI_COMM_WORLD. Raises ImportError without mpi4py, ValueError on a PMI mismatch."""
     at("starting MPI")
     began = time.perf_counter()
     from mpi4py import MPI  # type: ignore[import-not-found,unused-ignore]
@@ -126,7 +126,7 @@ def _measure(
 
 
 def _calibrated(task: Task, prepare: Callable[[int], Callable[[], None]], slowest: Callable[[float], float]) -> int:
-    """GPUs: 1 GiB, since less measures latency. CPUs: whole MiB that take about a tenth of the time."""
+    """The bytes of an all-reduce: GPUs: 1 GiB, since less measures latency. CPUs: whole MiB for a tenth of the time."""
     if task.device >= 0:
         return GPU_BYTES
     one = slowest(_timed(prepare(FIRST_BYTES), 2))

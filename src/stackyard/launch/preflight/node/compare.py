@@ -1,4 +1,4 @@
-"""Find the nodes of a job that differ from the others. Pure."""
+"""Finds the nodes of a job that differ from the others. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLOCK_LIMIT_S = 0.5
 
 
 class Difference(NamedTuple):
-    """`host` has `value` where most have `usual`. `hard`: a job must not run on it; `clear`: a majority has `usual`."""
+    """A difference: `host` has `value`, most have `usual`. `hard`: a job must not run on it; `clear`: by majority."""
 
     host: str
     what: str
@@ -36,7 +36,8 @@ def compare(facts: Mapping[str, Mapping[str, Any]], clock_limit_s: float = CLOCK
     """All differences between nodes.
 
     Args:
-        facts: by host, what `probe.facts` found, and ``clock_s``, the clock's offset against rank 0's node in seconds.
+        facts: by host, the result of `probe.facts`, and ``clock_s``, the clock's offset against rank 0's node in
+            seconds.
         clock_limit_s: the largest tolerated offset from the median. Half a second is far above the error of a
             measurement over a network, and below what breaks timeouts, tickets and the order of logs.
     """

@@ -24,7 +24,7 @@ STRANGERS = 64
 
 
 class RankConnection(Connection):
-    """The coordinator's end of one rank's connection. `address` is where the rank's node connects from."""
+    """The coordinator's end of a rank's connection. `address` is the address of the rank's node."""
 
     def __init__(self, made: socket.socket, address: str, secret: str) -> None:
         super().__init__(made)
@@ -34,17 +34,17 @@ class RankConnection(Connection):
 
     @property
     def rank(self) -> int:
-        """The rank it has reported; -1 before."""
+        """The reported rank; -1 before."""
         return int(self.hello.get("rank", -1))
 
     @property
     def host(self) -> str:
-        """The node it has reported."""
+        """The reported node."""
         return str(self.hello.get("host", self.address))
 
 
 class Connections:
-    """All of them; one thread, no locks. When the file `stop` appears, InterruptedError is raised."""
+    """All connections to ranks; one thread, no locks. When the file `stop` appears, InterruptedError is raised."""
 
     def __init__(self, address: str, port: int, secret: str, stop: Path, size: int) -> None:
         self.secret, self.stop, self.most = secret, stop, size + STRANGERS
@@ -60,8 +60,13 @@ class Connections:
         self.gone: set[int] = set()
 
     def gather(self, size: int, limit_s: float) -> None:
-        """Wait until `size` different ranks have said hello, or until the time is up: `limit_s`, or, once half of them
-        are there, four times as long as that took, at least 20 s.
+        """Wait until `size` different ranks have said hello, or until a time limit.
+
+        The limit is `limit_s`, or, once half of the ranks are connected, four times as long as that took, at least 20
+        s.
+
+        The limit is `limit_s`, or, once half of the ranks are connected, four times as long as that took, at least 20
+        s.
         """
         began = time.monotonic()
         end, half = began + limit_s, False
@@ -93,7 +98,7 @@ class Connections:
         return answers
 
     def finish(self, message: dict[str, Any]) -> None:
-        """Send all ranks their last message, the process of this coordinator (rank 0) last."""
+        """Send all ranks their last message; rank 0, which is in this process, last."""
         for rank in sorted(self.by_rank, reverse=True):
             self.by_rank[rank].queue(message)
             self.by_rank[rank].finish(FINISH_S)
@@ -153,7 +158,7 @@ class Connections:
 
 
 class Answers:
-    """What came back: results and errors by rank, and how far each rank has come."""
+    """The answers: results and errors by rank, and the progress of each rank."""
 
     def __init__(self, asked: Iterable[int]) -> None:
         self.waiting: set[int] = set(asked)
@@ -168,7 +173,7 @@ class Answers:
         return sorted(self.waiting)
 
     def take(self, rank: int, message: dict[str, Any]) -> None:
-        """Note one message of a rank."""
+        """Handle one message of a rank."""
         if "at" in message:
             self.at[rank] = str(message["at"])
         elif "error" in message:

@@ -43,7 +43,7 @@ class Coordinator:
     # ------------------------------------------------------------------------------------------------ the order
 
     def lead(self) -> int:
-        """Run all stages; the exit code for all ranks."""
+        """Run all stages; returns the exit status for all ranks."""
         code = 0
         for name in self.spec["stages"]:
             stage: dict[str, Any] = {"name": name, "outcome": "done", "reason": "", "measurements": [],
@@ -79,7 +79,7 @@ class Coordinator:
     # ------------------------------------------------------------------------------------------------ the stages
 
     def identity(self, stage: dict[str, Any]) -> None:
-        """Every rank has connected, once, with the same world size, on the planned hosts."""
+        """Check that every rank has connected, once, with the same world size, on the planned hosts."""
         self.ranks.gather(self.size, self.spec["limits"]["start"])
         by_host: dict[str, list[int]] = {}
         for rank, connection in sorted(self.ranks.by_rank.items()):
@@ -115,7 +115,7 @@ class Coordinator:
             raise Stop(f"no rank on {', '.join(absent)}; unplanned nodes: {', '.join(unplanned) or 'none'}")
 
     def hosts(self, stage: dict[str, Any]) -> None:
-        """Facts and clocks of all nodes."""
+        """Collect facts and clocks of all nodes."""
         answers = self._ask(stage, self._leaders(), {"do": "facts"})
         for host, ranks in self.nodes:
             if ranks[0] in answers.results:
@@ -152,7 +152,7 @@ class Coordinator:
             self._speeds(stage, {"do": "speed", "seconds": self.spec["speed_seconds"]}, range(self.size))
 
     def gpus(self, stage: dict[str, Any]) -> None:
-        """Every rank has a GPU of its own, and each computes."""
+        """Check that every rank has its own GPU, and measure each."""
         seen = {rank: int(found.get("gpus", 0)) for rank, found in self.libraries.items()}
         driver = any(fact["gpus"] for fact in self.facts.values())
         if not any(seen.values()):
@@ -177,7 +177,7 @@ class Coordinator:
         self._reduce(stage, [group], "gloo", gpu=False, name="gloo_connect", seconds=0.0)
 
     def node(self, stage: dict[str, Any]) -> None:
-        """All ranks of each node, the nodes side by side."""
+        """Run an all-reduce on all ranks of each node, all nodes in parallel."""
         groups = [ranks for _, ranks in self.nodes if len(ranks) > 1]
         if not groups:
             return _skip(stage, "one rank on each node")
@@ -185,7 +185,7 @@ class Coordinator:
             self._reduce(stage, groups, *self._backend(), name="allreduce_node")
 
     def pairs(self, stage: dict[str, Any]) -> None:
-        """All ranks of neighbouring nodes, in two or three rounds in which no node is in two pairs."""
+        """Run an all-reduce on all ranks of neighbouring nodes, in two or three rounds of disjoint pairs."""
         if len(self.nodes) < 3:
             return _skip(stage, "fewer than three nodes")
         if not self._torch(stage):
@@ -198,14 +198,14 @@ class Coordinator:
             raise Stop(f"rank {first['rank']} on {first['host']}: {first['error']}")
 
     def all(self, stage: dict[str, Any]) -> None:
-        """All ranks of all nodes."""
+        """Run an all-reduce on all ranks of all nodes."""
         if self.size == 1:
             return _skip(stage, "one rank")
         if self._torch(stage):
             self._reduce(stage, [list(range(self.size))], *self._backend(), name="allreduce_all")
 
     def mpi(self, stage: dict[str, Any]) -> None:
-        """All ranks over MPI, as the launcher has connected them."""
+        """Run an all-reduce on all ranks over MPI, as connected by the launcher."""
         without = [rank for rank, found in self.libraries.items() if not found["mpi4py"]]
         if without or not self.libraries:
             where = "this environment" if len(without) == len(self.libraries) else ", ".join(self._hosts_of(without))
@@ -213,7 +213,7 @@ class Coordinator:
         self._reduce(stage, [list(range(self.size))], "mpi", gpu=False, name="mpi_allreduce_all")
 
     def tcp(self, stage: dict[str, Any]) -> None:
-        """Plain TCP streams between neighbouring nodes, in both directions: only where torch is missing."""
+        """Measure plain TCP streams between neighbouring nodes, in both directions; only without torch."""
         if any(found.get("torch") for found in self.libraries.values()):
             return _skip(stage, "covered by Gloo")
         if len(self.nodes) < 2:
@@ -242,7 +242,7 @@ class Coordinator:
         return True
 
     def _backend(self) -> tuple[str, bool]:
-        """nccl where every rank sees a GPU (on AMD it is RCCL), else gloo."""
+        """nccl if every rank sees a GPU (on AMD it is RCCL), else gloo."""
         gpu = all(found["gpus"] and found["nccl"] for found in self.libraries.values())
         return ("nccl", True) if gpu else ("gloo", False)
 
@@ -250,7 +250,7 @@ class Coordinator:
         self, stage: dict[str, Any], groups: list[list[int]], backend: str, gpu: bool, name: str,
         seconds: float | None = None,
     ) -> None:  # fmt: skip
-        """One all-reduce in each of some disjoint groups, in parallel."""
+        """Run one all-reduce in each of several disjoint groups, in parallel."""
         ports = self._ask(stage, [group[0] for group in groups], {"do": "port"})
         commands: dict[int, dict[str, Any]] = {}
         for group in (group for group in groups if group[0] in ports.results):
@@ -274,7 +274,7 @@ class Coordinator:
             )
 
     def _bandwidth(self, name: str, backend: str, group: list[int], result: dict[str, Any]) -> dict[str, Any]:
-        """busbw = bytes / time x 2(n-1)/n, which does not depend on n where the network does not (nccl-tests)."""
+        """The measurement: busbw = bytes / time x 2(n-1)/n, independent of n on a uniform network (nccl-tests)."""
         common = {"name": name, "hosts": self._hosts_of(group), "ranks": len(group), "backend": backend, **result}
         if not result["seconds"]:
             return {**common, "value": result["connect_s"], "unit": "s"}
@@ -282,7 +282,7 @@ class Coordinator:
         return {**common, "value": result["bytes"] / result["seconds"] * factor / 1e9, "unit": "GB/s"}
 
     def _streams(self, stage: dict[str, Any], pairs: list[tuple[int, int]]) -> dict[tuple[int, int], float]:
-        """GB/s from the first to the second of each pair, of those that worked."""
+        """GB/s from the first to the second of each pair, without failed pairs."""
         limit_s = float(self.spec["limits"]["collective"])
         ports = self._ask(stage, [b for _, b in pairs], {"do": "listen"})
         commands: dict[int, dict[str, Any]] = {}
@@ -307,8 +307,13 @@ class Coordinator:
                 stage["measurements"].append({"name": name, "value": value, "unit": unit, "hosts": [host]})
 
     def _clock(self, rank: int) -> float:
-        """Seconds that a node's clock is ahead of this one's. Of several exchanges the quickest has the smallest error,
-        at most half its round trip (the offset formula of NTP, RFC 5905 section 8, with one time stamp at the peer).
+        """Seconds by which a node's clock is ahead of this one's.
+
+        Of several exchanges the quickest has the smallest error, at most half its round trip (the offset formula of
+        NTP, RFC 5905 section 8, with one time stamp at the peer).
+
+        Of several exchanges the quickest has the smallest error, at most half its round trip (the offset formula of
+        NTP, RFC 5905 section 8, with one time stamp at the peer).
         """
         quickest, offset = float("inf"), 0.0
         for _ in range(5):
@@ -339,8 +344,11 @@ class Coordinator:
             stage["errors"].append({"rank": rank, "host": self._host(rank), "error": text, "hosts": hosts})
 
     def _unresponsive(self, silent: list[int]) -> list[int]:
-        """Of ranks that hang, those whose process does not respond at all: the others only wait for them. A thread
-        responds while the rank is in a collective operation.
+        """The hanging ranks whose process does not respond at all: the others only wait for them.
+
+        A thread responds while the rank is in a collective operation.
+
+        A thread responds while the rank is in a collective operation.
         """
         if not silent:
             return []
@@ -382,7 +390,7 @@ _STAGES: dict[str, Callable[[Coordinator, dict[str, Any]], None]] = {
 
 
 def run(directory: Path, spec: dict[str, Any], address: str, port: int, size: int) -> None:
-    """The coordinator's thread. An error here ends rank 0, and with it all ranks."""
+    """Run the coordinator's thread. An error here ends rank 0, and with it all ranks."""
     try:
         Coordinator(directory, spec, address, port, size).lead()
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""Facts about a node, and how fast one of its ranks is. Standard library; torch is passed in where it is used."""
+"""Facts about a node, and the speed of one of its ranks. Standard library; torch is passed in if needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NVIDIA_FIELDS = "name,driver_version,memory.total,pci.bus_id,ecc.errors.uncorre
 
 
 def facts(root: Path = Path("/")) -> dict[str, Any]:
-    """What should be the same on all nodes of a job, and the free space of the local disk.
+    """The properties that should be equal on all nodes of a job, and the free space of the local disk.
 
     `root` is the directory of ``proc`` and ``sys``. Sizes are in GiB.
     """
@@ -41,7 +41,7 @@ def facts(root: Path = Path("/")) -> dict[str, Any]:
 
 
 def cpu_model(root: Path) -> str:
-    """The processor's name as the kernel has it: ``model name`` (x86), ``cpu`` (POWER), implementer and part (Arm)."""
+    """The processor's name from the kernel: ``model name`` (x86), ``cpu`` (POWER), implementer and part (Arm)."""
     fields: dict[str, str] = {}
     for line in _read(root / "proc/cpuinfo").splitlines():
         key, _, value = line.partition(":")
@@ -54,13 +54,13 @@ def cpu_model(root: Path) -> str:
 
 
 def clock_ghz(root: Path = Path("/")) -> float:
-    """The fastest core's clock now, in GHz; 0 where the kernel does not report it."""
+    """The fastest core's present clock in GHz; 0 if the kernel does not report it."""
     found = re.findall(r"^(?:cpu MHz|clock)\s*:\s*([0-9.]+)", _read(root / "proc/cpuinfo"), re.M)
     return max((float(mhz) / 1000 for mhz in found), default=0.0)
 
 
 def nvidia(root: Path) -> list[dict[str, Any]]:
-    """The node's NVIDIA GPUs as nvidia-smi lists them, else as the kernel module does in /proc."""
+    """The node's NVIDIA GPUs from nvidia-smi, else from the kernel module's files in /proc."""
     program = shutil.which("nvidia-smi")
     if program:
         found = _nvidia_smi(program)

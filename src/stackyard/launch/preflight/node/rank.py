@@ -37,8 +37,11 @@ class Identity:
 
 
 class Member:
-    """The rank's end of the connection. A thread receives commands, so that a lost connection is noticed also while
-    this rank hangs in a collective operation; it then exits at once.
+    """The rank's end of the connection, with a thread that receives commands.
+
+    The thread notices a lost connection even while this rank hangs in a collective operation, and then exits at once.
+
+    The thread notices a lost connection even while this rank hangs in a collective operation, and then exits at once.
     """
 
     def __init__(self, who: Identity, secret: str, limit_s: float, stop: Path) -> None:
@@ -63,7 +66,7 @@ class Member:
             self.connection.send(message)
 
     def serve(self) -> int:
-        """Carry out commands until ``end``, whose code is the rank's exit status."""
+        """Carry out commands until ``end``; returns its code as the rank's exit status."""
         while True:
             command = self.commands.get()
             if command["do"] == "end":
@@ -76,7 +79,7 @@ class Member:
                 self.send({"error": f"{type(error).__name__}: {text.splitlines()[0][:300]}"})
 
     def _read(self) -> None:
-        """Until the command to end, after which rank 0 may close the connection."""
+        """Receive commands until ``end``, after which rank 0 may close the connection."""
         while True:
             messages = self.connection.receive()
             if messages is None:
@@ -87,7 +90,7 @@ class Member:
                     return
 
     def _receive(self, command: dict[str, Any]) -> None:
-        """Pass a command to the main thread; what must not wait for it is done at once."""
+        """Pass a command to the main thread; urgent commands are carried out at once."""
         if command["do"] == "clock":
             self.send({"ok": {"time": time.time()}})
         elif command["do"] == "end" and command.get("now"):
@@ -97,7 +100,7 @@ class Member:
 
 
 def _connect(who: Identity, limit_s: float, stop: Path) -> socket.socket:
-    """Try until rank 0 answers, the time is up, or the file `stop` appears."""
+    """Try to connect until rank 0 answers, the time is up, or the file `stop` appears."""
     target = f"{bracketed(who.address)}:{who.port}"
     found = sockets.connect([target], time.monotonic() + limit_s, lambda: not stop.exists())
     if found is None:
@@ -114,7 +117,7 @@ def _facts(member: Member, command: dict[str, Any]) -> dict[str, Any]:
 
 
 def _libraries(member: Member, command: dict[str, Any]) -> dict[str, Any]:
-    """Import torch; that it cannot be imported is a fact, not an error."""
+    """Import torch; a failed import is a fact, not an error."""
     began, mpi4py = time.perf_counter(), importlib.util.find_spec("mpi4py") is not None
     try:
         import torch  # type: ignore[import-not-found,unused-ignore]
@@ -149,10 +152,10 @@ def _gpu(member: Member, command: dict[str, Any]) -> dict[str, Any]:
 
 
 def device_of(visible: int, local_rank: int, environ: Mapping[str, str]) -> int:
-    """The index of a rank's own GPU among those it sees: as set by the shim, the only one, or by its local rank.
+    """The index of a rank's own GPU among the visible ones: set by the shim, the only one, or by its local rank.
 
     Raises:
-        ValueError: none of them is its own.
+        ValueError: none of the visible GPUs is its own.
     """
     said = environ.get("STACKYARD_DEVICE", "")
     if said.isdigit() and int(said) < visible:

@@ -20,7 +20,7 @@ def listen() -> socket.socket:
 
 
 def receive(listener: socket.socket, limit_s: float) -> dict[str, Any]:
-    """Receive all that one peer sends, and reply with the number of bytes. Raises OSError, also on a timeout."""
+    """Receive all data from one peer, and reply with the number of bytes. Raises OSError, also on a timeout."""
     with listener:
         listener.settimeout(limit_s)
         peer, _ = listener.accept()

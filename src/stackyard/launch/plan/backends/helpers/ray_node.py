@@ -31,7 +31,7 @@ STOP_S = 15.0
 class Node:
     """This node's Ray processes and temporary directory (a short path: socket paths are limited to 107 bytes).
 
-    Ray's workers leave the session of ``ray start``, so all are marked by a variable, by which they are found again.
+    Ray's workers leave the session of ``ray start``, so all have a variable that identifies them.
     """
 
     def __init__(self, cpus: int, gpus: int) -> None:
