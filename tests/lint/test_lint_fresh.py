@@ -102,8 +102,8 @@ def test_a_tag_with_small_letters(tag: str) -> None:
 
 
 def test_directives_of_grid_engine_are_named() -> None:
-    _, notes = fixed("#!/bin/bash\n#$ -cwd\n#$ -l h_rt=1:00:00\npython a.py\n")
-    assert "line 3: a directive of a scheduler that is not supported: -l h_rt=1:00:00" in notes and "-cwd" in notes
+    intent, notes = fixed("#!/bin/bash\n#$ -cwd\n#$ -l h_rt=1:00:00\n#$ -pe mpi 16\npython a.py\n")
+    assert intent.batch.time_min == 60 and "line 4: -pe mpi 16" in notes
 
 
 def test_what_makes_the_program_stays_with_what_removes_it() -> None:

@@ -103,16 +103,12 @@ def test_a_job_file_of_a_judged_script(bed: Bed) -> None:
     assert "-l gpu=1,h_vmem=4G" in text and "-j y" in text and "-pe mpi 16: check nodes" in text
 
 
-def test_not_judged_without_the_site(bed: Bed) -> None:
+def test_grid_engine_is_judged_without_the_site_too(bed: Bed) -> None:
     said = bed.lint(SGE + BODY, site=False)
-    assert not said["judged"] and [each["rule"] for each in said["findings"]] == ["not-understood"]
-    shown = bed.run(SGE + BODY, site=False).stdout
-    assert shown.startswith("job.sh: Grid Engine, head not judged; starts mpirun\n") and "clean" not in shown
-    assert "job.sh:2: note: not judged: what the directives of Grid Engine request" in shown
+    assert said["judged"] and said["findings"] == [] and said["scheduler"] == "sge"
 
 
 HEADS = [
-    "#$ -pe mpi 16",
     "#OAR -l /nodes=2",
     "#COBALT -n 2",
     "#PJM -L node=2",
@@ -122,7 +118,6 @@ HEADS = [
     "#HQ --cpus=2",
     "#CCS -N demo",
     "#QSUB -q batch",
-    "#$-pe mpi 16",
     "#@ node = 2",
     "# @ wall_clock_limit = 1:00:00",
     "# @QUEUE",

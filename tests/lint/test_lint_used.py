@@ -315,7 +315,7 @@ def test_one_core_beside_a_gpu(head: str, lines: str, found: str) -> None:
         ("-N1 -n4", "srun --ntasks=1 work 1 &\nsrun --ntasks=1 work 2 &\nwait", "warning"),
         ("-N2 -n4", "srun -N1 -n1 work 1 &\nsrun -N1 -n1 work 2 &\nsrun -N1 -n1 work 3 &\nwait", "warning"),
         ("-N2 -n2", "srun -N1 -n1 work 1 &\nsrun -N1 -n1 work 2 &\nwait", ""),
-        ("-N2 -n4", "for i in 1 2 3 4; do\n srun -N1 -n1 work $i &\ndone\nwait", "note"),
+        ("-N2 -n4", "for i in 1 2 3 4; do\n srun -N1 -n1 work $i &\ndone\nwait", ""),
         ("-N1 -n4", "srun work 1 &\nwait", ""),
         ("-N1 -n4", "srun --exact -n1 work 1 &\nsrun --exact -n1 work 2 &\nwait", ""),
     ],

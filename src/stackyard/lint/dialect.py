@@ -100,10 +100,11 @@ def dialect_of(site: Site | None) -> Dialect | None:
     if plugin is None or not hasattr(plugin.object, "head_options"):
         return None
     with plugins.calling(plugin, "the description of its head"):
-        return _checked(kind, plugin.object)
+        return checked(kind, plugin.object)
 
 
-def _checked(kind: str, scheduler: Any) -> Dialect:
+def checked(kind: str, scheduler: Any) -> Dialect:
+    """The head as the attributes of a scheduler describe it. Raises ValueError: they contradict each other."""
     meanings = {_canonical(text): tuple(words.split()) for text, words in scheduler.head_options.items()}
     excluding = tuple(frozenset(map(_canonical, group)) for group in scheduler.head_excludes)
     needing = {_canonical(one): frozenset(map(_canonical, others)) for one, others in scheduler.head_needs.items()}

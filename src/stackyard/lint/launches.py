@@ -199,6 +199,9 @@ def _look(
     if name in REMOTE:
         _look_remote(found, resolved, words, line, via, depth)
         return
+    if name == "flux" and words[1:2] == ["start"]:  # an instance, in which the words behind its options run
+        _look(found, resolved, words[_after_options(words, 2, ("-o", "-s")) :], line, via, remote, depth + 1)
+        return
     file = found.files.get((words[1] if _SHELL.match(words[0]) and len(words) > 1 else words[0]).rsplit("/", 1)[-1])
     if file and via:
         _look_inside(found, resolved, *file, via, remote, depth)

@@ -12,9 +12,10 @@ from stackyard.core.findings import Finding
 from stackyard.inputs.reading.yamlfile import read_text, too_large
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.lint.dialect import dialect_of
+from stackyard.lint.gridengine import grid_engine
 from stackyard.lint.launches import Launch
 from stackyard.lint.rules import TABLE, Case
-from stackyard.lint.rules.head import NAMES
+from stackyard.lint.rules.heads.head import NAMES
 from stackyard.lint.script import Script, parse_script
 from stackyard.lint.shell.words import shown
 
@@ -131,7 +132,7 @@ def lint_text(
     text: str, site: Site | None = None, *, name: str = "script", directories: tuple[Path, ...] = ()
 ) -> LintReport:
     """As `lint_file`, for a text. `name` is the file in the findings, `directories` may hold the program's source."""
-    script = parse_script(text, name, dialect_of(site))
+    script = parse_script(text, name, dialect_of(site) or grid_engine(text))
     case = Case(script, site, directories)
     found: dict[tuple[str, int, str], Finding] = {}
     for rule in TABLE.values():

@@ -58,7 +58,7 @@ class SolveContext:
         """Run the solve.
 
         Raises:
-            InputError: there is no solution, or there are two interpreters.
+            InputError: no solution exists, or two interpreters are requested.
             StackyardError: a channel or index cannot be reached.
         """
         self.progress.phase(self.subject, "solve")

@@ -13,7 +13,7 @@ from stackyard.lint.fix.making import IntentDraft
 from stackyard.lint.options import Option, read_options
 from stackyard.lint.request import alike_chunks, gpus_of, number
 from stackyard.lint.rules.base import Case, is_template
-from stackyard.lint.rules.headoptions import directive_misspelt
+from stackyard.lint.rules.heads.headoptions import directive_misspelt
 from stackyard.lint.tables import HEADS
 
 _NAMES = {

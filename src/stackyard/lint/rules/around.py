@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from stackyard.lint.launches import RANKS, Launch
 from stackyard.lint.rules.base import Case, Hit, rule
-from stackyard.lint.rules.head import read_by_scheduler
+from stackyard.lint.rules.heads.head import read_by_scheduler
 from stackyard.lint.shell.words import shown
 
 
@@ -63,7 +63,12 @@ def signal_not_received(case: Case) -> Iterator[Hit]:
             text = f"--signal={value} reaches the job's steps, and this script starts none"
             yield Hit(line, text, f"start the program with srun, or #SBATCH --signal=B:{value} with a trap and wait")
         return
-    traps = [each for each in case.script.commands if each.argv[:1] == ("trap",)]
+    named = value.rpartition(":")[2].partition("@")[0].upper()
+    traps = [
+        each
+        for each in case.script.commands
+        if each.argv[:1] == ("trap",) or (each.argv[1:] and named in each.argv[1:])
+    ]  # a function of the site that sets a trap for the signal
     execs = any(each.argv[:1] == ("exec",) for each in case.script.commands)
     if not traps and not execs:
         name = value.partition(":")[2].partition("@")[0] or "USR1"
@@ -114,10 +119,10 @@ def steps_in_turn(case: Case) -> Iterator[Hit]:
     repeated = any(step.command.command.within("loop") for step in steps)
     nodes = [step.count("nodes") or case.nodes or 0 for step in steps]
     apart = bool(case.nodes) and not repeated and sum(nodes) <= (case.nodes or 0)  # each on nodes of its own
-    if steps and (len(steps) > 1 or repeated) and not apart:
-        doubt = repeated and any(each < (case.nodes or 0) for each in nodes)
+    doubt = repeated and any(each < (case.nodes or 0) for each in nodes)  # perhaps one for each node
+    if steps and (len(steps) > 1 or repeated) and not apart and not doubt:
         yield Hit(steps[0].line, "these steps run one after the other: each takes all cores of its nodes",
-                  "srun --exact -n N -c N --mem=... for each", "note" if doubt else None)  # fmt: skip
+                  "srun --exact -n N -c N --mem=... for each")  # fmt: skip
 
 
 def _takes_its_nodes(launch: Launch) -> bool:

@@ -40,7 +40,7 @@ def group_without_variables(case: Case) -> Iterator[Hit]:
         group, tasks = case.group(launch), case.step(outer).tasks
         if group is None or (group.guarded and tasks == 1):
             continue
-        missing = [name for name in group.needs if not _is_set(case, launch, name)]
+        missing = [name for name in group.needs if not is_set(case, launch, name)]
         if missing:
             yield _without(case, launch, outer, group, missing)
 
@@ -59,7 +59,7 @@ def _without(case: Case, launch: Launch, outer: Launch, group: Group, missing: l
     return Hit(launch.line, text, remedy, "note" if unread else None)
 
 
-def _is_set(case: Case, launch: Launch, name: str) -> bool:
+def is_set(case: Case, launch: Launch, name: str) -> bool:
     """Whether the script, the shell or the worker script of the tasks gives them a variable."""
     value = launch.environment.get(name)
     if value is not None and value.line:

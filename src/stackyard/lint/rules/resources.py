@@ -156,6 +156,8 @@ def threads_over_cores(case: Case) -> Iterator[Hit]:
         have = case.step(launch).cpus or cpus if launch and launch.kind == "srun" else cpus
         if slurm and launch is None:  # all cores of the job on its node
             have *= case.script.request.node_tasks or case.script.request.tasks or 1
+        if slurm and launch and launch.kind == "mpirun":  # fewer ranks than tasks: each has the cores of several
+            have *= max(1, (case.script.request.all_tasks or 0) // (launch.count("np") or 1 << 20))
         if value and value.text.isdecimal() and int(value.text) > have and (launch or value.exported):
             text = f"{value.text} threads on {counted(have, 'core')}"
             remedy = f"export OMP_NUM_THREADS={have}" if said else f"#SBATCH --cpus-per-task={value.text}"
@@ -212,6 +214,10 @@ def gpu_list_by_hand(case: Case) -> Iterator[Hit]:
     seen: set[int] = set()
     for resolved, name, text, persists in _settings(case, _GPU_LISTS):
         line = resolved.line
+        if have == 1 and re.search(r"(?:SLURM_)?ARRAY_TASK_ID", text) and not is_known(text):
+            yield Hit(
+                line, f"{name} follows the array's index, and each of its jobs has one GPU, number 0", "remove the line"
+            )
         numbers = [int(each) for each in text.split(",") if each.strip().isdecimal()]
         if line in seen or not numbers or not is_known(text):
             continue
@@ -220,6 +226,8 @@ def gpu_list_by_hand(case: Case) -> Iterator[Hit]:
         whole = persists or [id(each.command) for each in case.launches] == [id(resolved)]  # or of the only launch
         alone = not resolved.command.background and not resolved.command.within("loop") and whole
         fewer = have is not None and len(set(numbers)) < have and alone and _set_once(case, name)
+        if numbers == [*range(have or 0)] and numbers:
+            continue  # what the scheduler sets it to
         if outside:
             yield Hit(line, f"{name}={text} names GPU {max(numbers)}, but the job has {have}", "remove the line")
         elif fewer:
@@ -276,7 +284,7 @@ def export_twice(case: Case) -> Iterator[Hit]:
                 launch.line,
                 f"--export={values[0]} without ALL drops the rest of the environment",
                 f"srun --export=ALL,{values[0]} ...",
-                "note",
+                None if values[0].startswith(("OMP_", "CUDA_", "NCCL_")) or "PATH" not in values[0] else "note",
             )
 
 

@@ -267,10 +267,12 @@ def horovodrun_hosts(case: Case) -> Iterator[Hit]:
     instead="srun ./a.out",
 )
 def launcher_in_launcher(case: Case) -> Iterator[Hit]:
-    """An mpirun or horovodrun that srun starts several times."""
+    """An mpirun, horovodrun or srun that srun starts several times."""
     for launch in case.launches:
         outer = launch.ranks_of
-        if launch.kind not in ("mpirun", "horovodrun") or not outer or outer.kind not in ("srun", "jsrun"):
+        again = launch.kind == "srun" and not launch.given("jobid", "overlap", "nodelist", "ntasks", "nodes")
+        starts = launch.kind in ("mpirun", "horovodrun") or again
+        if not starts or not outer or outer.kind not in ("srun", "jsrun") or case.is_helper(launch):
             continue
         tasks = case.step(outer).tasks
         if tasks and tasks > 1:

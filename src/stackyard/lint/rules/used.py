@@ -11,6 +11,7 @@ from stackyard.lint.request import number
 from stackyard.lint.rules.base import Case, Hit, is_alone, rule
 from stackyard.lint.rules.schedulers.jsrun import sets_of
 from stackyard.lint.rules.torch import ranks_per_agent
+from stackyard.lint.source import source_of
 
 
 @rule(
@@ -62,11 +63,18 @@ def one_core_with_gpu(case: Case) -> Iterator[Hit]:
     if not case.launches:
         starts = [(None, python_program(each.argv) or (), each.line) for each in script.commands]
     for step, program, line in starts:
-        if program and program[0].endswith(".py") and _cores(case, step) == 1:
+        if program and program[0].endswith(".py") and _cores(case, step) == 1 and _may_load_data(case, program):
             remedy = "#SBATCH --cpus-per-task=8" + ("\nsrun -c 8 ..." if step else "")
             text = f"{'each task of ' if step else ''}{program[0]} has GPUs and one core"
             yield Hit(line, text, remedy, "note" if case.shares_nodes is False else None)
             return
+
+
+def _may_load_data(case: Case, program: tuple[str, ...]) -> bool:
+    """Whether a program may have loaders; not where its source is found and has no framework for training."""
+    source = source_of(program, case.directories)
+    frameworks = {"torch", "tensorflow", "keras", "jax", "lightning", "pytorch_lightning", "mxnet", "paddle", "horovod"}
+    return source is None or bool(source.imports & {*frameworks, "transformers", "accelerate", "fastai", "monai"})
 
 
 def _more_ranks_than_slots(case: Case) -> Iterator[Hit]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
-from stackyard.lint.rules.head import read_by_scheduler
+from stackyard.lint.rules.heads.head import read_by_scheduler
 
 
 @rule(

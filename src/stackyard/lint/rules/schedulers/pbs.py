@@ -26,6 +26,26 @@ def pbs_name_length(case: Case) -> Iterator[Hit]:
         )
 
 
+_TORQUE = ("b", "d", "D", "F", "K", "L", "n", "t", "T", "w")
+"""Options of Torque's qsub that OpenPBS and PBS Pro do not have."""
+
+
+@rule(
+    "torque-option",
+    "refused",
+    why="The head is one of PBS Pro or OpenPBS, whose qsub rejects the options that only Torque has",
+    example="#PBS -l select=1:ncpus=8\n#PBS -d /scratch/work",
+    instead="#PBS -l select=1:ncpus=8\ncd /scratch/work",
+)
+def torque_option(case: Case) -> Iterator[Hit]:
+    """An option of Torque in a head with ``select``."""
+    values, instead = case.script.request.values, {"d": "cd DIRECTORY", "t": "-J FIRST-LAST", "F": "-v NAME=VALUE"}
+    for name in _TORQUE if case.script.scheduler == "pbs" and "l.select" in values else ():
+        if name in values:
+            remedy = instead.get(name, "leave it out")
+            yield Hit(case.script.request.line(name), f"-{name} is an option of Torque, and select of PBS Pro", remedy)
+
+
 @rule(
     "pbs-working-folder",
     "note",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from stackyard.lint.directives import split_directive
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
-from stackyard.lint.rules.head import read_by_scheduler
+from stackyard.lint.rules.heads.head import read_by_scheduler
 from stackyard.lint.shell.words import is_known, shown
 
 _MAIL = re.compile(

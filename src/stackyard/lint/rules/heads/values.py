@@ -1,7 +1,8 @@
 """Options that take one of a few values: a table for each scheduler, from its manual page.
 
-LSF: bsub(1) of 10.1, "Synopsis" of each option. PBS: ecl_verify_values.c of OpenPBS and process_opt_* in Torque's
-qsub_functions.c; what one of the two takes is taken. Flux: cli/base.py of flux-core. jsrun: its manual page.
+Slurm: what sbatch of 22.05 takes, as measured. LSF: bsub(1) of 10.1, "Synopsis" of each option. PBS:
+ecl_verify_values.c of OpenPBS and process_opt_* in Torque's qsub_functions.c; what one of the two takes is taken. Flux:
+cli/base.py of flux-core. jsrun: its manual page.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from stackyard.lint.options import Option
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
-from stackyard.lint.rules.head import read_by_scheduler
+from stackyard.lint.rules.heads.head import read_by_scheduler
 
 _YES_NO = (r"(?i:y|n|yes|no)", "y or n")
 _COUNT = (r"\+?0*[1-9]\d*", "a whole number from 1")
@@ -19,7 +20,22 @@ _FLUX: Mapping[str, tuple[str, str]] = {
     "urgency": (r"default|hold|expedite|0*(?:[12]?\d|3[01])", "0 to 31, hold, default or expedite"),
     "flags": (r"(?:(?:debug|waitable|novalidate|signed)(?:,(?!$)|$))+", "debug, waitable or novalidate"),
 }
+_GRES = r"(?:gres[/:])?[A-Za-z_][\w.-]*(?:[:/][A-Za-z_][\w.-]*)*(?::\d+[KMGT]?)?(?:\([^)]*\))?"
+_RANGE = r"\d+(?:-\d+(?::\d+)?)?"
+_TASKS = ("ntasks", "cpus-per-task", "ntasks-per-node", "ntasks-per-socket", "ntasks-per-core", "ntasks-per-gpu",
+          "cpus-per-gpu", "mincpus")  # fmt: skip
+_GPUS = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
 VALUES: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "slurm": {
+        **dict.fromkeys(_TASKS, (r"0*[1-9]\d*[kKmM]?|=.*", "a whole number from 1")),
+        **dict.fromkeys(
+            _GPUS, (r"(?:(?:[A-Za-z_][\w.-]*:)?\d+|[A-Za-z_][\w.-]*)(?:,[A-Za-z_][\w.-]*:\d+)*|=.*", "N or TYPE:N")
+        ),
+        "nodes": (r"\d+[kKmM]?(?:-\d+[kKmM]?)?|=.*", "N or MIN-MAX"),
+        "gres": (rf"{_GRES}(?:,{_GRES})*|=.*", "gpu:N or gpu:TYPE:N"),
+        "array": (rf"{_RANGE}(?:,{_RANGE})*(?:%\d+)?|=.*", "FIRST-LAST, N,M or FIRST-LAST%MOST"),
+        "exclusive": (r"(?i:user|mcs|exclusive|topo)|=.*", "user or mcs, or no value"),
+    },
     "lsf": {
         "core_isolation": (r"[0-5]", "0 to 5"),
         "csm": _YES_NO,
@@ -56,7 +72,7 @@ VALUES: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
 }
 """By scheduler, or by launcher, the form of a value, and what it can be in words."""
-_PROGRAMS = {"lsf": "bsub", "pbs": "qsub", "flux": "flux batch"}
+_PROGRAMS = {"slurm": "sbatch", "lsf": "bsub", "pbs": "qsub", "flux": "flux batch"}
 
 
 @rule(

@@ -132,22 +132,21 @@ NAMES = {
 
 @rule(
     "directive-variable",
-    why="sbatch does not expand shell variables in directives; it expands patterns such as %j and %x",
+    why="The scheduler reads directives without a shell; sbatch expands patterns such as %j and %x",
     example="#SBATCH --output=$HOME/log-$SLURM_JOB_ID",
     instead="#SBATCH --output=log-%j",
 )
 def directive_variable(case: Case) -> Iterator[Hit]:
-    """A shell variable in an #SBATCH line."""
-    if case.script.scheduler != "slurm" or case.script.is_filled_in:
+    """A shell variable in a directive."""
+    if case.script.is_filled_in:
         return  # what fills in whole lines of the head fills in these, too
+    if case.script.scheduler != "slurm":
+        yield from _unexpanded(case)
+        return
     for each in read_by_scheduler(case):
         for option in each.options:
             found = re.search(r"\$\{?\w+\}?|\$\(", option.value)
-            if (
-                found
-                and option.name not in ("export", "wrap", "comment", "dependency")
-                and not _is_filled(option.value)
-            ):
+            if found and option.name not in ("export", "wrap", "comment") and not _is_filled(option.value):
                 known = {
                     "$SLURM_JOB_ID": "%j",
                     "$SLURM_JOBID": "%j",
@@ -165,12 +164,30 @@ def directive_variable(case: Case) -> Iterator[Hit]:
                 yield Hit(each.line, f"sbatch does not expand {found.group()} in --{option.name}", remedy)
 
 
+_UNEXPANDED = {
+    "pbs": ("A", "l", "N", "P", "q"),
+    "lsf": ("n", "P", "q", "W"),
+    "sge": ("A", "l", "l.h_rt", "N", "P", "pe", "q", "t", "wd"),
+}
+"""Options in which each scheduler surely takes a variable literally; some expand it in the names of files."""
+
+
+def _unexpanded(case: Case) -> Iterator[Hit]:
+    for each in read_by_scheduler(case):
+        for option in each.options:
+            found = re.search(r"\$\{?\w+\}?|\$\(", option.value)
+            if found and option.name in _UNEXPANDED.get(case.script.scheduler, ()) and not _is_filled(option.value):
+                program = {"lsf": "bsub"}.get(case.script.scheduler, "qsub")
+                remedy = f"{program} -{option.name} ... when it is submitted" if option.name != "wd" else "#$ -cwd"
+                yield Hit(each.line, f"{program} does not expand {found.group()} in -{option.name}", remedy)
+
+
 def _is_filled(value: str) -> bool:
     """Whether a template engine replaces part of the value."""
     return any(mark in value for mark in ("{{", "<%", "{%", "%>"))
 
 
-_ADDING_UP = {"R", "w", "verbose", "bb", "Q", "N", "a", "B", "", "mail-type", "hint", "export"}
+_ADDING_UP = {"R", "w", "verbose", "bb", "Q", "N", "a", "B", "", "mail-type", "hint"}
 """Options of sbatch and bsub that add up where they are given twice."""
 
 

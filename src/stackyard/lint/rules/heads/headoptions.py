@@ -9,7 +9,7 @@ from stackyard.core.hints import nearest
 from stackyard.lint.directives import TAGS, Directive, split_directive, would_be_directives
 from stackyard.lint.options import Option, Table, read_options
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
-from stackyard.lint.rules.head import NAMES, read_by_scheduler
+from stackyard.lint.rules.heads.head import NAMES, read_by_scheduler
 from stackyard.lint.script import Script
 from stackyard.lint.tables import FLUX, HEADS, PLUGIN_OPTIONS, SBATCH, SRUN
 
@@ -115,7 +115,15 @@ def blank_not_ascii(case: Case) -> Iterator[Hit]:
     instead="#PBS -l walltime=04:00:00",
 )
 def pbs_words(case: Case) -> Iterator[Hit]:
-    """A directive of PBS that does not begin with an option."""
+    """A directive of PBS that does not begin with an option; resources of PBS in a head of Grid Engine."""
+    for each in read_by_scheduler(case) if case.script.scheduler == "sge" else ():
+        for option in each.options:
+            found = re.search(r"(?:^|,)(nodes|ppn|walltime|select|ncpus|mpiprocs)=", option.value)
+            if option.name == "l" and found:
+                better = "-l h_rt=H:M:S" if found[1] == "walltime" else "-pe NAME SLOTS"
+                yield Hit(
+                    each.line, f"{found[1]} is a resource of PBS, which Grid Engine does not know", f"#$ {better}"
+                )
     for each in read_by_scheduler(case) if case.script.scheduler == "pbs" else ():
         first = each.text.split()[:1]
         if first and re.match(r"(?:walltime|mem|vmem|pmem|ncpus|nodes|select|place|ngpus)=", first[0]):
@@ -136,7 +144,9 @@ _HOLE = re.compile(r"(?<!\S)<\w[\w ,-]*>(?!\S)")
     instead="#SBATCH --time=2:00:00   # two hours",
 )
 def stray_words(case: Case) -> Iterator[Hit]:
-    """Words in an #SBATCH line that do not belong to an option; a note for ``<MORE OPTIONS>``, to be filled in."""
+    """Words in a directive that do not belong to an option; a note for ``<MORE OPTIONS>``, to be filled in."""
+    if case.script.scheduler == "lsf":
+        yield from _unquoted(case)
     if case.script.scheduler != "slurm":
         return
     for each in read_by_scheduler(case):
@@ -146,7 +156,12 @@ def stray_words(case: Case) -> Iterator[Hit]:
         odd = next((option.value for option in reading.options if option.value.startswith("=")), "")
         stray = [word for word in reading.rest if not re.match(r"-|\(\d+\)|[\u2012-\u2015\u2212]", word)]
         certain = not reading.doubtful and all(option.name for option in reading.options)
-        hole = next((hole for hole in _HOLE.findall(each.text) if stray and hole.startswith(stray[0])), "")
+        blank = re.search(r"=(\[[A-Za-z][\w -]*\])(?!\S)", each.text)  # --account=[budget code]
+        hole = (
+            blank[1]
+            if blank and stray and blank[1].endswith(stray[-1])
+            else next((hole for hole in _HOLE.findall(each.text) if stray and hole.startswith(stray[0])), "")
+        )
         if hole and certain and not case.script.is_filled_in and hole != each.text.strip():
             text = f"{hole!r} is still to be filled in: sbatch rejects the directive"
             yield Hit(each.line, text, f"#SBATCH {' '.join(each.text.replace(hole, '').split())}", "note")
@@ -159,6 +174,24 @@ def stray_words(case: Case) -> Iterator[Hit]:
             yield Hit(each.line, f"{stray[0]!r} does not belong to an option: sbatch rejects the directive", remedy)
         elif odd and joined != each.text:
             yield Hit(each.line, f"{odd!r} is not a value: an option ends at the blank", f"#SBATCH {joined}")
+
+
+def _unquoted(case: Case) -> Iterator[Hit]:
+    """A resource of LSF behind a blank without quotes, which bsub takes for the command."""
+    for each in read_by_scheduler(case):
+        found = re.search(
+            r"-R\s+([a-z]\w*\[[^\]\"']*\])\s+((?:span|rusage|select|affinity|order|cu|same)\[)", each.text
+        )
+        if found:
+            whole = each.text[found.start(1) :].strip()
+            reason = "bsub takes the second word for the command of the job"
+            yield Hit(
+                each.line,
+                f"{found[2]} ...] does not belong to -R: blanks need quotes",
+                f'#BSUB -R "{whole}"',
+                None,
+                reason,
+            )
 
 
 @rule(

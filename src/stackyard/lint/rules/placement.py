@@ -1,0 +1,412 @@
+"""Rules on where programs and data of a job are: nodes without them, steps that wait, cores that are shared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stackyard.core.findings import counted
+from stackyard.lint.rules.base import Case, Hit, rule
+
+
+@rule(
+    "other-schedulers-launcher",
+    why="The program is of another scheduler: it finds no job, or asks its own for a new one",
+    example="#PBS -l select=2\nsrun ./a.out",
+    instead="#PBS -l select=2\nmpiexec ./a.out",
+)
+def other_schedulers_launcher(case: Case) -> Iterator[Hit]:
+    """srun in a job of PBS, LSF or Grid Engine; jsrun outside LSF."""
+    at_home = {"srun": ("slurm", "flux"), "jsrun": ("lsf",)}
+    heads = {each.kind for each in case.script.directives}
+    for launch in case.script.launches:
+        homes = at_home.get(launch.kind)
+        if homes and case.script.scheduler and not heads & {*homes} and not launch.remote and not case.script.own:
+            yield Hit(launch.line, f"{launch.word} is not of the scheduler of this script's head", "mpiexec ...")
+            return
+
+
+@rule(
+    "mpirun-in-container",
+    why="Inside a container mpirun starts all ranks on the first node: it cannot start a container on the others",
+    example="#SBATCH --nodes=2\napptainer exec image.sif mpirun ./a.out",
+    instead="#SBATCH --nodes=2\nmpirun apptainer exec image.sif ./a.out",
+)
+def mpirun_in_container(case: Case) -> Iterator[Hit]:
+    """mpirun in a container that the script starts on the first of several nodes."""
+    nodes = case.nodes or 0
+    for launch in case.launches:
+        if launch.kind == "mpirun" and launch.via and launch.via[-1].kind == "container" and not launch.ranks_of \
+                and nodes > 1 and not launch.remote:  # fmt: skip
+            yield Hit(launch.line, f"{launch.word} runs inside a container on the first of {nodes} nodes",
+                      f"{launch.word} {launch.via[-1].word} exec IMAGE ...")  # fmt: skip
+
+
+_LOCAL = (
+    r"(?:\$\{?(?:TMPDIR|SLURM_TMPDIR|LOCAL_SCRATCH|PBS_JOBFS|TMP)\}?|/dev/shm|/tmp"
+    r"|/local(?:scratch|_scratch)?|/scratch/local)"
+)
+
+
+_COPIES = ("cp", "rsync", "tar", "unzip", "unsquashfs", "wget", "curl", "mv")
+
+
+@rule(
+    "copied-to-first-node",
+    why="The batch script runs on the first node: what it copies to a local disk is missing on the others",
+    example="#SBATCH --nodes=2\ncp -r data $TMPDIR\nsrun python train.py --data $TMPDIR/data",
+    instead="#SBATCH --nodes=2\nsrun -N 2 -n 2 cp -r data $TMPDIR\nsrun python train.py --data $TMPDIR/data",
+)
+def copied_to_first_node(case: Case) -> Iterator[Hit]:
+    """A copy to the first node's disk, which a step on several nodes reads."""
+    if not case.nodes or case.nodes < 2:
+        return
+    used = [(launch, " ".join(word.raw for word in launch.command.command.words))
+            for launch in case.steps if (case.step(launch).nodes or 0) > 1]  # fmt: skip
+    for each in case.script.commands:
+        row = " ".join(word.raw for word in each.command.words[1:])
+        target = (
+            re.findall(rf"[\"']?({_LOCAL})(?=[/\"'\s]|$)", row) if each.argv[:1] and each.argv[0] in _COPIES else []
+        )
+        for launch, words in used:
+            if target and launch.line > each.line and target[-1] in words and row.rfind(target[-1]) > 0:
+                text = f"{each.argv[0]} writes to the disk of the first of {case.nodes} nodes"
+                yield Hit(each.line, text, f"srun -N {case.nodes} -n {case.nodes} {each.argv[0]} ..., or sbcast")
+                return
+
+
+@rule(
+    "ray-in-part-of-node",
+    why="A step of one task has the cores of that task: what Ray starts there shares them, whatever it is told",
+    example="#SBATCH --ntasks-per-node=4 --cpus-per-task=4\nsrun -N1 -n1 ray start --num-cpus 16 --block",
+    instead="#SBATCH --ntasks-per-node=1 --cpus-per-task=16\nsrun -N1 -n1 -c16 ray start --num-cpus 16 --block",
+)
+def ray_in_part_of_node(case: Case) -> Iterator[Hit]:
+    """``ray start`` in a step of one task, in a job with several tasks on each node."""
+    tasks, cores = case.head_tasks_per_node or 1, case.script.request.cpus_per_task or 1
+    for launch in case.script.launches:
+        outer = launch.ranks_of if launch.kind == "ray" else None
+        if outer and outer.kind == "srun" and outer.count("ntasks") == 1 and tasks > 1 \
+                and not outer.given("exclusive", "cpus-per-task", "overlap", "mem"):  # fmt: skip
+            text = f"this step of one task has {counted(cores, 'core')} of the {tasks * cores} of its node"
+            yield Hit(launch.line, text, f"#SBATCH --ntasks-per-node=1 --cpus-per-task={tasks * cores}")
+            return
+
+
+@rule(
+    "steps-share-no-gpus",
+    why="A step without GPUs of its own takes all of the job: the next one waits until it ends",
+    example="#SBATCH --gres=gpu:2\nsrun --exact -n1 python a.py &\nsrun --exact -n1 python b.py &\nwait",
+    instead="#SBATCH --gres=gpu:2\nsrun --exact -n1 --gres=gpu:1 python a.py &\n...",
+)
+def steps_share_no_gpus(case: Case) -> Iterator[Hit]:
+    """Several steps at the same time in a job with GPUs, none of which says how many it needs."""
+    names = (
+        "gres",
+        "gpus",
+        "gpus-per-task",
+        "gpus-per-node",
+        "gpus-per-socket",
+        "overlap",
+        "tres-per-task",
+        "nodelist",
+    )
+    if not case.script.request.names_gpus or case.script.scheduler != "slurm" or (case.nodes or 0) > 1:
+        return
+    steps = [each for each in case.script.launches if each.kind == "srun" and each.command.command.background
+             and not each.via and not each.remote]  # fmt: skip
+    repeated = any(step.command.command.within("loop") for step in steps)
+    if steps and (len(steps) > 1 or repeated) and not any(step.given(*names) or step.doubtful for step in steps) \
+            and any(step.given("exact", "exclusive", "cpus-per-task") for step in steps):  # fmt: skip
+        yield Hit(
+            steps[0].line, "each of these steps takes all GPUs of the job: they run in turn", "srun --gres=gpu:1 ..."
+        )
+
+
+@rule(
+    "steps-one-by-one",
+    "note",
+    why="A step in the foreground ends before the next one starts: the cores of the other tasks stay idle",
+    example="#SBATCH --ntasks=8\nfor i in 1 2 3; do\n  srun -n1 ./work $i\ndone",
+    instead="#SBATCH --ntasks=8\nfor i in 1 2 3; do\n  srun -n1 --exact ./work $i &\ndone\nwait",
+)
+def steps_one_by_one(case: Case) -> Iterator[Hit]:
+    """A loop over steps of one task, in a job with several tasks that nothing else starts."""
+    tasks = case.script.request.all_tasks or 0
+    steps = [each for each in case.steps if each.kind == "srun"]
+    if tasks < 2 or not steps or len(steps) != len(case.steps) or any(each.doubtful or each.remote for each in steps):
+        return
+    alone = all(each.count("ntasks") == 1 and each.command.command.within("loop")
+                and not each.command.command.background and not each.given("cpus-per-task", "nodelist")
+                for each in steps)  # fmt: skip
+    if alone and case.in_turn:
+        yield Hit(steps[0].line, f"one of {tasks} tasks runs at a time", "srun -n1 --exact ... & in the loop, and wait")
+
+
+@rule(
+    "image-for-each-task",
+    "note",
+    why="Each task downloads and converts the image, and they write to the same cache at the same time",
+    example="srun -n 8 apptainer exec docker://pytorch/pytorch python train.py",
+    instead="apptainer pull pytorch.sif docker://pytorch/pytorch\nsrun -n 8 apptainer exec pytorch.sif python train.py",
+)
+def image_for_each_task(case: Case) -> Iterator[Hit]:
+    """An image of a registry that several tasks run."""
+    for launch in case.launches:
+        outer = launch.ranks_of if launch.kind == "container" else None
+        words = " ".join(launch.words)
+        found = re.search(r"(?:docker|oras|library|shub)://\S+", words)
+        if outer and found and (case.step(outer).tasks or 0) > 1 and launch.word.rsplit("/", 1)[-1] != "shifter":
+            yield Hit(
+                launch.line,
+                f"{case.step(outer).tasks} tasks pull {found[0]}",
+                f"{launch.word} pull IMAGE.sif {found[0]}",
+            )
+            return
+
+
+_INSTALLS = re.compile(
+    r"(?:\S*python\S* -m )?\S*pip3? install\b|uv (?:sync|pip install|run (?!.*--(?:no-sync|frozen)))"
+)
+
+
+@rule(
+    "pip-in-each-task",
+    why="Several tasks install the same packages into the same directory at the same time: some of them fail",
+    example="srun -n 8 bash -c 'pip install -r requirements.txt && python train.py'",
+    instead="pip install -r requirements.txt\nsrun -n 8 python train.py",
+)
+def pip_in_each_task(case: Case) -> Iterator[Hit]:
+    """pip install, or ``uv run`` with its synchronisation, in a step with several tasks."""
+    for launch in case.steps:
+        inner = [" ".join(each.resolved.argv) for each in case.script.inner if each.launch is launch]
+        texts = [" ".join(launch.program), *inner, *(" ".join(each.argv) for each in case.worker(launch))]
+        if (case.step(launch).tasks or 0) > 1 and any(_INSTALLS.match(text) for text in texts):
+            yield Hit(launch.line, f"{case.step(launch).tasks} tasks install packages", "install before the launch")
+            return
+
+
+@rule(
+    "ranks-half-of-slots",
+    "note",
+    why="The job is charged for cores that no rank uses",
+    example="#PBS -l select=2:ncpus=8:mpiprocs=8\nmpirun -np 8 ./a.out",
+    instead="#PBS -l select=2:ncpus=8:mpiprocs=8\nmpirun -np 16 ./a.out",
+)
+def ranks_half_of_slots(case: Case) -> Iterator[Hit]:
+    """mpirun with at most half of the slots of a job of PBS, one thread each."""
+    request = case.script.request
+    slots = request.all_tasks if case.script.scheduler == "pbs" else None
+    for launch in case.steps if len(case.steps) == 1 and slots else ():
+        ranks, threads = launch.count("np"), launch.environment.get("OMP_NUM_THREADS")
+        one = threads is None or threads.text == "1"
+        if (
+            launch.kind == "mpirun"
+            and ranks
+            and slots
+            and ranks * 2 <= slots
+            and one
+            and not launch.given("ppn", "map-by")
+        ):
+            yield Hit(launch.line, f"{ranks} ranks in {slots} slots", f"mpirun -np {slots} ...")
+
+
+@rule(
+    "slots-without-mpiprocs",
+    "note",
+    why="Without mpiprocs the list of hosts has each chunk once: Open MPI finds one slot in it, and stops",
+    example="#PBS -l select=2:ncpus=8\nmpirun -np 16 ./a.out",
+    instead="#PBS -l select=2:ncpus=8:mpiprocs=8\nmpirun -np 16 ./a.out",
+)
+def slots_without_mpiprocs(case: Case) -> Iterator[Hit]:
+    """mpirun with more ranks than chunks, in a job of PBS that says nothing of ranks."""
+    select = case.script.request.values.get("l.select") or ""
+    chunks = case.script.request.nodes
+    for launch in case.steps if "ncpus" in select and "mpiprocs" not in select and chunks else ():
+        ranks = launch.count("np")
+        own = launch.given("ppn", "map-by", "hostfile", "host", "oversubscribe") or launch.doubtful
+        if (
+            launch.kind == "mpirun"
+            and ranks
+            and chunks
+            and ranks > chunks
+            and not own
+            and "NODEFILE" not in case.script.code
+        ):
+            yield Hit(launch.line, f"{ranks} ranks, and {counted(chunks, 'slot')} in the list of hosts",
+                      f"-l select={select.partition('+')[0]}:mpiprocs={-(-ranks // chunks)}")  # fmt: skip
+
+
+@rule(
+    "hosts-by-hand",
+    "note",
+    why="The scheduler chooses the nodes: on others than its own mpirun fails, or disturbs the jobs of others",
+    example="#SBATCH --nodes=2\nmpirun -H node01,node02 -np 8 ./a.out",
+    instead="#SBATCH --nodes=2\nmpirun -np 8 ./a.out",
+)
+def hosts_by_hand(case: Case) -> Iterator[Hit]:
+    """Names of hosts in a job that does not request these."""
+    fixed = case.script.request.values.keys() & {"nodelist", "m", "requires"}
+    for launch in case.launches if case.script.is_batch and not fixed else ():
+        hosts = launch.get("host") or launch.get("hosts") or "" if launch.kind in ("mpirun", "horovodrun") else ""
+        file = launch.get("hostfile") or "" if launch.kind == "mpirun" else ""
+        plain = re.fullmatch(r"(?!/dev/)[\w./-]+", file) and case.script.code.count(file.rsplit("/", 1)[-1]) == 1
+        if plain and case.script.scheduler in ("slurm", "pbs", "lsf"):
+            yield Hit(launch.line, f"{launch.word} takes its hosts from {file}, which this script does not write",
+                      "leave it out: mpirun asks the scheduler")  # fmt: skip
+            return
+        if re.match(r"[A-Za-z][\w.-]*\d", hosts) and not re.match(r"localhost", hosts):
+            yield Hit(launch.line, f"{launch.word} names its hosts: {hosts.split(',')[0]}", "leave them out")
+            return
+
+
+@rule(
+    "threads-on-one-core",
+    why="Open MPI binds each rank to one core: all its threads run there",
+    example="export OMP_NUM_THREADS=8\nmpirun -np 8 --bind-to core ./a.out",
+    instead="export OMP_NUM_THREADS=8\nmpirun -np 8 --map-by slot:PE=8 --bind-to core ./a.out",
+)
+def threads_on_one_core(case: Case) -> Iterator[Hit]:
+    """``mpirun --bind-to core`` without ``PE=`` and several threads in each rank."""
+    for launch in case.launches:
+        value = launch.environment.get("OMP_NUM_THREADS")
+        words = " ".join(launch.words[: len(launch.words) - len(launch.program)])
+        bound = re.search(r"-bind-to[ =]core\b|--?bycore\b", words) and not re.search(
+            r"(?i)pe=|cpus-per-(?:proc|rank)", words
+        )
+        if launch.kind == "mpirun" and bound and value and value.text.isdecimal() and int(value.text) > 1:
+            yield Hit(launch.line, f"{value.text} threads on one core", f"--map-by slot:PE={value.text}")
+
+
+@rule(
+    "flux-on-first-node",
+    why="flux start makes an instance of the nodes on which it is started: without a launcher that is one",
+    example="#SBATCH --nodes=4\nflux start ./workflow.sh",
+    instead="#SBATCH --nodes=4\nsrun -N 4 -n 4 flux start ./workflow.sh",
+)
+def flux_on_first_node(case: Case) -> Iterator[Hit]:
+    """``flux start`` that the script itself runs, in a job with several nodes."""
+    nodes = case.nodes or 0
+    for each in case.script.commands if nodes > 1 else ():
+        if each.argv[:2] == ("flux", "start") and not any("--test-size" in word or word == "-s" for word in each.argv):
+            first = "srun" if case.script.scheduler == "slurm" else "mpiexec"
+            yield Hit(each.line, f"flux starts on the first of {nodes} nodes", f"{first} -n {nodes} flux start ...")
+
+
+@rule(
+    "ray-head-alone",
+    why="Ray uses the nodes on which it is started: a head alone is one node",
+    example="#SBATCH --nodes=2\nray start --head\npython train.py",
+    instead="ray symmetric-run, or srun ... ray start --address for the other nodes",
+)
+def ray_head_alone(case: Case) -> Iterator[Hit]:
+    """``ray start --head`` on several nodes, and no worker."""
+    rays = [each for each in case.launches if each.kind == "ray"]
+    others = re.search(
+        r"ray start[^\n]*--address|symmetric-run|ray\.sub|--address|ray_init|start-worker|worker", case.script.code
+    )
+    if rays and (case.nodes or 0) > 1 and not others and not any(each.via for each in rays):
+        yield Hit(rays[0].line, f"ray starts on the first of {case.nodes} nodes", "srun ... ray start --address=HEAD")
+
+
+@rule(
+    "step-waits-for-step",
+    why="The step in the background has all cores of its nodes until it ends: the other one waits for that",
+    example="srun ./server &\nsrun ./client",
+    instead="srun --overlap ./server &\nsrun --overlap ./client",
+)
+def step_waits_for_step(case: Case) -> Iterator[Hit]:
+    """A step in the foreground, while one in the background has the same nodes."""
+    own = ("exact", "exclusive", "overlap", "relative", "nodelist", "jobid", "het-group", "pack-group", "nodes")
+    if case.script.scheduler != "slurm" or (case.version and case.version < (20, 11)):
+        return
+    steps = [each for each in case.script.launches if each.kind == "srun" and not each.via and not each.remote]
+    waits = [each.line for each in case.script.commands if each.argv[:1] == ("wait",)]
+    for at, first in enumerate(steps):
+        command = first.command.command
+        if not command.background or first.given(*own) or first.doubtful or command.within("function"):
+            continue
+        for later in steps[at + 1 :]:
+            free = later.given("overlap", "jobid", "nodelist", "relative", "het-group", "exact") or later.doubtful
+            waited = any(first.line < line < later.line for line in waits)
+            apart = free or waited or later.command.command.background or later.command.command.blocks != command.blocks
+            if not apart:
+                text = f"this step waits until that of line {first.line} has ended"
+                yield Hit(later.line, text, "srun --overlap for both")
+                return
+
+
+@rule(
+    "loopback-between-nodes",
+    why="lo reaches the same node only: ranks of several nodes never connect",
+    example="#SBATCH --nodes=2\nexport NCCL_SOCKET_IFNAME=lo",
+    instead="#SBATCH --nodes=2\nexport NCCL_SOCKET_IFNAME=ib0",
+)
+def loopback_between_nodes(case: Case) -> Iterator[Hit]:
+    """The loopback interface for the connections of a job on several nodes."""
+    names = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES", "RCCL_SOCKET_IFNAME")
+    for launch in case.steps if (case.nodes or 0) > 1 else ():
+        for name in names:
+            value = launch.environment.get(name)
+            if value and value.text == "lo" and (case.step(launch).nodes or 0) > 1:
+                yield Hit(value.line, f"{name} is the loopback interface, on {case.nodes} nodes", f"unset {name}")
+                return
+
+
+@rule(
+    "array-same-file",
+    why="All tasks of the array write to the same file at the same time",
+    example="#SBATCH --array=1-10\n./work $SLURM_ARRAY_TASK_ID > result.txt",
+    instead="#SBATCH --array=1-10\n./work $SLURM_ARRAY_TASK_ID > result-$SLURM_ARRAY_TASK_ID.txt",
+)
+def array_same_file(case: Case) -> Iterator[Hit]:
+    """Output of a program of a job array that goes to one file."""
+    values = case.script.request.values
+    is_array = "array" in values or (case.script.scheduler == "pbs" and "J" in values)
+    moves = any(each.argv[:1] in (("cd",), ("pushd",)) for each in case.script.commands)
+    for each in case.script.commands if is_array and not moves else ():
+        uses = " ".join(word.raw for word in each.command.words)
+        for operator, word in each.command.redirects:
+            name = word.plain or ""
+            if operator in (">", "1>", "&>") and re.fullmatch(r"(?!/dev/)[\w./-]+", name) and "ARRAY" in uses:
+                yield Hit(each.line, f"every task of the array writes to {name}", f"put the index into {name}")
+                return
+
+
+@rule(
+    "queue-of-gpus-without-gpus",
+    "note",
+    why="Where a queue does not give its GPUs by itself, a job without a request sees none",
+    example="#SBATCH --partition=gpu\napptainer exec --nv train.sif python train.py",
+    instead="#SBATCH --partition=gpu\n#SBATCH --gres=gpu:1\napptainer exec --nv train.sif python train.py",
+)
+def queue_of_gpus_without_gpus(case: Case) -> Iterator[Hit]:
+    """A job that looks as if it used GPUs, and requests none."""
+    request, code = case.script.request, case.script.code
+    if case.script.scheduler != "slurm" or request.names_gpus or case.script.is_filled_in or case.script.foreign:
+        return
+    named = re.search(r"gpu|a100|v100|h100|cuda", request.queue, re.I)
+    uses = re.search(
+        r"nvidia-smi|\s--nv\s|module\s+load\s[^\n]*\bcuda|--device[= ]cuda|--gpus?[= ]\d|nproc_per_node", code
+    )
+    if (named and (uses or re.search(r"\bpython", code))) or (uses and re.search(r"\s--nv\s", code)):
+        if request.exclusive or (request.values.keys() & {"constraint", "reservation", "qos"} and not named):
+            return
+        yield Hit(request.line("partition"), "no GPU is requested", "#SBATCH --gres=gpu:1")
+
+
+@rule(
+    "threads-over-chunk",
+    why="Ranks times threads are more than the cores of the chunk: they share cores",
+    example="#PBS -l select=2:ncpus=36:mpiprocs=36:ompthreads=2",
+    instead="#PBS -l select=2:ncpus=36:mpiprocs=18:ompthreads=2",
+)
+def threads_over_chunk(case: Case) -> Iterator[Hit]:
+    """A chunk of PBS with fewer cores than mpiprocs times ompthreads."""
+    for chunk in (case.script.request.values.get("l.select") or "").split("+"):
+        sizes = dict(re.findall(r"(ncpus|mpiprocs|ompthreads)=(\d+)", chunk))
+        if len(sizes) == 3 and int(sizes["mpiprocs"]) * int(sizes["ompthreads"]) > int(sizes["ncpus"]):
+            threads = int(sizes["mpiprocs"]) * int(sizes["ompthreads"])
+            yield Hit(case.script.request.line("l.select"), f"{threads} threads on {sizes['ncpus']} cores",
+                      f"mpiprocs={max(1, int(sizes['ncpus']) // int(sizes['ompthreads']))}")  # fmt: skip
+            return

@@ -1,0 +1,297 @@
+"""Rules on lines that bash reads differently from how they are meant: cut commands, lost paths, moved scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.shell.words import is_known, shown
+
+
+@rule(
+    "option-alone",
+    why="Without a backslash at its end the command is over: what follows runs as a command of its own, and fails",
+    example="srun python train.py \\\n  --lr 0.1\n  --epochs 3",
+    instead="srun python train.py \\\n  --lr 0.1 \\\n  --epochs 3",
+)
+def option_alone(case: Case) -> Iterator[Hit]:
+    """A line that begins with an option, since the line before does not end with a backslash."""
+    for each in case.script.commands:
+        name = each.argv[0] if each.argv else ""
+        row = case.script.rows[each.line - 1].lstrip() if each.line <= len(case.script.rows) else ""
+        if re.match(r"--?[A-Za-z]", name) and row.startswith("-") and not _is_comment(case, each.line - 1):
+            yield Hit(each.line, f"{shown(name)} begins a command of its own", "end the line before with a backslash")
+
+
+@rule(
+    "comment-in-command",
+    why="A backslash joins the comment to the command, which ends there: the lines behind it are lost",
+    example="srun python train.py \\\n  # --lr 0.1 \\\n  --epochs 3",
+    instead="srun python train.py \\\n  --epochs 3",
+)
+def comment_in_command(case: Case) -> Iterator[Hit]:
+    """A commented line between the continued lines of a command."""
+    for number, row in enumerate(case.script.rows, 1):
+        following = case.script.rows[number].strip() if number < len(case.script.rows) else ""
+        goes_on = row.rstrip().endswith("\\") or following.startswith("-")
+        if _is_comment(case, number) and goes_on and following:
+            yield Hit(number, "the command ends at this comment: the lines behind it do not belong to it",
+                      "move the comment above the command")  # fmt: skip
+
+
+def _is_comment(case: Case, number: int) -> bool:
+    """Whether a line is a comment that the line before continues into."""
+    rows = case.script.rows
+    if number < 2 or number > len(rows) or number in case.script.inner_lines:
+        return False
+    before = rows[number - 2]
+    return rows[number - 1].lstrip().startswith("#") and bool(re.search(r"(?<!\\)\\$", before)) \
+        and not before.lstrip().startswith("#")  # fmt: skip
+
+
+@rule(
+    "path-replaced",
+    why="Commands are looked up in PATH: without its old value the shell finds neither srun nor python nor ls",
+    example="export PATH=/opt/tool/bin",
+    instead="export PATH=/opt/tool/bin:$PATH",
+)
+def path_replaced(case: Case) -> Iterator[Hit]:
+    """A new value of PATH in which the old one, and the system's directories, are missing."""
+    for each in case.script.commands:
+        pairs = [(made.name, made.raw) for made in each.command.assignments if not made.append]
+        if each.argv[:1] in (("export",), ("declare",)):
+            pairs += [(raw.partition("=")[0], raw.partition("=")[2]) for raw in
+                      (word.raw for word in each.command.words[1:]) if "=" in raw]  # fmt: skip
+        for name, raw in pairs:
+            if name == "PATH" and "/" in raw and not re.search(r"PATH|\$\(|`|/bin:|/bin[\"']?$(?<=/usr/bin)", raw):
+                yield Hit(each.line, "PATH loses its old value", f"export PATH={raw.strip(chr(34))}:$PATH")
+
+
+_SPOOLED = re.compile(
+    r"(?:dirname|realpath|readlink)\b[^\n;|]*(?:\$\{?0\b|BASH_SOURCE)|\$\{(?:0|BASH_SOURCE\[0\]|BASH_SOURCE)%/"
+)
+"""The directory of the script itself, as scripts find it that are not copied."""
+_OF_SUBMISSION = {"slurm": "SLURM_SUBMIT_DIR", "pbs": "PBS_O_WORKDIR", "lsf": "LS_SUBCWD", "sge": "SGE_O_WORKDIR"}
+
+
+@rule(
+    "script-directory",
+    why="The scheduler runs a copy of the script from its spool directory: $0 and BASH_SOURCE name that copy",
+    example='#SBATCH --nodes=1\nsource "$(dirname "$0")/env.sh"',
+    instead='#SBATCH --nodes=1\nsource "$SLURM_SUBMIT_DIR/env.sh"',
+)
+def script_directory(case: Case) -> Iterator[Hit]:
+    """A batch script that looks for files beside itself."""
+    variable, code = _OF_SUBMISSION.get(case.script.scheduler, ""), case.script.code
+    if (
+        not variable
+        or variable in code
+        or re.search(r"scontrol\s+show\s+job|_JOB_?ID\b[^\n]*\]|sbatch\s+\S*\$\{?0", code)
+    ):
+        return
+    for number, row in enumerate(code.splitlines(), 1):
+        if _SPOOLED.search(row) and number not in case.script.inner_lines:
+            yield Hit(
+                number, "the directory of this script is the scheduler's, which has none of its files", f"${variable}"
+            )
+            return
+
+
+_BASH = re.compile(r"^\s*\w+\+?=\((?!\()|(?:^|[\s;!])\[\[\s|<<<|[\s=]<\(", re.M)
+
+
+@rule(
+    "bash-in-sh",
+    "note",
+    why="Where sh is not bash, as on Debian and Ubuntu, these are syntax errors",
+    example="#!/bin/sh\n#SBATCH --nodes=1\nfiles=(a b)",
+    instead="#!/bin/bash\n#SBATCH --nodes=1\nfiles=(a b)",
+)
+def bash_in_sh(case: Case) -> Iterator[Hit]:
+    """Arrays, ``[[``, ``<<<`` or ``<( )`` in a script whose first line names sh."""
+    first = case.script.text.partition("\n")[0].strip()
+    if (
+        not case.script.is_batch
+        or not re.fullmatch(r"#!\s*/bin/sh(\s+-\w+)?", first)
+        or "bash" in (case.script.request.values.get("S") or "")
+    ):
+        return
+    rows = case.script.code.splitlines()
+    found = (
+        number for number, row in enumerate(rows, 1) if _BASH.search(row) and number not in case.script.inner_lines
+    )
+    for number in found:
+        yield Hit(number, "this is bash, and the first line names sh", "#!/bin/bash")
+        return
+
+
+@rule(
+    "unset-before-activate",
+    "note",
+    why="The scripts that activation runs read variables that are not set: with set -u they end the job",
+    example="set -eu\nconda activate train",
+    instead="set -e\nconda activate train\nset -u",
+)
+def unset_before_activate(case: Case) -> Iterator[Hit]:
+    """``conda activate`` while ``set -u`` is in force."""
+    strict = 0
+    for each in case.script.commands:
+        words = each.argv
+        if words[:1] == ("set",):
+            on = any(re.fullmatch(r"-\w*u\w*", word) for word in words[1:]) or "nounset" in words
+            off = any(re.fullmatch(r"\+\w*u\w*", word) for word in words[1:]) or words[1:3] == ("+o", "nounset")
+            strict = 0 if off else each.line if on else strict
+        elif strict and (words[:2] in (("conda", "activate"), ("mamba", "activate")) or (
+                words[:1] in (("source",), (".",)) and words[1:2] == ("activate",))):  # fmt: skip
+            yield Hit(each.line, f"activation under set -u (line {strict})", "set +u before it, set -u behind it")
+            return
+
+
+@rule(
+    "expanded-at-submission",
+    why="In a here-document without quotes the shell that submits replaces the variables: those of the job are empty",
+    example="sbatch <<EOF\n#!/bin/bash\nsrun python run.py --seed $SLURM_ARRAY_TASK_ID\nEOF",
+    instead="sbatch <<'EOF'\n#!/bin/bash\nsrun python run.py --seed $SLURM_ARRAY_TASK_ID\nEOF",
+)
+def expanded_at_submission(case: Case) -> Iterator[Hit]:
+    """A variable of the job in a script that is submitted as a here-document."""
+    for each in case.script.commands if not case.script.is_batch else ():
+        row = case.script.rows[each.line - 1] if each.line <= len(case.script.rows) else ""
+        submits = each.argv[:1] in (("sbatch",), ("qsub",), ("bsub",))
+        if not submits or not each.command.here or re.search(r"<<-?\s*(?:['\"]|\\)", row):
+            continue
+        for number, text in enumerate(each.command.here.splitlines(), each.command.here_line):
+            found = re.search(r"(?<!\\)\$\{?((?:SLURM|PBS|LSB|SGE)_\w+)", text)
+            if found and not text.lstrip().startswith("#SBATCH"):
+                yield Hit(number, f"${found[1]} is replaced when the job is submitted", f"\\${found[1]}, or <<'EOF'")
+                return
+
+
+@rule(
+    "array-item-missing",
+    why="Items of an array of bash count from 0, lines of a file from 1: a task without an item works on nothing",
+    example='#SBATCH --array=0-9\n./work "$(sed -n "${SLURM_ARRAY_TASK_ID}p" list.txt)"',
+    instead='#SBATCH --array=1-10\n./work "$(sed -n "${SLURM_ARRAY_TASK_ID}p" list.txt)"',
+)
+def array_item_missing(case: Case) -> Iterator[Hit]:
+    """A job array that begins at 0 where lines are counted, or goes past the end of the list that it indexes."""
+    value = case.script.request.values.get("array") or ""
+    first, last = re.match(r"(\d+)", value), re.fullmatch(r"\d+-(\d+)(?:[:%]\d+)*", value)
+    if case.script.scheduler != "slurm" or not first:
+        return
+    index = r"\$\{?SLURM_ARRAY_TASK_ID\}?"
+    for each in case.script.commands:
+        row = case.script.rows[each.line - 1] if each.line <= len(case.script.rows) else ""
+        by_line = re.search(rf"sed\s+(?:-n\s+)?[\"']?{index}\s*[pq]|head\s+-n?\s*{index}|NR\s*==\s*[\"']*{index}", row)
+        if first[1] == "0" and by_line:
+            yield Hit(
+                each.line, "task 0 of the array asks for line 0", f"--array=1-{int(last[1]) + 1 if last else 'N'}"
+            )
+            return
+        for name in re.findall(rf"\$\{{(\w+)\[{index}\]\}}", row):
+            known = each.environment.get(name)
+            items = known.items if known else None
+            plain = items and all(is_known(item) and not re.search(r"[*?{]", item) for item in items)
+            if items and plain and last and int(last[1]) >= len(items):
+                text = f"{name} has items 0 to {len(items) - 1}, and the array goes to {last[1]}"
+                yield Hit(each.line, text, f"#SBATCH --array=0-{len(items) - 1}")
+                return
+
+
+_FOREIGN = {
+    "slurm": re.compile(
+        r"\$\{?((?:PBS_(?:O_\w+|NODEFILE|JOBID|NP|NUM_PPN|ARRAY\w*)|LS_SUBCWD|LSB_\w+|SGE_TASK_ID|PE_HOSTFILE))"
+    ),
+    "pbs": re.compile(r"\$\{?((?:SLURM_\w+|LS_SUBCWD|LSB_\w+|SGE_TASK_ID|PE_HOSTFILE))"),
+    "lsf": re.compile(r"\$\{?((?:SLURM_\w+|PBS_\w+|SGE_TASK_ID|PE_HOSTFILE))"),
+}
+
+
+@rule(
+    "other-schedulers-variable",
+    why="Each scheduler sets variables of its own: this one is empty in the job",
+    example="#SBATCH --nodes=1\ncd $PBS_O_WORKDIR",
+    instead="#SBATCH --nodes=1\ncd $SLURM_SUBMIT_DIR",
+)
+def other_schedulers_variable(case: Case) -> Iterator[Hit]:
+    """A variable of another scheduler in a script with one head, which does not look whether it is set."""
+    kind = case.script.scheduler
+    if {each.kind for each in case.script.directives} != {kind} or kind not in _FOREIGN or case.script.foreign:
+        return
+    for each in case.script.commands:
+        texts = [*(word.raw for word in each.command.words), *(made.raw for made in each.command.assignments)]
+        found = _FOREIGN[kind].search(" ".join(texts))
+        if found and not re.search(rf"{found[1]}\}}?[\"']?\s*\]|{found[1]}:?[-+=?]|\b{found[1]}=|-[nz]\s+\S*{found[1]}",
+                                   case.script.code) and not each.command.within("branch"):  # fmt: skip
+            yield Hit(each.line, f"{found[1]} is not a variable of this scheduler", _OF_SUBMISSION.get(kind, ""))
+            return
+
+
+_OF_SBATCH = {
+    "--account", "--array", "--dependency", "--export", "--gpus", "--gres", "--job-name", "--mem", "--nodes",
+    "--ntasks", "--output", "--partition", "--qos", "--time",
+}  # fmt: skip
+
+
+@rule(
+    "options-behind-script",
+    why="What follows the script's name are its own arguments: the scheduler does not see them",
+    example="sbatch job.sh --nodes=2",
+    instead="sbatch --nodes=2 job.sh",
+)
+def options_behind_script(case: Case) -> Iterator[Hit]:
+    """Options of sbatch behind the name of the script."""
+    for each in case.script.commands:
+        words = each.argv
+        at = next((n for n, word in enumerate(words) if n and re.search(r"\.(?:sh|slurm|sbatch|job|batch)$", word)), 0)
+        if words[:1] != ("sbatch",) or not at:
+            continue
+        late = [word for word in words[at + 1 :] if word.partition("=")[0] in _OF_SBATCH]
+        if late:
+            yield Hit(
+                each.line,
+                f"{shown(late[0])} is an argument of {shown(words[at])}",
+                f"sbatch {shown(late[0])} {shown(words[at])}",
+            )
+
+
+@rule(
+    "conda-run-holds-output",
+    "note",
+    why="conda run shows what the program prints when it ends: the log of a running job is empty",
+    example="#SBATCH --nodes=1\nconda run -n train python train.py",
+    instead="#SBATCH --nodes=1\nconda run --no-capture-output -n train python train.py",
+)
+def conda_run_holds_output(case: Case) -> Iterator[Hit]:
+    """``conda run`` in a job, which keeps the output."""
+    for each in case.script.commands if case.script.is_batch else ():
+        words = " ".join(each.argv)
+        if re.search(r"(?:^|\s)conda run\s", words) and not re.search(
+            r"--no-capture-output|--live-stream|\s-s\s", words
+        ):
+            yield Hit(
+                each.line, "conda run keeps the output until the program ends", "conda run --no-capture-output ..."
+            )
+            return
+
+
+@rule(
+    "waits-for-one",
+    why="wait with a number waits for that process only: when the script ends, the scheduler ends the others",
+    example="srun -n1 ./a &\nsrun -n1 ./b &\nwait $!",
+    instead="srun -n1 ./a &\nsrun -n1 ./b &\nwait",
+)
+def waits_for_one(case: Case) -> Iterator[Hit]:
+    """Several programs in the background, and a ``wait`` for the last of them only."""
+    background = [each for each in case.script.commands if each.command.background and each.argv]
+    waits = [each for each in case.script.commands if each.argv[:1] == ("wait",)]
+    several = len(background) > 1 and not any(each.command.within("loop") or each.command.within("function")
+                                              for each in (*background, *waits))  # fmt: skip
+    if (
+        several
+        and len(waits) == 1
+        and shown(" ".join(waits[0].argv[1:])) == "$!"
+        and waits[0].line > background[-1].line
+    ):
+        yield Hit(waits[0].line, f"wait $! waits for 1 of {len(background)} programs", "wait")

@@ -1,0 +1,33 @@
+"""Scripts made after public reports: the fault is named on its line, and gone where it is mended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lint.reported import REPORTED
+from stackyard.lint.api import lint_text
+from stackyard.lint.rules import TABLE
+
+
+def rules(directory: Path, text: str, program: str) -> dict[str, int]:
+    """The rules that find something, and the line of each."""
+    if program:
+        (directory / "p.py").write_text(program)
+    report = lint_text(text, name="job.sh", directories=(directory,))
+    return {each.rule: each.where.line if each.where else 0 for each in report.findings}
+
+
+@pytest.mark.parametrize("rule", REPORTED)
+def test_a_reported_fault(rule: str, tmp_path: Path) -> None:
+    text, before, after, program = REPORTED[rule]
+    assert before in text
+    line = rules(tmp_path, text, program).get(rule)
+    assert line, "the fault is not named"
+    assert line <= text.count("\n")
+    assert rules(tmp_path, text.replace(before, after), program) == {}
+
+
+def test_each_of_them_is_a_rule() -> None:
+    assert not REPORTED.keys() - TABLE.keys()
