@@ -1,1 +1,1 @@
-"""Records become what users see: modulefiles in Lua and Tcl, aliases, rc files."""
+"""Renders records for users: modulefiles in Lua and Tcl, aliases, rc files."""

@@ -1,4 +1,4 @@
-"""The door of `expose`: what users see: modules, kernels, hooks."""
+"""The door of `expose`: modules, kernels and hooks for users."""
 
 from typing import TYPE_CHECKING
 

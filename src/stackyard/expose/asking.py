@@ -1,8 +1,9 @@
-"""Commands in front of a stack's own, where each user accepts its licences: the first one asks.
+"""Wrapper commands for stacks whose licences each user must accept: the first one run asks.
 
-Loading a module runs no program, so it cannot ask. A directory that the module puts first on PATH has a link for each
-command, all to one shell script. It takes about a millisecond once the licences are accepted: their variables are set
-(by the user, or by a command of the stack above it), or each has its mark in the user's home directory.
+Loading a module runs no program, so it cannot ask. The module puts a directory first on PATH with a link for each
+command, all to one shell script. The script takes about a millisecond once the licences are accepted: either their
+variables are set (by the user, or by a parent process from the same stack), or the user's home directory has a mark for
+each.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ NAME = ".ask"
 
 
 def asked_of_users(record: BuildRecord, site: Site) -> list[Mapping[str, Any]]:
-    """The licences that each user of a revision accepts: those that loading its module does not accept."""
+    """The licences that each user of a revision must accept, because loading its module does not."""
     if not in_sites_yard(record.path, site):
         return []
     named = (entry for entry in record.licences if entry.get("variable"))
@@ -41,14 +42,14 @@ def asked_of_users(record: BuildRecord, site: Site) -> list[Mapping[str, Any]]:
 
 
 def asking_change(record: BuildRecord, site: Site) -> EnvironmentChange:
-    """The directory of these commands, first on PATH, where a licence is to be asked for."""
+    """The change that puts the directory of these commands first on PATH, if there are such licences."""
     if not asked_of_users(record, site) or not _directories(record):
         return EnvironmentChange()
     return EnvironmentChange((Prepend("PATH", str(RevisionPaths.of(record.path).asking)),))
 
 
 def write_asking(record: BuildRecord, site: Site) -> None:
-    """Write the script and its links, where a licence is to be asked for."""
+    """Write the script and its links, if there are such licences."""
     if not asked_of_users(record, site):
         return
     for path, text in asking_scripts(record).items():
@@ -74,12 +75,12 @@ def asking_scripts(record: BuildRecord) -> dict[Path, str]:
 
 
 def mark_name(name: str, sha256: str) -> str:
-    """The name of the file by which a user has accepted a text under a name."""
+    """The file name of a user's mark for an accepted text."""
     return hashlib.sha256(f"{name}\n{sha256}".encode()).hexdigest()[:32] + ".json"
 
 
 def _line(record: BuildRecord, entry: Mapping[str, Any]) -> str:
-    """What asks for one licence, unless its variable is set, and sets it."""
+    """The script's line that asks for one licence, unless its variable is set, and then sets it."""
     name, variable, digest = str(entry["name"]), str(entry["variable"]), str(entry["sha256"])
     kept = json.dumps({"name": name, "sha256": digest, "variable": variable})[1:-1]
     words = (name, shlex.quote(name), variable, mark_name(name, digest), _text(record, digest), kept)
@@ -87,21 +88,21 @@ def _line(record: BuildRecord, entry: Mapping[str, Any]) -> str:
 
 
 def _text(record: BuildRecord, sha256: str) -> str:
-    """The path of a licence's text; empty where the stack's file names none."""
+    """The path of a licence's text; empty if the stack's file has none."""
     directory = RevisionPaths.of(record.path).recipe
     kept = (Path(each.path) for each in os.scandir(directory) if each.is_file()) if directory.is_dir() else iter(())
     return next((str(path) for path in sorted(kept) if sha256_file(path) == sha256), "")
 
 
 def _directories(record: BuildRecord) -> list[Path]:
-    """Where the commands are that loading the module gives."""
+    """The directories of commands that loading the module adds to PATH."""
     if record.settings.get("variables_only"):
         return []
     return [RevisionPaths.of(record.path).commands] if commands_of(record) else list(record.payload.program_directories)
 
 
 def names(record: BuildRecord) -> Iterator[str]:
-    """The names of these commands, without those that are the host's."""
+    """The names of these commands, without those of the host."""
     if commands_of(record):
         yield from commands_of(record)
         return

@@ -1,4 +1,4 @@
-"""What a stack does to a user's environment: the part common to all stacks, and all of one revision.
+"""The environment change of a stack: the part common to all stacks, and the complete one of a revision.
 
 Pure functions of a record and a site. The result is frozen in the revision's directory when it is first published
 (`stackyard.expose.published`), so a later change of the site never changes a loaded module.
@@ -28,7 +28,7 @@ _OF_A_VARIABLE = (ops.Set, ops.SetRestorable, ops.Default, ops.UserPath, ops.Fla
 
 
 def holds_conda(record: BuildRecord) -> bool:
-    """Whether the stack brings conda or mamba itself, so that users activate environments on top of it."""
+    """Whether the stack has its own conda or mamba, so that users activate environments on top of it."""
     return brings_conda(record.settings.get("conda_base"), (p.name for p in record.packages if p.kind == "conda"))
 
 
@@ -61,12 +61,12 @@ def base_change(record: BuildRecord, site: Site) -> ops.EnvironmentChange:
 
 
 def layer_change(record: BuildRecord, of_base: ops.EnvironmentChange) -> ops.EnvironmentChange:
-    """What makes an extension usable: everything that its base does, then its own programs and its activation.
+    """The change of an extension: that of its base, then its own programs and its activation.
 
-    One module does both, so that loading it needs no second one.
+    One module contains both, so that loading it requires no other module.
 
     Args:
-        of_base: what loading the base does.
+        of_base: the environment change of the base.
     """
     payload = record.payload
     assert isinstance(payload, Layer)
@@ -81,10 +81,10 @@ def layer_change(record: BuildRecord, of_base: ops.EnvironmentChange) -> ops.Env
 
 
 def full_change(record: BuildRecord, site: Site, of_base: ops.EnvironmentChange | None = None) -> ops.EnvironmentChange:
-    """Everything that loading a revision does: `stack_change`, or its commands alone; its variables, its notice.
+    """The complete change of a revision: `stack_change`, or only its commands; its variables, its notice.
 
     Args:
-        of_base: of an extension, what loading its base does.
+        of_base: for an extension, the change of its base.
     """
     if of_base is not None:
         offered = layer_change(record, of_base)
@@ -95,12 +95,12 @@ def full_change(record: BuildRecord, site: Site, of_base: ops.EnvironmentChange 
 
 
 def stack_change(record: BuildRecord, site: Site) -> ops.EnvironmentChange:
-    """What makes the whole stack usable: `base_change` and its captured activation."""
+    """The change for the whole stack: `base_change` and its captured activation."""
     return merged(base_change(record, site) + record.activation.change)
 
 
 def merged(change: ops.EnvironmentChange) -> ops.EnvironmentChange:
-    """The same change with one operation per variable, or per directory of a list: the last wins, flags are joined.
+    """The change with one operation per variable, or per directory of a list: the last wins, flags are combined.
 
     A module that set a variable twice would restore its own first value instead of the user's.
     """
@@ -149,12 +149,12 @@ def _user_paths(record: BuildRecord, site: Site) -> list[ops.Operation]:
 
 
 def _variables(record: BuildRecord, site: Site) -> ops.EnvironmentChange:
-    """The module's own variables, and those by which loading it accepts licences.
+    """The module's own variables, and those that accept licences on load.
 
     The run-time variables of the site and of the stack are in the captured activation already.
 
-    A modulefile runs no program, so it cannot know who accepted. In a yard of their own it was who built it; for all
-    who load a module of the site's yard, the site says so in its file, or they do it themselves.
+    A modulefile runs no program, so it cannot look up acceptances. In a user's own yard, the builder has accepted. For
+    users of the site's yard, either the site's file accepts, or each user does.
     """
     values: Mapping[str, str] = record.settings.get("variables") or {}
     own = [ops.SetRestorable(name, str(text).replace("{prefix}", record.prefix)) for name, text in values.items()]
@@ -164,7 +164,7 @@ def _variables(record: BuildRecord, site: Site) -> ops.EnvironmentChange:
 
 
 def _licences(record: BuildRecord) -> list[tuple[str, str]]:
-    """The licences that are accepted by a variable: name and variable."""
+    """The licences with an acceptance variable: name and variable."""
     return [(entry["name"], str(entry["variable"])) for entry in record.licences if entry.get("variable")]
 
 
@@ -175,7 +175,7 @@ def _notice(record: BuildRecord, change: ops.EnvironmentChange) -> ops.Environme
 
 
 def licence_lines(record: BuildRecord, change: ops.EnvironmentChange) -> list[str]:
-    """How a user accepts each licence that loading the module (`change`) does not accept."""
+    """Instructions for each licence that loading the module (`change`) does not accept."""
     texts = RevisionPaths.of(record.path).recipe
     accepted = {operation.variable for operation in change if isinstance(operation, ops.SetRestorable)}
     return [

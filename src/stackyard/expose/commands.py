@@ -1,8 +1,8 @@
-"""A module that gives users some commands of a stack and nothing else of it (``modules: commands:``).
+"""A module that gives users only some commands of a stack (``modules: commands:``).
 
-PATH gets a directory that holds these commands alone, so that the stack's Python is not put before the user's own. Each
-is a shell script that starts the program by its path; a Python program is isolated from PYTHONPATH, PYTHONHOME and the
-packages in the user's home directory, while its children find these variables unchanged.
+PATH gets a directory with only these commands, so that the stack's Python does not hide the user's own. Each is a shell
+script that starts the program by its path; a Python program is isolated from PYTHONPATH, PYTHONHOME and the packages in
+the user's home directory, while its children find these variables unchanged.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _MOUNT_S = 120.0
 
 
 def commands_of(record: BuildRecord) -> tuple[str, ...]:
-    """The commands that users get instead of the whole stack; empty: they get the stack."""
+    """The commands that users get instead of the whole stack; empty: the whole stack."""
     return tuple(record.settings.get("commands") or ())
 
 
 def runs_beside(record: BuildRecord) -> bool:
-    """Whether loading it leaves the user's own stack as it is: it offers commands, or variables alone."""
+    """Whether loading it does not affect the user's own stack: it offers only commands or variables."""
     return bool(commands_of(record) or record.settings.get("variables_only"))
 
 
 def example(record: BuildRecord) -> str:
-    """A command that the stack has, for a hint: one that it offers, else Python, else a shell."""
+    """A command of the stack, for a hint: an offered one, else Python, else a shell."""
     return next(
         iter((*commands_of(record), *record.origin.commands)),
         "python" if record.interpreter and record.packages else "bash",
@@ -40,7 +40,7 @@ def example(record: BuildRecord) -> str:
 
 
 def commands_change(record: BuildRecord) -> EnvironmentChange:
-    """What loading such a module does, apart from its own variables."""
+    """The environment change of such a module, without its own variables."""
     if not commands_of(record):
         return EnvironmentChange()
     return EnvironmentChange((Prepend("PATH", str(RevisionPaths.of(record.path).commands)),))
@@ -57,9 +57,9 @@ def scripts(record: BuildRecord) -> dict[Path, str]:
 
 
 def write_commands(record: BuildRecord) -> None:
-    """Write the scripts, executable for every account that can read them, writable for none.
+    """Write the scripts, executable for every account that can read them, read-only for all.
 
-    Errors are those of `scripts`.
+    Raises as `scripts` does.
     """
     for path, text in scripts(record).items():
         atomic.write_text(path, text, mode=permissions.program_mode() & 0o555, top=RevisionPaths.of(record.path).yard)
@@ -77,7 +77,7 @@ def _script(record: BuildRecord, name: str) -> str:
 
 
 def _head(record: BuildRecord, program: Path) -> bytes:
-    """The first bytes of a program; of one in an image, where that is mounted: elsewhere it is a stub."""
+    """The first bytes of a program; for one in an image, read inside it: elsewhere it is a stub."""
     if record.payload.is_visible:
         with program.open("rb") as file:
             return file.read(_HEAD)
@@ -88,10 +88,10 @@ def _head(record: BuildRecord, program: Path) -> bytes:
 
 
 def _interpreter(record: BuildRecord, program: Path) -> list[str]:
-    """The stack's Python and its option for isolation, where the program is a Python script.
+    """The stack's Python and its isolation option, if the program is a Python script.
 
-    Its first line names the interpreter. One whose path is too long for the kernel stands in the second line, of a
-    script that is both shell and Python.
+    Its first line names the interpreter. If its path is too long for the kernel, it is on the second line of a script
+    that is valid in both shell and Python.
     """
     first, _, rest = _head(record, program).partition(b"\n")
     if not first.startswith(b"#!") or not (b"python" in first or rest.startswith(b"'''exec'")):

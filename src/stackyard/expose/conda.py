@@ -1,7 +1,7 @@
 """The ``conda`` command for users, without sourcing anything at load: static shell functions with absolute paths.
 
 The functions use conda's own protocol (``conda shell.posix activate NAME`` prints commands that the shell evaluates).
-There is a body per shell: ``sh`` for bash and zsh, ``fish``, and for csh an alias of the script that conda ships.
+Each shell has its own body: ``sh`` for bash and zsh, ``fish``, and for csh an alias of the script that conda ships.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ set -e @LEVEL@"""
 
 
 def conda_operations(record: BuildRecord) -> list[Operation]:
-    """What a stack with conda adds: CONDA_EXE, the functions, and the deactivation at unload.
+    """The operations that a stack with conda adds: CONDA_EXE, the functions, and the deactivation at unload.
 
     mamba next to conda uses conda's protocol; mamba alone is mamba 2, which has its own.
     """
@@ -121,7 +121,7 @@ def conda_operations(record: BuildRecord) -> list[Operation]:
 
 
 def _dialect(record: BuildRecord, alone: bool) -> dict[str, str]:
-    """How to request a shell's commands: ``conda shell.posix CMD`` or ``mamba shell CMD --shell posix``."""
+    """How to request commands for a shell: ``conda shell.posix CMD`` or ``mamba shell CMD --shell posix``."""
     ask = _quote(record, "mamba" if alone else "conda")
     words = {"ASK_SH": f"{ask} shell.posix", "TAIL_SH": "", "ASK_FISH": f"{ask} shell.fish", "TAIL_FISH": ""}
     if alone:

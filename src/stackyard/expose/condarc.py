@@ -1,4 +1,4 @@
-"""The site's policy for the environments that users create themselves, as a condarc beside every revision.
+"""The site's policy for environments that users create, as a condarc beside every revision.
 
 conda and mamba read it because the revision's module offers its path as CONDARC.
 """
@@ -18,7 +18,7 @@ _NOT_IN_YAML = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def condarc_text(site: Site) -> str:
-    """Threads, channels, strict priority, no automatic update, pins.
+    """The text of the condarc: threads, channels, strict priority, no automatic update, pins.
 
     Each value is written as JSON, which is YAML too where the characters that YAML folds or rejects are escaped.
     """
@@ -55,7 +55,7 @@ def _refuse_secrets(values: Any, file: str) -> None:
 
 
 def _channels(site: Site) -> dict[str, list[str]]:
-    """The channels that users search, the site's first, each once and by its mirror where it has one."""
+    """The channels that users search, the site's first, without duplicates, replaced by their mirrors."""
     open_to_all = site.channels.model_copy(update={"allowed": (), "denied": ()})  # conda itself rejects those denied
     resolver = Resolver(open_to_all, Where(""))
     found: dict[str, list[str]] = {}

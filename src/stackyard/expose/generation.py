@@ -49,12 +49,12 @@ def write_modules(
     """Write the modules of one generation into `directory`, which is not yet visible to users.
 
     Every entry gets its modulefiles, even a withdrawn one: a shell that loaded it must be able to unload it. That of a
-    removed one does nothing else.
+    removed revision only supports unloading.
 
     Args:
         entries: all revisions whose files still exist, with their short names already assigned.
         records: their build records by module name, as far as they can be read.
-        yard: where users will see the directory, as ``<yard>/modules`` or the site's ``modules.root``.
+        yard: the yard, whose ``<yard>/modules`` or the site's ``modules.root`` is the directory's final path.
         done: as for `module_texts`.
 
     The operations of new revisions are frozen before.
@@ -74,9 +74,9 @@ def write_modules(
 
 
 def _show_to_root(directory: Path, yard: Yard) -> None:
-    """Make the tree readable to others if root writes it: Lmod, run by root, ignores files of root that are not.
+    """Make the tree readable for others if root writes it: Lmod, run by root, ignores other files of root.
 
-    Neither verification nor the spider would then find a module. The yard's own directory decides who may enter.
+    Otherwise neither verification nor the spider would find a module. Access is controlled by the yard's own directory.
     """
     if os.geteuid() != 0:
         return
@@ -100,15 +100,15 @@ def module_texts(
 ) -> dict[str, str]:
     """The files of a generation by their path in ``modules/``. Writes nothing.
 
-    One without a signature that the yard demands refuses to be loaded, and can be unloaded: a modulefile runs nothing,
-    so it is decided here. A revision whose record or frozen operations cannot be read keeps the modulefiles that it
-    has: it works as before, and the damage of one revision stops nothing about the others.
+    A module without a demanded signature refuses to load, but can be unloaded: this is decided here, since a modulefile
+    runs no program. A revision with an unreadable record or unreadable operations keeps its present modulefiles, so
+    that its damage does not affect others.
 
     Args:
-        done: what this process rendered of the same revisions for the same site, and does not render again; gets more.
+        done: texts already rendered by this process for the same revisions and site, for reuse; extended here.
 
     Raises:
-        StackyardError: such a revision has no modulefiles either.
+        StackyardError: such a revision has no present modulefiles either.
     """
     site, yard = workspace.site, workspace.yard
     texts: dict[str, str] = {}
@@ -143,7 +143,7 @@ def modulefiles(
     """The modulefiles of one revision, in the site's formats.
 
     Args:
-        refused: why it may not be loaded; empty: it may.
+        refused: why loading is refused; empty: it is not.
     """
     content = page(record, site, entry=entry, change=change)
     content = replace(content, removed=refused) if refused else content
@@ -156,7 +156,7 @@ def modulefiles(
 
 
 def _kept(entry: Entry, yard: Yard) -> dict[str, str]:
-    """The modulefiles that users have of a revision, as far as they are those that were published."""
+    """The present modulefiles of a revision, if they are unchanged since publication."""
     manifest = generations.current(yard)
     noted = manifest.files if manifest else {}
     directory = yard.generation(manifest.number).modules if manifest else yard.modules
@@ -177,7 +177,7 @@ def _record(entry: Entry, records: Mapping[str, BuildRecord]) -> BuildRecord:
 
 
 def _taken(entries: Sequence[Entry], yard: Yard) -> frozenset[str]:
-    """Names of stacks, in this yard and its parents: an alias module never has one of them."""
+    """Names of stacks in this yard and its parents, which alias modules must not use."""
     own = {entry.module.rpartition("/")[0] for entry in entries} | {entry.stack for entry in entries}
     above = {
         directory.name

@@ -1,8 +1,8 @@
-"""The hooks by which a module system counts the loads of modules (`yard.others.usage`). None of them runs a program.
+"""Hooks with which a module system counts module loads (`yard.others.usage`). None of them runs a program.
 
 Lmod calls the function that ``SitePackage.lua`` registers; Environment Modules has no such call, so ``siteconfig.tcl``
-traces the procedure that evaluates a modulefile. An error in a hook is not shown, and stops no load. Any account may
-have put something of this name into the directory, such as a pipe: only a file of one's own is opened.
+traces the procedure that evaluates a modulefile. An error in a hook is neither shown nor stops a load. Other accounts
+can create entries in the directory, such as a pipe, so only the user's own regular file is opened.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ trace add execution execute-modulefile leave stackyardCount
 
 
 def hook(system: System, workspace: Workspace) -> str:
-    """The text to add to the site's file of a module system.
+    """The text to add to a module system's site file.
 
     Args:
         workspace: its yard has the modules that are counted.

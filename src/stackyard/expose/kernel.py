@@ -1,8 +1,8 @@
-"""Jupyter kernels: a kernelspec per revision, whose process has the environment that loading the module sets up.
+"""Jupyter kernels: a kernelspec per revision, whose process has the environment of the loaded module.
 
-A kernelspec is a directory with ``kernel.json`` in one of Jupyter's data directories. Jupyter starts its words with a
-connection file. They are ``stackyard run REV -- python -m ipykernel_launcher``: so what the module does holds, and an
-image is entered as for any other command. (jupyter-client's documentation, "Making kernels for Jupyter".)
+A kernelspec is a directory with ``kernel.json`` in one of Jupyter's data directories. Jupyter runs its command with a
+connection file. The command is ``stackyard run REV -- python -m ipykernel_launcher``, so the module's changes apply,
+and an image is mounted as for any other command. (jupyter-client's documentation, "Making kernels for Jupyter".)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CONNECTION = "{connection_file}"
 
 @dataclass(frozen=True)
 class Kernel:
-    """An installed kernelspec of ours. `folder`: its directory; `revision`: the module that it starts."""
+    """One of our installed kernelspecs. `folder`: its directory; `revision`: the module that it starts."""
 
     name: str
     folder: Path
@@ -38,7 +38,7 @@ class Kernel:
 
 
 def user_directory(environ: Mapping[str, str]) -> Path:
-    """Where Jupyter looks for a user's own kernels: below ``$JUPYTER_DATA_DIR``, else the XDG data directory.
+    """Jupyter's directory for a user's own kernels: below ``$JUPYTER_DATA_DIR``, else the XDG data directory.
 
     Raises:
         InputError: neither variable nor a home is set.
@@ -55,15 +55,15 @@ def user_directory(environ: Mapping[str, str]) -> Path:
 
 
 def prefix_directory(prefix: Path) -> Path:
-    """Where the Jupyter that is installed in a prefix looks for kernels."""
+    """The kernel directory of a Jupyter that is installed in a prefix."""
     return prefix / "share" / "jupyter" / "kernels"
 
 
 def name_for(record: BuildRecord, asked: str = "") -> str:
-    """The kernel's name: the one that was asked for, else the module's.
+    """The kernel's name: the requested one, else the module's.
 
     Raises:
-        InputError: Jupyter does not take it.
+        InputError: the name is invalid for Jupyter.
     """
     if asked and not _NAME.fullmatch(asked.lower()):
         hint = "use at most 200 letters, digits, '.', '-' and '_', and do not begin with '.'"
@@ -72,7 +72,7 @@ def name_for(record: BuildRecord, asked: str = "") -> str:
 
 
 def require_ipykernel(record: BuildRecord) -> None:
-    """Raise InputError unless the revision has what talks to Jupyter."""
+    """Raise InputError unless the revision has ipykernel."""
     if not any(canonical(package.name) == "ipykernel" for package in record.packages):
         raise InputError(
             f"{record.module} has no ipykernel, by which Jupyter talks to Python",
@@ -81,7 +81,7 @@ def require_ipykernel(record: BuildRecord) -> None:
 
 
 def python_of(record: BuildRecord) -> str:
-    """The Python of a kernel: that of the stack, where loading its module does not put it on PATH."""
+    """The Python of a kernel: by path if loading the module does not put the stack's Python on PATH."""
     return str(record.payload.python) if runs_beside(record) else "python"
 
 
@@ -121,13 +121,13 @@ def _text(record: BuildRecord, words: Sequence[str], interrupt: str, display_nam
 
 
 def install(directory: Path, name: str, text: str, *, replace: bool = False, for_all: bool = False) -> Path:
-    """Write a kernelspec; return its directory.
+    """Write a kernelspec; returns its directory.
 
     Args:
-        for_all: everybody can read it, whatever the umask.
+        for_all: make it readable for all users, independent of the umask.
 
     Raises:
-        InputError: a kernel of that name is there that is another's, or of another revision without `replace`.
+        InputError: another kernel has that name, or one of another revision and `replace` is not set.
         StackyardError: the directory cannot be written.
     """
     place = directory / name
@@ -151,7 +151,7 @@ def install(directory: Path, name: str, text: str, *, replace: bool = False, for
 
 
 def installed(directory: Path) -> Iterator[Kernel]:
-    """The kernels of ours in a directory, by name; others are left out."""
+    """Our kernels in a directory, by name; others are left out."""
     try:
         names = sorted(path.name for path in directory.iterdir())
     except OSError:
@@ -163,7 +163,7 @@ def installed(directory: Path) -> Iterator[Kernel]:
 
 
 def remove(kernel: Kernel) -> None:
-    """Remove a kernelspec, with added logos. Raises StackyardError: permission denied."""
+    """Remove a kernelspec, including added logos. Raises StackyardError: permission denied."""
     try:
         disk.remove_tree(kernel.folder)
     except OSError as error:
@@ -171,8 +171,7 @@ def remove(kernel: Kernel) -> None:
 
 
 def is_gone(kernel: Kernel) -> bool:
-    """Whether the files of its revision were removed. Where that cannot be seen, because you may not enter a directory
-    or its disk does not answer, it counts as not removed."""
+    """Whether the files of its revision were removed; if that cannot be determined, they count as present."""
     try:
         disk.look_into(Path(kernel.path))
     except disk.ABSENT:
@@ -183,7 +182,7 @@ def is_gone(kernel: Kernel) -> bool:
 
 
 def _read(place: Path) -> Kernel | None:
-    """The kernel in a directory; None where there is none, or one that others made."""
+    """The kernel in a directory; None if there is none, or it is not one of ours."""
     text = disk.content(place / _FILE)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""What a module system cannot express: a deploy and ``show`` print what is `notable` before users find out."""
+"""The limits of module systems: a deploy and ``show`` print those that are `notable`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def unquotable_in(value: str, format: Format) -> tuple[str, ...]:
 
 
 def quoted(operation: ops.Set | ops.SetRestorable | ops.Flags | ops.Join | ops.Default | ops.UserPath) -> str:
-    """What the module system quotes for the shell; of a path of the user's own, what the module adds to it."""
+    """The part of an operation that the module system quotes for the shell; for a user's path list, the added part."""
     match operation:
         case ops.Flags():
             return operation.text

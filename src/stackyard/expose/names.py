@@ -3,7 +3,8 @@
 An alias module such as ``pytorch/2.13.0`` is a second name of the stack that contains PyTorch, not a module of its own:
 only the stack is ever loaded, so no alias can stay loaded without its stack.
 
-Only commands that every Lmod 8 and every Environment Modules has are written: one unknown command disables the path.
+Only commands that every Lmod 8 and every Environment Modules supports are written: an unknown command disables the
+whole path.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Names:
 def short_names(
     entries: Sequence[Entry], records: Mapping[str, BuildRecord], site: Site, taken: Collection[str]
 ) -> dict[str, Names]:
-    """The names by directory of ``modules/`` (empty: the top, where the alias modules are).
+    """The names for each directory of ``modules/`` (empty: the top, with the alias modules).
 
     A withdrawn or hidden revision has no short name: Lmod would not load it by that name.
     """
@@ -57,7 +58,7 @@ def short_names(
 def alias_modules(
     entries: Sequence[Entry], records: Mapping[str, BuildRecord], site: Site, taken: Collection[str]
 ) -> dict[str, str]:
-    """Alias module (``pytorch/2.13.0``, and ``pytorch`` for the newest) to the full name that it loads.
+    """The full name that each alias module (``pytorch/2.13.0``, and ``pytorch`` for the newest) loads.
 
     If several revisions contain one version, the default of its stack wins, then one that is not superseded, then the
     one that was built last. The name of a stack (`taken`) is never an alias. A revision without a record has none.
@@ -79,7 +80,7 @@ def alias_modules(
 
 
 def _of_variant(template: str, axes: Mapping[str, str]) -> str:
-    """``tensorflow-py{python}`` with the variant's axes filled in; empty where that is not a module name."""
+    """``tensorflow-py{python}`` with the variant's axes filled in; empty if that is not a valid module name."""
     name = template
     for axis, value in axes.items():
         name = name.replace(f"{{{axis}}}", value)

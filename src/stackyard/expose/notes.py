@@ -1,4 +1,4 @@
-"""What a revision's module does not do, for `deploy` and `show`."""
+"""Notes on the limits of a revision's module, for `deploy` and `show`."""
 
 from __future__ import annotations
 

@@ -43,11 +43,11 @@ MODULE = formats.Kind(
 def change_of(
     record: BuildRecord, site: Site | Callable[[], Site], paths: RevisionPaths | None = None
 ) -> EnvironmentChange:
-    """What loading this revision does: the frozen operations, or those that would be frozen now. Writes nothing.
+    """The change of a revision: its frozen operations, or those that would be frozen now. Writes nothing.
 
     Args:
         site: the site, or a function that reads it, which is called only if the operations are not frozen yet.
-        paths: where the files of the revision are, if they were removed from their place.
+        paths: the present paths of the revision's files, if they are not at their recorded place.
 
     Raises:
         StackyardError: ``module.json`` is damaged or of a newer format.
@@ -59,7 +59,7 @@ def change_of(
 
 
 def present_change(record: BuildRecord, site: Site) -> EnvironmentChange:
-    """What would be frozen now; of an extension with what is frozen of its base.
+    """The operations that would be frozen now; for an extension, on top of its base's frozen ones.
 
     Raises:
         StackyardError: its base was removed, or cannot be read.
@@ -80,7 +80,7 @@ def is_frozen(record: BuildRecord) -> bool:
 
 
 def freeze(record: BuildRecord, site: Site) -> None:
-    """Write what `change_of` gives, once; the revision's condarc and its commands are written before it."""
+    """Freeze the operations from `change_of`, once; the revision's condarc and commands are written before."""
     if not disk.is_there(RevisionPaths.of(record.path).module):
         write_beside(record, site)
         write_change(record, present_change(record, site))
@@ -93,15 +93,14 @@ def write_change(record: BuildRecord, change: EnvironmentChange) -> None:
 
 
 def write_beside(record: BuildRecord, site: Site) -> None:
-    """Write the condarc of a revision, its commands and what asks for its licences: what its operations name beside
-    the prefix."""
+    """Write the files beside the prefix that the operations use: condarc, commands, licence wrappers."""
     atomic.write_text(RevisionPaths.of(record.path).condarc, users_policy(site), top=RevisionPaths.of(record.path).yard)
     write_commands(record)
     write_asking(record, site)
 
 
 def users_policy(site: Site) -> str:
-    """The text of every condarc: the site's present policy for the environments that users make.
+    """The text of every condarc: the site's present policy for environments that users create.
 
     Raises:
         InputError: the policy contains a login.

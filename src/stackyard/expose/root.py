@@ -12,15 +12,15 @@ from stackyard.yard.write import atomic
 
 
 def users_path(workspace: Workspace) -> Path:
-    """Where users find the modules of a yard. `modules.root` applies to the site's own yard, not to a user's."""
+    """The path at which users find the modules of a yard. `modules.root` applies only to the site's own yard."""
     return (expanded(workspace.site.modules.root) if is_sites(workspace) else None) or workspace.yard.modules
 
 
 def check_root(workspace: Workspace) -> Path | None:
-    """The symlink that is still to be created; None if there is none.
+    """The symlink that must still be created; None if it exists or is not needed.
 
     Raises:
-        InputError: something else has its path.
+        InputError: another file has its path.
     """
     root = users_path(workspace)
     if root == workspace.yard.modules or (root.is_symlink() and root.readlink() == workspace.yard.modules):
@@ -35,7 +35,7 @@ def check_root(workspace: Workspace) -> Path | None:
 
 
 def make_root(workspace: Workspace) -> None:
-    """Create the symlink that `check_root` returns, once something is published."""
+    """Create the symlink from `check_root`, once revisions are published."""
     root = check_root(workspace)
     if root is not None and workspace.yard.modules.is_dir():
         atomic.replace_symlink(root, str(workspace.yard.modules))

@@ -19,7 +19,7 @@ DIRECTORY = "__spider"
 
 
 def write_cache(directory: Path, visible: Path) -> bool:
-    """Write the cache of the modules in `directory`, which users will see as `visible`. False if Lmod is not installed.
+    """Write the cache of the modules in `directory`, whose final path is `visible`. False without Lmod.
 
     Raises:
         StackyardError: Lmod could not read a modulefile; the detail has its output.
@@ -38,6 +38,6 @@ def write_cache(directory: Path, visible: Path) -> bool:
 
 
 def lmodrc(place: Path) -> str:
-    """The text of the file that LMOD_RC names, for a cache that users see at `place`."""
+    """The text of the file for LMOD_RC, for a cache at the final path `place`."""
     directory, timestamp = quote(str(place)), quote(str(place / "timestamp"))
     return f"scDescriptT = {{\n   {{ dir = {directory}, timestamp = {timestamp} }},\n}}\n"

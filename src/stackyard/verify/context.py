@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Exceptions:
-    """What the stack's author excluded from checking; each entry is a name or a glob.
+    """The exclusions that a stack's author declared; each entry is a name or a glob.
 
-    `broken_commands` is ``warn`` where a command that does not import is only a warning.
+    `broken_commands` is ``warn`` if a command that does not import is only a warning.
     """
 
     imports: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Exceptions:
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Exceptions:
-        """The exceptions as a record has them."""
+        """The exceptions in a record."""
         known = ("imports", "commands", "libraries", "distributions")
         names = {name: tuple(declared.get(name, ())) for name in known}
         return cls(**names, broken_commands=declared.get("broken_commands") or "fail")
@@ -65,19 +65,19 @@ class Python:
 
 @dataclass(frozen=True)
 class Context:
-    """Where and how the checks of one revision run.
+    """The environment and options for the checks of one revision.
 
     Attributes:
-        environ: the environment of the loaded module, in which everything runs; before that, the one it is loaded in.
+        environ: the environment of the loaded module, in which all checks run; before loading, the one to load it in.
         work: an empty directory of this verification; programs run in it.
-        python: None if the stack has no Python, or it does not run.
-        view: how the programs of the stack see the files: read-only where that can be had.
-        no_view: why they see them as they are; empty: they do not.
-        kinds: those of the checks that are asked for.
+        python: the stack's Python; None if it has none, or it does not run.
+        view: the stack's programs' view of the files: read-only if possible.
+        no_view: why a read-only view is impossible; empty: there is one.
+        kinds: the requested kinds of checks.
         deep: read every byte of every file.
         tree: the files of the revision before any program of it ran.
-        as_read: the record as it was signed; `record` has the checks in force.
-        yards: the yards in which revisions are looked up, from that of the verifying account to the topmost.
+        as_read: the record as signed; `record` has the present checks.
+        yards: the yards in which revisions are looked up, from the verifying account's own to the topmost parent.
     """
 
     record: BuildRecord
@@ -97,7 +97,7 @@ class Context:
 
     @property
     def payload(self) -> Payload:
-        """What the revision holds, which knows where its programs are."""
+        """The content of the revision, with the paths of its programs."""
         return self.record.payload
 
     @property
@@ -106,16 +106,16 @@ class Context:
         return self.payload.root
 
     def run(self, argv: Sequence[str | os.PathLike[str]], **options: Any) -> Result:
-        """Run a program of the stack in this view; `options` are those of `command.run`."""
+        """Run a program of the stack with this view; `options` are those of `command.run`."""
         return run(argv, view=self.view, **options)
 
     def conda_records(self) -> Iterable[Mapping[str, Any]]:
         """The JSON records in ``conda-meta``, sorted by file name, without damaged ones.
 
-        The check of the files reports these, and the one of conda's requirements.
+        Other checks report damaged ones: those of the files and of conda's requirements.
 
         Raises:
-            OSError: one cannot be read, which says nothing about the revision.
+            OSError: a record cannot be read, which proves nothing about the revision.
         """
         for path in sorted((self.prefix / "conda-meta").glob("*.json")):
             try:

@@ -1,7 +1,7 @@
-"""What a revision is verified against: the stack's own checks and its exceptions.
+"""The expectations that a revision is verified against: the stack's own checks and its exceptions.
 
-They do not influence the files of a revision, so a change of them builds nothing: the revision is verified anew, and
-what it then passed is kept beside it as ``checks.json``, in the place of what its record has.
+They do not influence the files of a revision, so a change of them needs no build: the revision is verified again, and
+the new expectations are kept beside it as ``checks.json``, which replaces those of its record.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Expectations:
-    """The checks and the exceptions, as a record has them; scripts by absolute path."""
+    """The checks and the exceptions in a record's format; scripts by absolute path."""
 
     checks: tuple[Mapping[str, Any], ...] = ()
     exceptions: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
-        """sha256 over all that influences the verdict; of scripts their content, not their path."""
+        """sha256 over everything that influences the result; for scripts their content, not their path."""
         checks = [{**asdict(OwnCheck.of(check)), "script": _content(check)} for check in self.checks]
         values = {"checks": checks, "exceptions": asdict(Exceptions.of(self.exceptions))}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def cover(self, other: Expectations) -> bool:
-        """Whether what passed these passes the others: they are the same, or only tolerate broken commands too."""
+        """Whether passing these implies passing the others: equal, or more tolerant of broken commands."""
         judged = "broken_commands"
         tolerant = replace(self, exceptions={**self.exceptions, judged: other.exceptions.get(judged)})
         is_strict = Exceptions.of(self.exceptions).broken_commands == "fail"
         return other.digest in (self.digest, tolerant.digest if is_strict else "")
 
     def applied(self, record: BuildRecord) -> BuildRecord:
-        """The record with these in the place of its own."""
+        """The record with these expectations in place of its own."""
         return replace(record, checks=self.checks, exceptions=self.exceptions)
 
 
 def asked(variant: Variant) -> Expectations:
-    """What a stack's file expects now.
+    """The present expectations of a stack's file.
 
     Raises:
         InputError: a script cannot be read.
@@ -69,7 +69,7 @@ def asked(variant: Variant) -> Expectations:
 
 
 def in_force(record: BuildRecord) -> Expectations:
-    """What a revision was last verified against as a whole: what was kept since its build, else what its record has.
+    """The expectations of a revision's last complete verification: kept since its build, else from its record.
 
     Raises:
         StackyardError: ``checks.json`` is damaged or of a newer format.
@@ -81,7 +81,7 @@ def in_force(record: BuildRecord) -> Expectations:
 
 
 def keep(record: BuildRecord, expectations: Expectations) -> None:
-    """Keep these in the place of the record's own, with copies of their scripts, which never change."""
+    """Store these in place of the record's own, with copies of their scripts."""
     paths = RevisionPaths.of(record.path)
     kept = []
     for check in expectations.checks:
@@ -96,7 +96,7 @@ def keep(record: BuildRecord, expectations: Expectations) -> None:
 
 
 def _copy(script: Path, target: Path) -> None:
-    """Copy a script under its hash, once, readable and executable as files of the yard are, whatever its own mode."""
+    """Copy a script under its hash, once, with the yard's usual permissions instead of its own."""
     if disk.is_there(target):
         return
     target.parent.mkdir(exist_ok=True)
@@ -116,13 +116,13 @@ CHECKS = formats.Kind(
 
 
 def _located(found: Expectations, directory: Path) -> Expectations:
-    """With absolute paths of scripts."""
+    """The expectations with absolute script paths."""
     checks = tuple({**c, "script": str(directory / c["script"]) if c.get("script") else ""} for c in found.checks)
     return replace(found, checks=checks)
 
 
 def _content(check: Mapping[str, Any]) -> str:
-    """The hash of a check's script; empty without one, and a word for one that is lost."""
+    """The hash of a check's script; empty without one, and a marker for a lost one."""
     name = str(check.get("script") or "")
     try:
         return hashlib.sha256(Path(name).read_bytes()).hexdigest() if name else ""

@@ -57,12 +57,12 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One check.
+    """The result of one check.
 
     Attributes:
-        name: what was checked: a distribution, a command, a library, the name of an own check.
+        name: the subject: a distribution, a command, a library, the name of one of the stack's checks.
         detail: the cause if it did not pass, else the observation; several lines are possible.
-        remedy: what to do about a check that did not pass.
+        remedy: the remedy for a check that did not pass.
         required: whether skipping it makes the revision unverified.
         exceptions: the names to declare under ``exceptions`` in the stack file to skip this check.
     """
@@ -83,7 +83,7 @@ class CheckResult:
 
     @property
     def finding(self) -> Finding:
-        """A check that did not pass as a finding; its rule is the kind of check."""
+        """A finding for a check that did not pass; its rule is the kind of check."""
         severity: Severity = "refused" if self.status == "failed" else "warning"
         message = f"{self.name}: {self.cause}" if self.cause else self.name
         return Finding(self.kind, severity, message, remedy=self.remedy)
@@ -98,9 +98,9 @@ class Report:
     """All checks of one revision on one node.
 
     Attributes:
-        created: when, ISO 8601 in UTC.
-        node: the machine as `host.probe.Machine.to_json` gives it.
-        systems: the module systems that were used, e.g. ``Lmod 8.6.19``.
+        created: the time, ISO 8601 in UTC.
+        node: the machine, from `host.probe.Machine.to_json`.
+        systems: the module systems used, e.g. ``Lmod 8.6.19``.
         only: the requested kinds; empty means all.
         load_seconds: duration of ``module load`` per module system, in seconds.
         check_hash: the hash of the own checks and the exceptions; empty in a report of an earlier version.
@@ -138,7 +138,7 @@ class Report:
         return tuple(check for check in self.checks if check.status == "warned" and check.exceptions)
 
     def exceptions(self) -> dict[str, list[str]]:
-        """The ``exceptions`` of a stack.yaml with which it would pass; empty if no failed check can have one."""
+        """The ``exceptions`` that would make it pass; empty if a failed check cannot have one."""
         failed = [check for check in self.checks if check.status == "failed" and check.exceptions]
         found: dict[str, list[str]] = {}
         for check in (*failed, *(self.tolerated() if failed else ())):
@@ -147,12 +147,12 @@ class Report:
         return found
 
     def tally(self) -> str:
-        """What follows the state where the two are shown in a few words: ``2 of 24 checks`` of a failed one."""
+        """The short addition to a state, such as ``2 of 24 checks`` for a failed one."""
         failed = sum(check.status == "failed" for check in self.checks)
         return f"{failed} of {counted(len(self.checks), 'check')}" if failed else counted(len(self.checks), "check")
 
     def summary(self) -> str:
-        """One line: the state, how many checks of each status, and how long they took."""
+        """One line: the state, the number of checks by status, and the duration."""
         counts = Counter(check.status for check in self.checks)
         order: tuple[Status, ...] = ("passed", "failed", "skipped", "warned")
         parts = ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
@@ -165,7 +165,7 @@ class Report:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], origin: str = "report.json") -> Report:
-        """Read what `to_json` wrote, in this version or an earlier one; `origin` names the file in errors."""
+        """Parse the output of `to_json` of this version or an earlier one; `origin` names the file in errors."""
         return formats.read(value, origin, REPORT)
 
     def junit(self) -> str:
@@ -197,7 +197,7 @@ REPORT = formats.Kind(
 def without_record(entry: Entry, error: StackyardError) -> Report:
     """The report of a published revision whose record is missing or damaged, so that its checks cannot run.
 
-    Where the file system failed to read it, nothing is known about the revision.
+    If the file system failed to read it, nothing is known about the revision.
     """
     cause = error.__cause__
     if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
@@ -206,13 +206,13 @@ def without_record(entry: Entry, error: StackyardError) -> Report:
 
 
 def lacking_licences(report: Report, error: StackyardError) -> Report:
-    """A report of the kinds `RUNS_NOTHING` alone: the others wait for a licence to be accepted."""
+    """A report of the kinds in `RUNS_NOTHING` only: other checks need a licence to be accepted first."""
     check = CheckResult("own", "licences", "skipped", error.message, error.hint or "")
     return replace(report, checks=(*report.checks, check), only=())
 
 
 def stopped(entry: Entry, error: StackyardError | OSError) -> Report:
-    """The report of a revision whose verification did not come to its end: nothing is known about it."""
+    """The report of a revision whose verification was aborted: nothing is known about it."""
     if isinstance(error, StackyardError):
         return only(entry, CheckResult("consistency", "verification", "skipped", error.message, error.hint or ""))
     detail = f"{(error.strerror or str(error)).lower()}: {error.filename}" if error.filename else str(error)
@@ -230,7 +230,7 @@ def _remedy(error: OSError) -> str:
 
 
 def only(of: Entry | BuildRecord, check: CheckResult) -> Report:
-    """The report of a revision with one check."""
+    """The report of a revision with a single check."""
     return Report(of.module, of.input_hash, now(), machine().to_json(), checks=(check,))
 
 

@@ -1,7 +1,7 @@
-"""The checks that a site adds to those of every stack: of its files and of plug-ins, as rows of the table of checks.
+"""The checks that a site adds to those of every stack, from files and plug-ins, as rows of the table of checks.
 
-They are not part of what a revision is verified against (`verify.expectations`): a change of them builds nothing and
-verifies nothing by itself. `stackyard verify` tries them on what is published.
+They are not part of a revision's expectations (`verify.expectations`): a change of them causes neither a build nor a
+verification. `stackyard verify` runs them on published revisions.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _of_plugin(name: str, site: Site, index: int) -> Check:
 
 
 def _run_plugin(plugin: Plugin, check: Check, context: Context) -> list[CheckResult]:
-    """The results of a plug-in's check, each with its plug-in; a mistake in the plug-in is one that failed."""
+    """The results of a plug-in's check, each naming the plug-in; an error in the plug-in is a failed result."""
     try:
         found = check.run(context) if check.applies(context.record) else []
         if other := {result.kind for result in found} - set(check.kinds):
@@ -75,7 +75,7 @@ def _run_plugin(plugin: Plugin, check: Check, context: Context) -> list[CheckRes
 
 
 def _run(check: DeclaredCheck, context: Context) -> list[CheckResult]:
-    """The result of a check in a file; of one for Python, nothing where the stack has none that runs."""
+    """The result of a check from a file; none for a Python check if the stack has no working Python."""
     if context.python is None and (check.python or any("{python}" in word for word in check.run)):
         return [CheckResult("own", check.name, "skipped", "requires Python, but this stack has none", required=False)]
     return [result_of(context, OwnCheck.of(check.model_dump(mode="json")))]

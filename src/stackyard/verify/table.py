@@ -1,6 +1,6 @@
-"""The table of checks: what `verify.verify` runs of every revision, in this order. One more check is one more row.
+"""The table of checks: those that `verify.verify` runs on every revision, in this order. A new check is a new row.
 
-Loading the module and asking its Python are no rows: they make the environment that the rows are carried out in.
+Loading the module and querying its Python are not rows: they create the environment for the rows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Verifies one revision on this machine by loading the modulefile that is about to be published.
+"""Verifies one revision on this machine by loading its modulefile before publication.
 
 The order is: load and unload the module with every module system of the machine; run the stack's Python from the loaded
 environment; then, concurrently, imports and commands in worker processes, and the file checks; the stack's own checks
-and the site's last and one at a time, since they may use the whole machine. All of them see the yard read-only where
-that can be had. What is run is the table of `verify.table`, and what the site adds.
+and the site's last and one at a time, since they may use the whole machine. All of them see the yard read-only if
+possible. The checks are those of `verify.table` and of the site.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def verify(
 
     Args:
         modules: the ``modules/`` directory of the generation that is about to be published, or of the current one.
-        environ: the environment that the module is loaded into; None: that of a fresh login with an empty home
-            directory, so that nothing depends on your own files.
-        variables: more of it, e.g. those by which a licence is accepted.
+        environ: the environment to load the module into; None: that of a fresh login with an empty home directory,
+            independent of your own files.
+        variables: additional variables, e.g. those that accept a licence.
         only: kinds of checks (keys of `report.KINDS`) to run; None: all.
         deep: read every byte of every file.
-        expectations: what the revision is verified against; None: what is in force for it.
-        yards: what the programs of the stack must not change besides the yard that the revision is in.
+        expectations: the expectations to verify against; None: the present ones of the revision.
+        yards: other yards that the stack's programs must not change, besides the revision's own.
 
     Returns:
         The report; a failed check does not raise.
@@ -118,7 +118,7 @@ def verify(
 
 @dataclass
 class _Job:
-    """One running verification of a record, with the checks in force; `as_read` has its own, as it was signed."""
+    """One running verification of a record with the present checks; `as_read` is the record as signed."""
 
     record: BuildRecord
     as_read: BuildRecord
@@ -134,7 +134,7 @@ class _Job:
     loaded: list[LoadedModule] = field(default_factory=list)
 
     def run(self) -> list[CheckResult]:
-        """All checks of the requested kinds; of an adopted prefix that does not exist only that."""
+        """All checks of the requested kinds; for a missing adopted prefix only that finding."""
         if any(not directory.is_dir() for directory in self.record.origin.outside):
             return check_adopted(self.record)
         context = self._context()
@@ -154,7 +154,7 @@ class _Job:
         return [check for check in checks if check.kind in self.kinds]
 
     def _context(self) -> Context:
-        """What the checks get, before the module is loaded."""
+        """The context of the checks before the module is loaded."""
         return Context(
             record=self.record,
             site=self.site,
@@ -169,7 +169,7 @@ class _Job:
         )
 
     def _walk(self, stage: Stage, context: Context) -> list[CheckResult]:
-        """The results of the checks of one stage, in the order of the table."""
+        """The results of one stage's checks, in the order of the table."""
         rows = self._begun(check for check in self.rows if check.stage == stage and self._is_asked(check))
         if stage != "programs":
             return [result for check in rows for result in check.run(context)]
@@ -180,7 +180,7 @@ class _Job:
         return bool(set(check.kinds) & set(self.kinds)) and check.applies(self.record)
 
     def _begun(self, rows: Iterable[Check]) -> Iterator[Check]:
-        """The rows, each after its title was shown."""
+        """The rows, each after its title is shown."""
         for check in rows:
             if check.title:
                 every = check.stage == "files" and self.deep
@@ -188,9 +188,9 @@ class _Job:
             yield check
 
     def _environ(self) -> Mapping[str, str]:
-        """The loaded environment; without a module system that of ``stackyard run``.
+        """The loaded environment; without a module system the environment of ``stackyard run``.
 
-        A module that offers commands alone has the stack behind them, which is tried as they find it.
+        For a module that only offers commands, the environment is that of these commands.
         """
         change = change_of(self.record, self.site)
         environ = self.loaded[0].environ if self.loaded else change.apply(self.before)
@@ -199,10 +199,10 @@ class _Job:
         return environ
 
     def _load(self, systems: list[ModuleSystem], results: list[CheckResult]) -> list[CheckResult]:
-        """Load with each working module system that the site writes modulefiles for.
+        """Load with each working module system for which the site writes modulefiles.
 
         Args:
-            results: what was found about those that do not work.
+            results: receives the results for module systems that do not work.
         """
         self.progress.phase(self.record.module, "verify", "load and unload")
         change = change_of(self.record, self.site)

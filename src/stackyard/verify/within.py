@@ -1,8 +1,8 @@
-"""Verifying a revision whose files are in an image: the checks run in a child, where the image is mounted.
+"""Verifies a revision with an image: the checks run in a child process, where the image is mounted.
 
-Outside, only stubs are visible: what checks files would find none, and pass.
+Outside, only stubs are visible, so checks of files would find none and pass.
 
-    python -m stackyard.verify.within FOLDER     carries out what `within` has written there
+    python -m stackyard.verify.within FOLDER carries out the request that `within` has written there
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ LIMIT_S = 6 * 3600.0
 
 
 def within(record: BuildRecord, *asked: Any, **options: Any) -> Report:
-    """`verify.verify` with these arguments, where the image of the record is mounted.
+    """Run `verify.verify` with these arguments where the image of the record is mounted.
 
-    An image that is missing, truncated or something else is a check that failed: no machine can mount it.
+    A missing, truncated or invalid image is a failed check: no machine can mount it.
 
     Raises:
         MissingError: the image cannot be mounted on this machine.
@@ -45,7 +45,7 @@ def within(record: BuildRecord, *asked: Any, **options: Any) -> Report:
 
 
 def _damage(record: BuildRecord) -> StackyardError | None:
-    """What is wrong with the image itself; of one that the file system does not let this user read nothing is known."""
+    """The damage of the image itself; None also if this user cannot read the image, so that nothing is known."""
     try:
         superblock(RevisionPaths.of(record.path).image)
     except StackyardError as error:

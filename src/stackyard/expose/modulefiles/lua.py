@@ -1,8 +1,8 @@
 """Modulefiles for Lmod, in Lua: static operations only, safe with unset variables, fast for the spider.
 
 The modulefile contains the helper functions that it uses, so that it works wherever it is copied. They depend only on
-``mode()`` and the environment; no program is run and no file is read. One test at load: whether the directory of
-the revision exists, which a yard that was renamed has elsewhere.
+``mode()`` and the environment; no program is run and no file is read. One test runs at load: whether the directory of
+the revision exists, since the yard may have been renamed.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def quote(text: str) -> str:
 
 
 def block(text: str) -> str:
-    """A literal for a text of several lines, in readable form where possible."""
+    """A literal for a text of several lines, readable if possible."""
     if "\n" not in text or "\r" in text or "\0" in text:
         return quote(text)
     level = next("=" * n for n in itertools.count() if f"]{'=' * n}]" not in text and not text.endswith(f"]{'=' * n}"))

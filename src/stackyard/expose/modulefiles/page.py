@@ -32,12 +32,11 @@ class Page:
         stack: the name without its version; loading this module replaces a loaded one of that name.
         family: at most one module of a family is loaded; empty: none.
         extensions: ``name/version`` of every package, for ``module spider``.
-        deprecated: a date and a message, shown when it is loaded; empty: none.
-        notice: another message shown when it is loaded; empty: none.
-        removed: why it cannot be loaded any more; empty: it can. It is unloaded as ever.
-        needs: the directory without which it cannot be loaded: its yard may have been moved, or what was adopted.
-            Empty: none.
-        retired: from which day (20270301) the message of that name is shown when it is loaded; empty: never.
+        deprecated: a date and a message, shown on load; empty: none.
+        notice: another message shown on load; empty: none.
+        removed: why it can no longer be loaded; empty: it can. Unloading still works.
+        needs: a directory that must exist on load: the yard or the adopted prefix may have been moved. Empty: none.
+        retired: the day (20270301) from which the retirement message is shown on load; empty: never.
     """
 
     module: str
@@ -59,7 +58,7 @@ class Page:
 def page(
     record: BuildRecord, site: Site, *, entry: Entry | None = None, change: EnvironmentChange | None = None
 ) -> Page:
-    """The page of one revision. `entry` has what may differ between generations: its state and its labels.
+    """The page of one revision. `entry` has the state and labels, which can differ between generations.
 
     Without `change` the frozen operations of the revision are read, or computed if there are none yet.
     """
@@ -88,7 +87,7 @@ def page(
 
 
 def _removed(entry: Entry) -> str:
-    """What loading a removed revision prints."""
+    """The message on loading a removed revision."""
     use = entry.successor or entry.stack
     undo = f"stackyard remove {entry.module} --undo"
     return f"{entry.module} was removed: use {use}; its staff can bring it back for some days: {undo}"
@@ -101,17 +100,17 @@ def _retired(entry: Entry) -> tuple[str, str]:
 
 
 def roots(packages: tuple[PackageRecord, ...]) -> list[PackageRecord]:
-    """The packages that no other package requires: what the stack is for, judged by its packages."""
+    """The packages that no other package requires: the probable purpose of the stack."""
     needed = set(map(_requirement_name, chain.from_iterable(p.requires for p in packages)))
     return sorted((p for p in packages if canonical(p.name) not in needed), key=lambda p: p.name.lower())
 
 
 def _help(record: BuildRecord, shown: Sequence[PackageRecord], state: str, more: str) -> str:
-    """What ``module help`` prints: the contents, how to list them, how to build an environment of your own on top.
+    """The text of ``module help``: the contents, how to list them, how to create an environment on top.
 
     Args:
         shown: its `roots`.
-        more: what the stack's file adds.
+        more: the addition from the stack's file.
     """
     names = ", ".join(f"{p.name} {p.version}" for p in shown[:_LISTED])
     rest = f", and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""

@@ -1,4 +1,4 @@
-"""What the modulefiles of all formats share: the order of operations, the messages, values on one line."""
+"""Shared by the modulefiles of all formats: the order of operations, the messages, values on one line."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _BREAK = re.compile(r"\r\n|[\r\n]")
 
 
 def ordered(change: ops.EnvironmentChange) -> list[ops.Operation]:
-    """Unload commands come first: they read saved values, which later lines take away."""
+    """Operations in order: unload commands come first, since they read saved values that later lines remove."""
     return sorted(change, key=lambda operation: not isinstance(operation, ops.OnUnload))
 
 
 def messages(content: Page) -> list[str]:
-    """What is shown at load: the deprecation, the notice of the generation, the notices of the revision."""
+    """The messages on load: the deprecation, the notice of the generation, the notices of the revision."""
     texts = [f"{content.module} is deprecated: {content.deprecated}"] if content.deprecated else []
     texts += [content.notice] if content.notice else []
     return texts + [operation.text for operation in content.change if isinstance(operation, ops.Notice)]
 
 
 def refusal(content: Page) -> str:
-    """What is shown instead of loading it; empty where it can be loaded."""
+    """The message shown instead of loading it; empty if it can be loaded."""
     return one_line(content.removed)
 
 
 def missing(content: Page) -> str:
-    """What is shown instead of loading it where the directory that it needs does not exist."""
+    """The message shown instead of loading it if its required directory does not exist."""
     why = "not found: its files were moved or removed; restore them, or choose another: stackyard list"
     return one_line(f"{content.module}: {content.needs} {why}")
 
@@ -42,18 +42,19 @@ def one_line(text: str) -> str:
 
 
 class Syntax(NamedTuple):
-    """How a language writes what both formats do to variables, with commands and helpers of the same names.
+    """The syntax of one language for operations on variables; both languages have the same commands and helpers.
 
     Attributes:
-        quote: a text as a word.
-        call, inner: a command with its words, as a line, and as a word of another one.
-        listed: a list of words as one word.
+        quote: renders a text as a word.
+        call, inner: render a command as a line, and as a word inside another command.
+        listed: renders a list of words as one word.
         append: the command that appends to a list of directories.
-        only: a line that is skipped unless these tests hold.
-        tests: that the shell is another one than this, for which the module system cannot quote a value (see `limits`).
+        only: renders a line that runs only if these tests hold.
+        tests: render the test that the shell is not this one, for which the module system cannot quote a value (see
+            `limits`).
         this: the first words of a helper that keeps a value of the user.
         unset: its words for no value.
-        spread: what stands before a word that is to be several.
+        spread: the prefix of a word that expands to several.
     """
 
     format: Format
@@ -69,7 +70,7 @@ class Syntax(NamedTuple):
     spread: str = ""
 
     def rules(self) -> ops.Rules:
-        """The rules for these operations. Messages are left out: all stand together at the end."""
+        """The rendering rules for these operations. Messages are left out: they are rendered together at the end."""
         return {
             ops.Append: self._append, ops.Set: self._set, ops.SetRestorable: self._set_restorable,
             ops.Default: self._default, ops.SaveValue: self._save_value, ops.Flags: self._flags, ops.Join: self._join,

@@ -184,7 +184,7 @@ def render_page(content: Page) -> str:
 
 
 def _procedures(body: str) -> list[str]:
-    """The helper procedures that the body calls, and those that these call."""
+    """The helper procedures that the body calls, directly or indirectly."""
     wanted = body
     for name, text in reversed(_PROCEDURES.items()):
         if f"{name} " in wanted:
@@ -244,7 +244,7 @@ def _prepend(operation: ops.Prepend) -> list[str]:
 
 
 def _function(operation: ops.Function) -> list[str]:
-    """Functions for sh and fish; csh has none, its body is an alias there."""
+    """Functions for sh and fish; in csh, which has none, the body is an alias."""
     words = {"sh": "set-function", "fish": "set-function", "csh": "set-alias"}
     known = {shell: body for shell, body in operation.bodies.items() if shell in words}
     if not known:

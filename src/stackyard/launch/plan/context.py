@@ -108,7 +108,7 @@ def _allocated(reports: NodeReports, context: PlanContext, allocation: Allocatio
 
 
 def need_scheduler(context: PlanContext) -> None:
-    """Raise MissingError if there is no scheduler for batch jobs."""
+    """Raise MissingError without a scheduler for batch jobs."""
     if context.scheduler == "none":
         raise MissingError(
             "no scheduler found: none of sbatch, bsub, qsub, flux is on PATH",

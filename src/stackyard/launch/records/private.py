@@ -22,7 +22,7 @@ def write_private(paths: RunPaths, variables: Mapping[str, str]) -> None:
 
 
 def read_private(paths: RunPaths) -> dict[str, str]:
-    """The content of `write_private`'s file; empty if there are no such values, or the run has ended."""
+    """The content of `write_private`'s file; empty without such values, and after the run's end."""
     with suppress(OSError, ValueError):
         value = formats.content(paths.private.read_text(encoding="utf-8"))
         return {VARIABLE(name): VALUE(str(text)) for name, text in value.items()} if isinstance(value, dict) else {}

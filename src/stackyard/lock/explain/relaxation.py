@@ -1,4 +1,4 @@
-"""Finds the pip requirement to relax when resolution fails, by resolving again without each one."""
+"""Finds the pip requirement to relax in an unsolvable set, by resolving again without each one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whether the prefix of an adopted revision still is what was adopted: its packages, and sizes and times of its files.
+"""Checks that an adopted prefix is unchanged: its packages, and sizes and times of its files.
 
-Others may change it at any time, so this is looked at last: what the checks themselves changed shows too.
+Other users may change it at any time. It is checked last, so that changes by the checks themselves show too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHOWN = 4
 
 
 def check_adopted(record: BuildRecord) -> list[CheckResult]:
-    """The packages and the files of an adopted prefix against those that were adopted; nothing for other revisions."""
+    """Compare the packages and the files of an adopted prefix with the adopted state; no result for other revisions."""
     if record.origin.owns_files:
         return []
     if not disk.is_directory(Path(record.prefix)):
@@ -77,10 +77,10 @@ def _text(damages: Sequence[Damage]) -> str:
 
 
 def noted_files(record: BuildRecord) -> Contents:
-    """The files of an adopted prefix as they were.
+    """The recorded files of an adopted prefix.
 
     Raises:
-        StackyardError: the list is missing, or is not the one that the record names.
+        StackyardError: the list is missing, or its hash differs from the record.
     """
     assert record.adopted is not None
     path = RevisionPaths.of(record.path).adopted

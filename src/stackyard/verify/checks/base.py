@@ -1,4 +1,4 @@
-"""What a check is: an object of the table that a verification walks (`verify.table`), or one that a site adds."""
+"""The definition of a check: a row of the table that a verification runs (`verify.table`), or an addition of a site."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ use the whole machine; at the end, to see what the others changed."""
 
 
 def always(_record: BuildRecord) -> bool:
-    """A check of every revision."""
+    """Applies to every revision."""
     return True
 
 
 def looked_into(record: BuildRecord) -> bool:
-    """A check of a revision whose files and programs can be looked at: a container has its own way of starting them."""
+    """Applies to revisions whose files and programs are accessible: a container starts them in its own way."""
     return not record.payload.is_system
 
 
@@ -30,11 +30,11 @@ class Check:
     """One check, or several that share their work.
 
     Attributes:
-        kinds: the kinds of its results; it runs where one of them is asked for.
+        kinds: the kinds of its results; it runs if one of them is requested.
         stage: when it runs.
-        run: carries it out; a check that does not pass is a result, and raises nothing.
-        applies: whether it is one for a revision.
-        title: what is shown when it begins; empty: nothing.
+        run: runs the check; a failure is a result, not an exception.
+        applies: whether it applies to a revision.
+        title: the line to show when it begins; empty: none.
     """
 
     kinds: tuple[Kind, ...]

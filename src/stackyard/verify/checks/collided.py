@@ -1,4 +1,4 @@
-"""Whether the paths that several packages install hold the file of the package that the record names."""
+"""Checks that each path installed by several packages has the file of the recorded package."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHOOSE = "leave one of the packages out; or choose in the stack's file: `collis
 
 
 def check_collisions(record: BuildRecord) -> list[CheckResult]:
-    """One result where packages of a revision install the same path: a warning where that may matter."""
+    """One result if packages of a revision install the same path: a warning if that may matter."""
     if not record.collisions:
         return []
     started = time.perf_counter()
@@ -50,7 +50,7 @@ def _problems(root: Path, collision: Collision) -> list[str]:
 
 
 def _hash(path: Path) -> str:
-    """As the build noted it; empty for what is missing, cannot be read, or is neither a file nor a link."""
+    """The hash in the build's format; empty for anything missing, unreadable, or neither file nor link."""
     try:
         kind = path.lstat().st_mode
         if stat.S_ISLNK(kind):

@@ -1,4 +1,4 @@
-"""The files in ``bin``: each declared script exists, and its first line names an existing interpreter."""
+"""Checks the files in ``bin``: each declared script exists, and its first line names an existing interpreter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OLD_KERNEL_LINE = 127
 
 
 def file_problem(context: Context, one: Distribution, name: str) -> CheckResult | None:
-    """The result for a wrong file of a declared script, or None. It must run the stack's own interpreter.
+    """The result for a wrong file of a declared script, or None. It must use the stack's own interpreter.
 
     A conda package may omit a script that its metadata declares, which is only a warning.
     """
@@ -41,7 +41,7 @@ def file_problem(context: Context, one: Distribution, name: str) -> CheckResult 
 
 
 def check_other_scripts(context: Context, declared: set[str]) -> list[CheckResult]:
-    """Scripts among the programs that no distribution declares: a first line that leads nowhere is a warning.
+    """Check scripts in ``bin`` that no distribution declares: an invalid first line is a warning.
 
     Packages contain helper scripts for perl, csh and others without requiring them, and work nevertheless.
     """
@@ -75,7 +75,7 @@ def interpreter_of(path: Path) -> tuple[str, ...] | None:
 
 
 def _exec_trick(line: str, path: Path) -> list[str] | None:
-    """The interpreter in ``'''exec' "/long/bin/python" "$0" "$@"``; one relative to the script is made absolute."""
+    """The interpreter in ``'''exec' "/long/bin/python" "$0" "$@"``; a relative one is made absolute."""
     try:
         words = shlex.split(line, comments=True)
     except ValueError:
@@ -108,7 +108,7 @@ def _unresolved(words: tuple[str, ...], context: Context) -> str | None:
 
 
 def _inside(words: tuple[str, ...], context: Context) -> bool:
-    """Whether a script's interpreter belongs to the prefix (``env python`` does once the module is loaded)."""
+    """Whether a script's interpreter belongs to the prefix (``env python`` does when the module is loaded)."""
     program = words[0]
     if Path(program).name == "env":
         return True

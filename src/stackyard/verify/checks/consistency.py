@@ -1,4 +1,4 @@
-"""Consistency of the installed packages: requirements of pip (checked by uv) and conda (by conda's own matcher)."""
+"""Checks the consistency of installed packages: requirements of pip (by uv) and of conda (by conda's own matcher)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNSEARCHED = "build it for the Python that its base has now: `stackyard rebase 
 
 
 def check_consistency(context: Context) -> list[CheckResult]:
-    """One result per distribution with a broken requirement, or one for all; and whether all installed files exist."""
+    """One result per distribution with a broken requirement, or one for all; and one on the installed files."""
     return [*_check_pip(context), *_check_conda(context), *_check_files(context)]
 
 
@@ -150,7 +150,7 @@ def _conda_problems(
 
 
 def _virtual(context: Context) -> Mapping[str, str]:
-    """Virtual packages that this machine has. One that it lacks (a GPU) proves nothing about the stack."""
+    """The virtual packages of this machine. A missing one (a GPU) proves nothing about the stack."""
     machine = context.machine
     known = {"__glibc": machine.glibc, "__cuda": machine.cuda}
     return {name: version for name, version in known.items() if version}
@@ -174,7 +174,7 @@ def _name(line: str) -> str:
 def _results(
     context: Context, part: str, problems: Iterable[tuple[str, str]], satisfied: str, seconds: float
 ) -> list[CheckResult]:
-    """One for each package that has problems, without those of declared exceptions; else one that passed."""
+    """One result for each package with problems, without declared exceptions; else one that passed."""
     declared = [canonical(name) for name in context.exceptions.distributions]
     broken: dict[str, list[str]] = {}
     for name, text in problems:

@@ -1,8 +1,8 @@
-"""Whether a revision still holds what was built: the size and the time of every file, and the bytes of some or of all.
+"""Checks that a revision is unchanged since its build: size and time of every file, and the bytes of some or of all.
 
-The files that changed are read, and a sample that is another one every day: always the interpreter, conda's records and
-the lists of wheels. A deep check reads every byte. What programs of the stack did while they were checked shows in a
-second look at all files, because not every machine can give them a read-only view.
+Changed files are read, and a sample that differs from day to day; the interpreter, conda's records and the lists of
+wheels are always read. A deep check reads every byte. A second comparison shows changes by the checks themselves,
+because not every machine can provide a read-only view.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REMEDY = "restore the files from what is locked: `stackyard verify --repair {mod
 
 
 def check_files(record: BuildRecord, tree: Tree, *, deep: bool) -> list[CheckResult]:
-    """Every file of a revision against what was built. `tree`: its present files (`look`)."""
+    """Compare every file of a revision with the build. `tree`: its present files (`look`)."""
     started = time.perf_counter()
     if not record.files_sha256:
         return [_without_note(record, deep=deep)]
@@ -51,10 +51,10 @@ def check_files(record: BuildRecord, tree: Tree, *, deep: bool) -> list[CheckRes
 
 
 def noted_contents(record: BuildRecord) -> Contents:
-    """What the files of a revision held when it was built.
+    """The recorded contents of a revision's files.
 
     Raises:
-        StackyardError: ``files.json`` is missing, or is not the one whose hash the record has.
+        StackyardError: ``files.json`` is missing, or its hash differs from the record.
     """
     path = RevisionPaths.of(record.path).files
     try:
@@ -72,12 +72,12 @@ def look(record: BuildRecord) -> Tree:
 
 
 def seen(record: BuildRecord) -> Tree:
-    """The present files of a revision that this process can compare: not those in an image."""
+    """The present files of a revision that this process can compare, without those in an image."""
     return contents.scan(Path(record.path), PARTS[1:]) if record.payload.has_stubs else look(record)
 
 
 def seen_of(record: BuildRecord, noted: Contents) -> Contents:
-    """What is noted of `seen`."""
+    """The note, restricted to the files of `seen`."""
     return noted.without(PARTS[0]) if record.payload.has_stubs else noted
 
 
@@ -113,12 +113,12 @@ def _result(
 
 
 def _is_bytecode(damage: Damage) -> bool:
-    """What Python writes where a user may: its bytecode of a file that had none."""
+    """Whether the damage is bytecode that Python wrote for a file that had none."""
     return damage.what == "unexpected" and ("/__pycache__/" in damage.path or damage.path.endswith("/__pycache__"))
 
 
 def _without_note(record: BuildRecord, *, deep: bool) -> CheckResult:
-    """A revision of an earlier version: only a deep check of one with a hash of its tree can compare anything."""
+    """The result for a revision of an earlier version: only a deep check can compare it, by a hash of the tree."""
     if deep and record.tree_hash:
         if tree_hash(Path(record.prefix)) == record.tree_hash:
             return CheckResult("content", "files", "passed", "the tree has the recorded hash")
@@ -128,7 +128,7 @@ def _without_note(record: BuildRecord, *, deep: bool) -> CheckResult:
 
 
 def always_read(record: BuildRecord) -> Callable[[str], bool]:
-    """Which files every check reads: small ones that others are compared with, and the interpreter."""
+    """A function that tells which files every check reads: small reference files, and the interpreter."""
     interpreter = _inside(Path(record.path), record.payload.python)
 
     def wanted(name: str) -> bool:
@@ -148,14 +148,14 @@ def _inside(root: Path, path: Path) -> str:
 
 
 def own_files(record: BuildRecord) -> list[CheckResult]:
-    """The files beside the prefix that were written when the revision was published."""
+    """Check the files beside the prefix that were written at publication."""
     found = list(beside.problems(record))
     remedy = REMEDY.format(module=record.module)
     return [CheckResult("content", "published files", "failed", listed(found), remedy)] if found else []
 
 
 def listed(problems: Sequence[str]) -> str:
-    """The problems, a line each, and as the last line what a person sees: the first of them, and how many there are."""
+    """The problems, one per line, with a summary as the last line: the first problem, and the number."""
     last = some(problems, _SHOWN)
     return "\n".join([*problems[:_LISTED], last]) if len(problems) > _SHOWN else last
 

@@ -80,7 +80,7 @@ def distributions(context: Context) -> tuple[Distribution, ...]:
 
 
 def modules_of(files: Iterable[str], distribution: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The modules of files below site-packages: (public ones, names left out), both sorted.
+    """The modules of files below site-packages: (public ones, skipped names), both sorted.
 
     A package is named by its outermost directory with an ``__init__``; a directory without one is a namespace, whose
     members are named. Private names (``_x``) count only for a distribution without public ones, names of stray
@@ -176,7 +176,7 @@ def _headers(info: Path) -> Message:
 
 
 def _recorded(info: Path) -> set[str]:
-    """Files that the metadata lists, relative to site-packages; those outside are dropped."""
+    """Files that the metadata lists, relative to site-packages; others are dropped."""
     record, installed = info / "RECORD", info / "installed-files.txt"
     if record.is_file():
         files = _first_columns(record)

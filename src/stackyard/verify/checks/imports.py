@@ -74,7 +74,7 @@ def _plans(context: Context, found: Iterable[Distribution], kinds: Collection[Ki
 def _import_result(
     context: Context, found: Collection[Distribution], one: Distribution, outcomes: Mapping[str, TaskOutcome]
 ) -> CheckResult:
-    """The worst result of the distribution's modules is the distribution's result."""
+    """The distribution's result: the worst result of its modules."""
     seconds = sum(outcome.seconds for outcome in outcomes.values())
     if not outcomes:
         reason = "a declared exception" if one.modules else "it has no Python modules"
@@ -107,8 +107,10 @@ def _only_on_gpu_node(context: Context, failing: Mapping[str, Problem]) -> Check
 def _only_with_extra(
     found: Collection[Distribution], one: Distribution, failing: Mapping[str, Problem]
 ) -> CheckResult | None:
-    """A skipped result if only an extra that was not requested is missing, in a distribution that another one requires:
-    that one works without it (matplotlib-inline for an IPython without matplotlib)."""
+    """A skipped result if only an extra that was not requested is missing in a required distribution.
+
+    The distribution works without it (matplotlib-inline for an IPython without matplotlib).
+    """
     if not any(canonical(one.name) in other.requires for other in found if other is not one):
         return None
     extras = [_lacking_extra(found, one, problem) for problem in failing.values()]
@@ -137,7 +139,7 @@ def _remedy(one: Distribution, module: str, problem: Problem) -> str:
 
 
 def _own_file(one: Distribution, module: str) -> str:
-    """The missing file of a module that the distribution itself installed; empty if it did not."""
+    """The missing file that the distribution installed for a module; empty if it did not install one."""
     stem = module.replace(".", "/")
     starts = (f"{stem}.", f"{stem}/__init__.")
     found = (f for f in sorted(one.files) if module and f.startswith(starts) and f.endswith((".py", ".so")))
@@ -172,7 +174,7 @@ def _command_result(
 
 
 def _command_remedy(script: Script, problem: Problem, status: Status) -> str:
-    """What to do about a command that does not import; where it is only a warning the command may not matter to you."""
+    """The remedy for a command that does not import; for a mere warning, the hint that it may be unimportant."""
     if status == "failed":
         return f"if it is expected to fail, add {script.name} to `exceptions: commands:` in the stack file"
     needed = f"add the package that provides the module {problem.missing}" if problem.missing else "see the cause"
@@ -182,8 +184,11 @@ def _command_remedy(script: Script, problem: Problem, status: Status) -> str:
 def _optional_part(
     found: Collection[Distribution], one: Distribution, script: Script, problem: Problem
 ) -> CheckResult | None:
-    """A skipped result for a command of an optional part that was not requested: an extra, or what its package itself
-    reports as not installed (jupyter-labhub without JupyterHub)."""
+    """A skipped result for a command of an optional part that was not requested.
+
+    Such are a part of an extra, and one that its package itself reports as not installed (jupyter-labhub without
+    JupyterHub).
+    """
     if not problem.missing:
         return None
     extras = script.extras or _lacking_extra(found, one, problem)
@@ -204,8 +209,11 @@ def _provided_or_required(found: Iterable[Distribution], one: Distribution, modu
 
 
 def _lacking_extra(found: Iterable[Distribution], one: Distribution, problem: Problem) -> tuple[str, ...]:
-    """The extras that would have provided a missing module: those of the distribution itself, or of the one whose file
-    imports it. A missing optional part that was not requested is not an error of the stack."""
+    """The extras that would have provided a missing module.
+
+    They are those of the distribution itself, or of the one whose file imports it. A missing optional part that was not
+    requested is not an error of the stack.
+    """
     if not problem.missing:
         return ()
     wanted = canonical(problem.missing.split(".")[0])
@@ -219,7 +227,7 @@ def _holds(one: Distribution, file: str) -> bool:
 
 
 def _imports_and_commands(context: Context) -> list[CheckResult]:
-    """Those of the distributions, and then the scripts that none of them declares."""
+    """The results for the distributions, then for scripts that none of them declares."""
     results = check_imports_and_commands(context, context.kinds)
     if "command" in context.kinds:
         declared = {result.name for result in results if result.kind == "command"}

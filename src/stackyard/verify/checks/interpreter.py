@@ -28,7 +28,7 @@ sys.stdout.write(json.dumps({
 
 
 def find_python(context: Context) -> tuple[Python | None, list[CheckResult]]:
-    """The interpreter and the result of its check. A stack without one has no result."""
+    """The interpreter and the result of its check. A stack without Python has no result."""
     expected = context.payload.python
     if not expected.exists():
         if context.record.interpreter.get("source", "none") in ("none", ""):
@@ -77,7 +77,7 @@ def _problems(context: Context, answer: Mapping[str, Any]) -> list[str]:
 
 
 def _foreign(context: Context, answer: Mapping[str, Any]) -> list[str]:
-    """Entries of sys.path outside the prefix, its bases and the interpreter that it is based on."""
+    """Entries of sys.path outside of the prefix, its bases and its base interpreter."""
     layers = [each.prefix for each in context.record.bases()]
     drift = [str(context.payload.drift.root)] if isinstance(context.payload, Layer) else []
     homes = [os.path.realpath(home) for home in (context.prefix, answer["base"], *layers, *drift)]
@@ -86,7 +86,7 @@ def _foreign(context: Context, answer: Mapping[str, Any]) -> list[str]:
 
 
 def _unseen(context: Context, answer: Mapping[str, Any]) -> list[BaseRevision]:
-    """The bases of an extension that its Python has no directory of packages of."""
+    """The bases of an extension whose package directory is not on its Python's path."""
     paths = [os.path.realpath(path) for path in answer["path"]]
     roots = [(each, f"{os.path.realpath(each.prefix)}/lib/") for each in context.record.bases()]
     return [each for each, root in roots if not any(p.startswith(root) and p.endswith("-packages") for p in paths)]

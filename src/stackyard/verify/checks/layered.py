@@ -1,8 +1,8 @@
-"""The requirements of an extension's distributions, compared with what its Python finds in the layer and in the base.
+"""Checks the requirements of an extension's distributions against those that its Python finds in layer and base.
 
-`uv pip check` looks into one environment only. What the base requires is not compared again: it was verified, and a
-layer does not bring a package that the base has. A distribution counts if the Python of the loaded module finds it
-where it was installed: metadata in a directory that this Python does not search satisfies nothing.
+`uv pip check` examines one environment only. The base's own requirements are not checked again: it was verified, and a
+layer never replaces a package of the base. A distribution counts if the Python of the loaded module finds it where it
+was installed: metadata in a directory that this Python does not search satisfies nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ sys.stdout.write(json.dumps({"own": own, "searched": searched, "present": presen
 
 @dataclass(frozen=True)
 class Finding:
-    """What the Python of an extension finds: how many distributions of its own, and what is wrong.
+    """The distributions of an extension: their number, and the problems.
 
     Attributes:
         unsearched: directories with distributions of the layer that are not on its sys.path.
@@ -65,7 +65,7 @@ class Finding:
 
 
 def find(context: Context) -> Finding:
-    """Ask the Python of the loaded module.
+    """Query the Python of the loaded module.
 
     Raises:
         StackyardError: the interpreter does not run.

@@ -1,9 +1,9 @@
-"""Finds every shared library that a file of the prefix is linked to, like the dynamic loader (ld.so(8)).
+"""Finds every shared library that files of the prefix are linked to, as the dynamic loader does (ld.so(8)).
 
 A library that is on no search path, but in another directory of the prefix, is found at run time because another file
 loads it first: packages load each other's libraries that way (a plug-in of torch requires libtorch.so). This is
-counted, not a failure; the imports prove it. Libraries that only nodes with the hardware have are reported, not
-failed.
+counted, not a failure; the imports prove it. Libraries that exist only on nodes with certain hardware are reported, but
+are not failures.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Loader:
 
 
 def check_libraries(context: Context) -> list[CheckResult]:
-    """One result per library that is missing or that only some nodes have, and one for all others."""
+    """One result per library that is missing or exists only on some nodes, and one for all others."""
     started = time.perf_counter()
     files = list(elf_files(context.prefix))
     platform = of_machine(context.machine.architecture)
@@ -131,7 +131,7 @@ def elf_files(prefix: Path) -> Iterator[ElfFile]:
 
 
 def _candidates(prefix: Path) -> Iterator[Path]:
-    """Files that may be loaded or run by their name or mode; reading the first bytes of all others is slow."""
+    """Files that may be loaded or run, judged by name or mode; reading the first bytes of all others is slow."""
     for directory, directories, names in os.walk(prefix):
         directories[:] = sorted(name for name in directories if name != "__pycache__")
         for name in sorted(names):

@@ -18,7 +18,7 @@ CONTROL = "stackyard-control/1"
 
 @dataclass(frozen=True)
 class LoadedModule:
-    """The module was loaded. `environ` is complete; `seconds` is the duration of ``module load``."""
+    """A loaded module. `environ` is complete; `seconds` is the duration of ``module load``."""
 
     system: ModuleSystem
     environ: Mapping[str, str]
@@ -33,7 +33,7 @@ def check_loading(
     environ: Mapping[str, str],
     work: Path,
 ) -> tuple[LoadedModule | None, list[CheckResult]]:
-    """Load and unload `module` with one module system, in a shell that has done so with the control module.
+    """Load and unload `module` with one module system, and compare with a control module in the same shell.
 
     Args:
         modules: the directory with the generation's modulefiles.
@@ -60,7 +60,7 @@ def check_loading(
 
 
 def unmet(change: ops.EnvironmentChange, before: Mapping[str, str], after: ShellState) -> list[str]:
-    """Operations of a change that have no effect in a loaded shell, one line each, sorted."""
+    """Operations of a change without an effect in a loaded shell, one line each, sorted."""
     expected = change.apply(before)
     return sorted(line for operation in change for line in _unmet(operation, expected, after))
 
@@ -92,7 +92,7 @@ def _lacking(variable: str, texts: Iterable[str], after: ShellState) -> Iterator
 
 
 def leftovers(real: ShellState, plain: ShellState) -> list[str]:
-    """Differences of a shell after load and unload from what it was after those of the control module, sorted."""
+    """Differences between a shell after load and unload and one after the same with the control module, sorted."""
     lines = [
         _differs(name, real.variables.get(name), plain.variables.get(name))
         for name in real.variables.keys() | plain.variables.keys()
@@ -127,7 +127,7 @@ def _symmetry_result(system: ModuleSystem, unload: Step, clean: Step) -> CheckRe
 
 
 def _write_control(directory: Path, change: ops.EnvironmentChange) -> Path:
-    """The control prepends one directory to PATH, which every stack does.
+    """Write the control module, which prepends one directory to PATH, as every stack does.
 
     Lmod, run by root, ignores files of root that others cannot read, hence the explicit modes.
     """

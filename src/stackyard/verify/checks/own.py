@@ -26,7 +26,7 @@ _SHOWN_LINES = 30
 
 @dataclass(frozen=True)
 class OwnCheck:
-    """One check of the record; the fields are those of ``checks`` in the stack file."""
+    """One check in the record; its fields are those of ``checks`` in the stack's file."""
 
     name: str
     run: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class OwnCheck:
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> OwnCheck:
-        """Read a check of a record; keys of a newer program are ignored."""
+        """Parse a check of a record; unknown keys of a newer version are ignored."""
         known = {name: value[name] for name in cls.__dataclass_fields__ if name in value}
         for name in ("run", "table"):
             known[name] = tuple(known.get(name, ()))
@@ -48,7 +48,7 @@ class OwnCheck:
 
 
 def check_own(context: Context) -> list[CheckResult]:
-    """Every check of the stack, one after the other, since they may use all of the machine."""
+    """Run every check of the stack, one after the other, since each may use the whole machine."""
     return [result_of(context, OwnCheck.of(value)) for value in context.record.checks]
 
 
@@ -79,7 +79,7 @@ def table_of(output: str) -> dict[str, bool]:
 
 
 def _unlike(name: str, kind: Any, machine: Machine) -> str | None:
-    """How this machine visibly differs from a node kind, or None."""
+    """A visible difference between this machine and a node kind, or None."""
     if kind.platform != machine.platform:
         return f"requires node kind {name} ({kind.platform}), but this machine is {machine.platform}"
     count = len([gpu for gpu in machine.gpus if not kind.gpu.vendor or gpu.vendor == kind.gpu.vendor])
@@ -95,7 +95,7 @@ def _same_model(wanted: str, found: str) -> bool:
 
 
 def result_of(context: Context, check: OwnCheck) -> CheckResult:
-    """The result of one check, a stack's or a site's; skipped where this machine does not meet its needs."""
+    """The result of one check of a stack or site; skipped if this machine does not meet its needs."""
     reason = unmet_need(check.needs, context.machine, context.site)
     if reason is not None:
         remedy = "run `stackyard verify REV` on such a node"
@@ -131,7 +131,7 @@ def _problem(context: Context, check: OwnCheck) -> tuple[str | None, str]:
 
 
 def judged(check: OwnCheck, result: Result) -> str | None:
-    """What is wrong with what a check printed, or None."""
+    """The problem in the output of a check, or None."""
     if result.returncode != 0:
         return ending(result.returncode)
     if check.expect and re.search(check.expect, result.output, re.MULTILINE) is None:

@@ -1,8 +1,8 @@
-"""The files beside the prefix that users run, or that a revision is judged by: each is ours, and no others are there.
+"""Checks the files beside the prefix that users run or checks use: each is unmodified, and no others exist.
 
-commands/<name>   on PATH, where a module offers some commands of its stack
-asking/<name>     before them on PATH: links to ``.ask``, which asks for licences
-checks/<name>     scripts of checks that were kept after the build, by the beginning of their hash
+commands/<name> on PATH, where a module offers some commands of its stack asking/<name> before them on PATH: links to
+``.ask``, which asks for licences checks/<name> scripts of checks that were added after the build, named by the
+beginning of their hash
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DIGITS = 12
 
 
 def problems(record: BuildRecord) -> Iterator[str]:
-    """What is wrong beside the prefix of a published revision, each with its path."""
+    """Problems beside the prefix of a published revision, each with its path."""
     paths = RevisionPaths.of(record.path)
     if not disk.is_there(paths.module):
         return
@@ -47,7 +47,7 @@ def problems(record: BuildRecord) -> Iterator[str]:
 
 
 def _interpreter(record: BuildRecord) -> Iterator[str]:
-    """The Python of uv that it runs on; that of the host, or of conda, is not the yard's, or among the files."""
+    """Problems of the interpreter that uv installed; those of the host or of conda are not checked here."""
     path, digest = record.interpreter.get("path", ""), record.interpreter.get("sha256", "")
     if record.interpreter.get("source") != "uv" or not digest:
         return
@@ -59,10 +59,10 @@ def _interpreter(record: BuildRecord) -> Iterator[str]:
 
 
 def added(record: BuildRecord, wanted: set[Path] | None = None) -> list[Path]:
-    """What is in the directories of commands, and was not written when it was published.
+    """Unknown files in the directories of commands, which were not written at publication.
 
     Raises:
-        StackyardError: what belongs there cannot be told.
+        StackyardError: the expected files cannot be determined.
     """
     paths = RevisionPaths.of(record.path)
     if wanted is None:
@@ -73,7 +73,7 @@ def added(record: BuildRecord, wanted: set[Path] | None = None) -> list[Path]:
 
 
 def _wanted(record: BuildRecord, paths: RevisionPaths) -> tuple[Mapping[Path, str], Mapping[Path, str]]:
-    """The scripts that belong there with their text, and the links with what they hold."""
+    """The expected scripts with their text, and the expected links with their targets."""
     operations = disk.content(paths.module) or b""
     asks = disk.is_there(paths.asking) or json.dumps(str(paths.asking)).encode() in operations
     scripts = commands.scripts(record)
@@ -110,7 +110,7 @@ def _link_problem(path: Path, target: str, *, lost: bool) -> Iterator[str]:
 
 
 def _text_problem(path: Path, text: str | None) -> Iterator[str]:
-    """What is wrong with a file that must have this text, or a right checksum."""
+    """The problem of a file that must have this text, or the right checksum."""
     changed = f"{path}: the file was changed after it was written"
     try:
         if text not in (None, checksum.read(path)):
@@ -122,7 +122,7 @@ def _text_problem(path: Path, text: str | None) -> Iterator[str]:
 
 
 def _checks(paths: RevisionPaths) -> Iterator[str]:
-    """Scripts of checks: one that ends well in any case would let everything pass."""
+    """Problems of check scripts: a modified one could pass everything."""
     for path in disk.entries(paths.check_scripts):
         digest, _, name = path.name.partition("-")
         if name and len(digest) == _DIGITS and not path.name.startswith("."):

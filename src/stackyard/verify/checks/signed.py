@@ -1,4 +1,4 @@
-"""Whether a revision has the signatures that its yard, and the yards above it, require."""
+"""Checks that a revision has the signatures that its yard and that yard's parents require."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from stackyard.yard.revision.record import BuildRecord
 
 
 def check_signatures(record: BuildRecord, yards: Iterable[Path] = ()) -> list[CheckResult]:
-    """Each signature; nothing for a revision that has none and needs none.
+    """One result for each signature; none for a revision that neither has nor needs one.
 
-    One that is not valid is a failure where the yard demands a valid one, and a warning where it does not.
+    An invalid signature is a failure if the yard demands a valid one, else a warning.
 
     Args:
-        yards: the yards in which revisions are looked up, from that of the verifying account to the topmost.
+        yards: the yards in which revisions are looked up, from the verifying account's own to the topmost parent.
     """
     started = time.perf_counter()
     paths = RevisionPaths.of(record.path)

@@ -1,8 +1,8 @@
 """Runs import tasks in a few worker processes of the stack's Python and collects the outcomes.
 
 Modules share their imports, so a batch in one process is an order of magnitude faster than a process per module. But
-modules can interfere with each other; so whatever fails in a batch, except for a missing module, is retried alone in a
-new process, and only that result counts.
+modules can interfere with each other; so a task that fails in a batch, except for a missing module, is retried alone in
+a new process, and only that result counts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Problem:
         type: the exception's class; ``Timeout`` or ``Crash`` for a killed process.
         message: the last line of the traceback.
         missing: the module that was not found, if that is the cause.
-        handled: the package caught this and raised its own error, so the module is optional for it.
+        handled: whether the package caught this and raised its own error, so that the module is optional for it.
         file: where the exception was raised, with `line`.
     """
 
@@ -57,7 +57,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class TaskOutcome:
-    """The outcome of a task: `problem` is None if it worked, `alone` if it worked only in a process of its own."""
+    """The outcome of a task: `problem` is None if it passed, `alone` if it passed only in a separate process."""
 
     seconds: float
     problem: Problem | None = None
@@ -102,7 +102,7 @@ def _batch(context: Context, tasks: list[ImportTask]) -> dict[int, TaskOutcome]:
 
 
 def _process(context: Context, tasks: list[ImportTask]) -> tuple[dict[int, TaskOutcome], Problem]:
-    """One worker process: its outcomes, including the task that killed it, and how it ended."""
+    """Run one worker process: its outcomes, including the task that killed it, and its end."""
     assert context.python is not None
     environ = {
         **context.environ,

@@ -1,8 +1,9 @@
 """Imports modules and looks up objects, one after the other, in the Python under test.
 
-Run as ``python -c SOURCE TASKS JOURNAL``: plain standard library, and Python 2.7 too, since a stack's interpreter may
-be of any age; so without annotations. Every task is announced in the journal before it starts; so if a module kills
-the process, the journal names it. An alarm with the default action kills a module that hangs, also in compiled code.
+Run as ``python -c SOURCE TASKS JOURNAL``: standard library only, and compatible with Python 2.7, since a stack's
+interpreter may be of any age; so without annotations. Every task is announced in the journal before it starts; so if a
+module kills the process, the journal names it. An alarm with the default action kills a module that hangs, also in
+compiled code.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -43,7 +44,7 @@ def attempt(task):
 
 
 def absent_module(error):
-    """The module that was not found, if that is the exception's cause, else None."""
+    """The missing module, if that is the exception's cause, else None."""
     if type(error).__name__ == "ModuleNotFoundError":
         return getattr(error, "name", None)
     text = str(error)

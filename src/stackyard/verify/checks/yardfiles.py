@@ -1,4 +1,4 @@
-"""The files of the yard itself: modulefiles, manifests, records, reports and kept locks; in a deep check its caches."""
+"""Checks the yard's own files: modulefiles, manifests, records, reports and kept locks; in a deep check its caches."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_yard(yard: Yard, *, deep: bool) -> Report:
 
 
 def modulefiles(yard: Yard) -> Iterator[str]:
-    """What differs in the modules that users see from what was published; nothing for one of an earlier version."""
+    """Differences of the visible modules from the published ones; none for a generation of an earlier version."""
     try:
         manifest = generations.current(yard)
     except StackyardError:  # reported with the manifests
@@ -52,7 +52,7 @@ def modulefiles(yard: Yard) -> Iterator[str]:
 
 
 def modules_of(yard: Yard, manifest: Manifest) -> Iterator[str]:
-    """What differs in the modules of one generation from what its manifest says."""
+    """Differences of one generation's modules from its manifest."""
     directory = yard.generation(manifest.number).modules
     present = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
     for name, expected in sorted(manifest.files.items()):
@@ -90,7 +90,7 @@ def _locks(yard: Yard) -> Iterator[str]:
 
 
 def unreadable(read: Callable[[Path], object], path: Path) -> Iterator[str]:
-    """Why a file of ours cannot be read, with its path; nothing if it can."""
+    """Why one of our files cannot be read, with its path; nothing if it can."""
     try:
         read(path)
     except StackyardError as error:

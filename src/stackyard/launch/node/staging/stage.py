@@ -146,7 +146,7 @@ class Stage:
         return packer.chunks()
 
     def _tick(self) -> "None":
-        """Report activity from time to time, while there are no bytes to count yet."""
+        """Report activity from time to time, until bytes can be counted."""
         now = time.monotonic()
         if now > self._ticked + REPORT_S:
             self._ticked = now

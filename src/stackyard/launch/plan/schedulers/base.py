@@ -199,7 +199,7 @@ class NoScheduler(Batch):
         return "local"
 
     def head(self, request: BatchRequest) -> BatchHead:
-        """Raises MissingError: there is no scheduler for a batch script."""
+        """Raises MissingError: a batch script needs a scheduler."""
         raise MissingError(f"no scheduler found: cannot write a batch script for {request.name}")
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:

@@ -1,1 +1,1 @@
-"""The checks of images: of a wrapped one, and of the launcher of one."""
+"""The checks of images: of wrapped images, and of launchers."""

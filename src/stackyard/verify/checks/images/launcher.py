@@ -1,4 +1,4 @@
-"""Whether the launcher of an image, by which all else of it is seen and run, is the one in the record."""
+"""Checks that the launcher of an image, through which all its content is used, matches the record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stackyard.yard.revision.record import BuildRecord
 
 
 def wrong_launcher(record: BuildRecord) -> CheckResult | None:
-    """The failed check of a launcher that is missing or another program; None: it is as it was, or not recorded."""
+    """The failed check of a missing or different launcher; None: it matches, or is not recorded."""
     found = problem(record)
     if found is None:
         return None
@@ -18,7 +18,7 @@ def wrong_launcher(record: BuildRecord) -> CheckResult | None:
 
 
 def check_launcher(record: BuildRecord) -> list[CheckResult]:
-    """The check of a launcher that is not wrong: where its hash is not recorded, it was not compared."""
+    """The result for a correct launcher, or for one without a recorded hash, which was not compared."""
     if is_recorded(record):
         return [CheckResult("content", "launcher", "passed", f"sha256 {record.payload.launcher_sha256[:16]}")]
     text = "launcher not recorded: an earlier version made it, so that it cannot be compared"

@@ -1,4 +1,4 @@
-"""The checks of a wrapped image: its bytes, that its commands are in it, and that its container can be made here."""
+"""The checks of a wrapped image: its bytes, the presence of its commands, and the start of its container."""
 
 from __future__ import annotations
 
