@@ -118,15 +118,15 @@ def lock(
     """
     workspace = _workspace(site, yard)
     stacks = locking.load_stacks(_paths(files), workspace, name, version)
-    wanted = locking.Update(update is True, tuple(update) if not isinstance(update, bool) else ())
+    chosen = locking.Update(update is True, tuple(update) if not isinstance(update, bool) else ())
     progress = progress or _WarningProgress()
     locking.tell_notices(stacks, progress)
     done = deploying.lock_files(
-        deploying.Request(workspace.site, workspace.yard, stacks, only_locked=locked, update=wanted),
+        deploying.Request(workspace.site, workspace.yard, stacks, only_locked=locked, update=chosen),
         progress,
         dry_run=dry_run,
     )
-    return [(written or each.path, each.lock.variants) for each, written in done]
+    return [(written or fresh.path, fresh.lock.variants) for fresh, written in done]
 
 
 @hints_shown()
@@ -201,9 +201,9 @@ def extend(
         StackyardError: it cannot be solved, built or verified; its file stays as it was.
     """
     workspace = _workspace(site, yard)
-    asked = upkeep.checked_packages(upkeep.ExtensionRequest(tuple(pip), tuple(conda), tuple(_paths(files))))
+    request = upkeep.checked_packages(upkeep.ExtensionRequest(tuple(pip), tuple(conda), tuple(_paths(files))))
     name = name if name in upkeep.extension_names(workspace.yard) else upkeep.new_extension_name(name, workspace.yard)
-    change = upkeep.extended(workspace.yard, name, base, asked, full=full)
+    change = upkeep.extended(workspace.yard, name, base, request, full=full)
     command = _command("extend", (name,))
     done = upkeep.deploy_changed(
         workspace, name, change, progress or _WarningProgress(), accept=accept, command=command
@@ -260,7 +260,7 @@ def _usable(result: Result, raises: bool) -> Result:
         if outcome.error is not None:
             raise outcome.error
     if raises and not result.ok:
-        bad = ", ".join(each.module for each in result.outcomes if each.status in ("failed", "held"))
+        bad = ", ".join(outcome.module for outcome in result.outcomes if outcome.status in ("failed", "held"))
         raise ChecksFailed(f"not published: {bad}", hint="raises=False returns the result, with the reports")
     return result
 

@@ -49,24 +49,24 @@ def _begin_as_root(words: list[str]) -> None:
 
 def _named(options: dict[str, str]) -> Path | None:
     """The yard of a command line, if it or the environment names one."""
-    found = options.get("--yard") or os.environ.get("STACKYARD_HOME")
-    return Path(os.path.expanduser(found)) if found else None  # noqa: PTH111
+    root = options.get("--yard") or os.environ.get("STACKYARD_HOME")
+    return Path(os.path.expanduser(root)) if root else None  # noqa: PTH111
 
 
 def _options(words: list[str]) -> tuple[dict[str, str], list[str]]:
     """The options before the verb, the last of each kind, and the rest: as click reads them."""
-    found: dict[str, str] = {}
+    flags: dict[str, str] = {}
     at = 0
     while at < len(words) and words[at].startswith("--"):
         name, equals, value = words[at].partition("=")
         if name in _WITH_VALUE and not equals and at + 1 < len(words):
             at, value = at + 1, words[at + 1]
         if name in _WITH_VALUE:
-            found[name] = value
+            flags[name] = value
         elif name != "--debug":
             break
         at += 1
-    return found, words[at:]
+    return flags, words[at:]
 
 
 def _default(site: str | None) -> None:
@@ -76,12 +76,12 @@ def _default(site: str | None) -> None:
     from stackyard.inputs.api import Settings
 
     try:
-        found = Settings(site_option=Path(site) if site else None).yard_root()
-        account = supervisor.owner(found)
+        path = Settings(site_option=Path(site) if site else None).yard_root()
+        account = supervisor.owner(path)
     except (StackyardError, OSError):
         return  # the command says what is wrong
     if account != 0:
-        os.environ["STACKYARD_HOME"] = str(found)
+        os.environ["STACKYARD_HOME"] = str(path)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 

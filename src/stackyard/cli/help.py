@@ -38,8 +38,8 @@ class LastOption(SectionOption):
         """Let click's parser read a ``--`` after this option's value."""
         super().add_to_parser(parser, ctx)
         for name in self.opts:
-            made = parser._short_opt.get(name) or parser._long_opt[name]
-            made.process = partial(_ending, made.process)
+            option = parser._short_opt.get(name) or parser._long_opt[name]
+            option.process = partial(_ending, option.process)
 
 
 def _ending(process: Callable[[Any, Any], None], value: Any, state: Any) -> None:
@@ -59,11 +59,11 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
         """Minutes as a number."""
         if isinstance(value, float):
             return value
-        found = re.fullmatch(_TIME, str(value))
-        if found is None:
+        match = re.fullmatch(_TIME, str(value))
+        if match is None:
             self.fail(f"{value!r} is not a time; expected minutes (90), H:MM (1:30) or D-HH:MM:SS", param, ctx)
-        days, first, second, third = (float(part or 0) for part in found.groups())
-        is_alone = found[1] is None and found[3] is None
+        days, first, second, third = (float(part or 0) for part in match.groups())
+        is_alone = match[1] is None and match[3] is None
         return days * 1440 + first * (1 if is_alone else 60) + second + third / 60
 
 

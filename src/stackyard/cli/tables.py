@@ -88,13 +88,13 @@ def _total(widths: Mapping[str, int]) -> int:
 
 def _shrunk(widths: Mapping[str, int], least: Mapping[str, int], room: int) -> dict[str, int]:
     """The widths, the widest made smaller until all fit or none may be."""
-    found = dict(widths)
-    while room and _total(found) > room:
-        widest = max(found, key=lambda c: (found[c] > least[c], found[c]))
-        if found[widest] <= least[widest]:
+    result = dict(widths)
+    while room and _total(result) > room:
+        widest = max(result, key=lambda c: (result[c] > least[c], result[c]))
+        if result[widest] <= least[widest]:
             break
-        found[widest] -= 1
-    return found
+        result[widest] -= 1
+    return result
 
 
 def _lines(row: Mapping[str, str], widths: Mapping[str, int]) -> Iterator[str]:
@@ -106,8 +106,8 @@ def _lines(row: Mapping[str, str], widths: Mapping[str, int]) -> Iterator[str]:
 
 
 def _cell(text: str, width: int) -> list[str]:
-    found: list[str] = []
+    lines: list[str] = []
     for line in wrapped(text, width):
         plain = click.unstyle(line)
-        found += [plain[at : at + width] for at in range(0, len(plain), width)] if len(plain) > width else [line]
-    return found
+        lines += [plain[at : at + width] for at in range(0, len(plain), width)] if len(plain) > width else [line]
+    return lines

@@ -220,7 +220,7 @@ Operation = (
 )  # fmt: skip
 OPERATIONS: tuple[type[Any], ...] = get_args(Operation)
 """Every class of operation. A renderer is a table with a rule for each (`Rules`)."""
-_OPERATIONS = {each.op: each for each in OPERATIONS}
+_OPERATIONS = {kind.op: kind for kind in OPERATIONS}
 
 _FORMER_NAMES = {"borrow": SetRestorable.op, "remember": SaveValue.op}
 """Names of operations in files of earlier versions, which are read for ever."""
@@ -272,8 +272,8 @@ def _operation(item: Mapping[str, Any]) -> Operation:
     unknown = sorted(set(values) - {f.name for f in fields(cls)})
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r} in an operation {op!r}")
-    made: Operation = cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
-    return made
+    operation: Operation = cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    return operation
 
 
 def _apply(operation: Operation, environ: dict[str, str]) -> None:

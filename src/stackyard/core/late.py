@@ -37,20 +37,20 @@ class _LateAttribute:
             if one is None or self._name not in _SHOWING:
                 raise
             return _raising(error)
-        found = (vars(each)[self._name] for each in cls.__mro__ if self._name in vars(each))
-        for value in found:
+        values = (vars(base)[self._name] for base in cls.__mro__ if self._name in vars(base))
+        for value in values:
             if not isinstance(value, _LateAttribute):
                 return value.__get__(one, cls) if hasattr(value, "__get__") else value
         raise AttributeError(self._name)
 
     def _prepare(self, cls: type) -> None:
-        for each in cls.__mro__:
-            if each in _WAITING:
-                _make(each, *_WAITING[each])
-                _WAITING.pop(each, None)  # last: an interrupt leaves it to the next use
-            if each in _BARE and self._name in _SHOWING:
-                _complete(each, frozen=_BARE[each])
-                _BARE.pop(each, None)
+        for base in cls.__mro__:
+            if base in _WAITING:
+                _make(base, *_WAITING[base])
+                _WAITING.pop(base, None)  # last: an interrupt leaves it to the next use
+            if base in _BARE and self._name in _SHOWING:
+                _complete(base, frozen=_BARE[base])
+                _BARE.pop(base, None)
 
 
 def _raising(error: BaseException) -> Any:
@@ -105,9 +105,9 @@ def _complete(cls: type, *, frozen: bool) -> None:
     shape = [
         (f.name, Any, dataclasses.field(**{name: getattr(f, name) for name in same})) for f in dataclasses.fields(cls)
     ]
-    made = dataclasses.make_dataclass(cls.__name__, shape, init=False, unsafe_hash=frozen)
+    result = dataclasses.make_dataclass(cls.__name__, shape, init=False, unsafe_hash=frozen)
     for name in _SHOWING:
-        setattr(cls, name, vars(made)[name])
+        setattr(cls, name, vars(result)[name])
 
 
 def _take_back(cls: type, body: dict[str, Any]) -> None:

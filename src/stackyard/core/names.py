@@ -52,8 +52,8 @@ def is_distribution(name: str) -> bool:
 
 def of_purls(purls: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """The distributions that purls name: name and version, which may be empty."""
-    found = (re.match(r"pkg:pypi/([^@?#]+)(?:@([^?#]+))?", purl) for purl in purls)
-    pairs = ((canonical(unquote(each[1])), unquote(each[2] or "")) for each in found if each)
+    matches = (re.match(r"pkg:pypi/([^@?#]+)(?:@([^?#]+))?", purl) for purl in purls)
+    pairs = ((canonical(unquote(match[1])), unquote(match[2] or "")) for match in matches if match)
     return tuple(sorted({pair for pair in pairs if is_distribution(pair[0])}))
 
 
@@ -69,16 +69,16 @@ def conda_name(spec: str) -> str:
     if re.match(r"[a-z]+://[^\s]+\.(conda|tar\.bz2)", spec):
         file = spec.split("#", maxsplit=1)[0].rsplit("/", 1)[-1]
         return file.rsplit("-", 2)[0].lower()
-    found = re.match(r"[A-Za-z0-9_.*-]+", spec.rsplit("::", 1)[-1].strip())
-    return found.group(0).lower() if found else ""
+    match = re.match(r"[A-Za-z0-9_.*-]+", spec.rsplit("::", 1)[-1].strip())
+    return match.group(0).lower() if match else ""
 
 
 def pip_name(line: str) -> str:
     """The distribution that a pip requirement names, canonical; empty for a bare URL or path."""
-    found = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?=$|[\s\[<>=!~;@(,])", line)
-    if not found or re.match(r"\s*(\.|/|[a-z+]+://)", line):
+    match = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?=$|[\s\[<>=!~;@(,])", line)
+    if not match or re.match(r"\s*(\.|/|[a-z+]+://)", line):
         return ""
-    return canonical(found.group(1))
+    return canonical(match.group(1))
 
 
 def brings_conda(declared: bool | None, packages: Iterable[str]) -> bool:

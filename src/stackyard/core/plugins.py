@@ -61,17 +61,17 @@ def installed(group: str) -> dict[str, EntryPoint]:
     Raises:
         StackyardError: two distributions offer the same name, or a file cannot be read.
     """
-    found: dict[str, EntryPoint] = {}
+    points: dict[str, EntryPoint] = {}
     for file in sorted(file for directory in directories() for file in directory.glob("*.dist-info/entry_points.txt")):
         name, _, version = file.parent.name.removesuffix(".dist-info").partition("-")
         for key, value in _lines(file, group):
             point = EntryPoint(key, value, f"{name} {version}")
-            if key in found:
-                both = f"{found[key].distribution} and {point.distribution}"
+            if key in points:
+                both = f"{points[key].distribution} and {point.distribution}"
                 raise StackyardError(f"two plug-ins are called {key}: {both}",
                                      hint=f"uninstall one of them from {file.parents[1]}")  # fmt: skip
-            found[key] = point
-    return found
+            points[key] = point
+    return points
 
 
 def load(group: str, name: str) -> Plugin | None:
@@ -87,10 +87,10 @@ def load(group: str, name: str) -> Plugin | None:
     try:
         with _own_path():
             __import__(module)
-        found: Any = sys.modules[module]
-        version = getattr(found, "STACKYARD_PROTOCOL", None)
+        target: Any = sys.modules[module]
+        version = getattr(target, "STACKYARD_PROTOCOL", None)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except Exception as error:
         raise StackyardError(f"cannot load the plug-in {point}: {type(error).__name__}: {error}",
                              hint="install another version of it, or uninstall it") from error  # fmt: skip
@@ -98,7 +98,7 @@ def load(group: str, name: str) -> Plugin | None:
         has = "does not say its protocol" if version is None else f"has protocol {version}"
         raise StackyardError(f"cannot use the plug-in {point}: its module {module} {has}, not {PROTOCOL}",
                              hint=f"install a version of it with STACKYARD_PROTOCOL = {PROTOCOL}")  # fmt: skip
-    return Plugin(found, point)
+    return Plugin(target, point)
 
 
 _FOUND: dict[tuple[str, str], Plugin] = {}
@@ -117,8 +117,8 @@ def find(group: str, name: str, known: Mapping[str, T], kind: Any, what: str, hi
         InputError: no object has this name.
         StackyardError: the plug-in cannot be used.
     """
-    found: T = known[name] if name in known else find_plugin(group, name, known, kind, what, hint).object
-    return found
+    loaded: T = known[name] if name in known else find_plugin(group, name, known, kind, what, hint).object
+    return loaded
 
 
 def find_plugin(
@@ -158,7 +158,7 @@ def _missing(instance: object) -> str:
 
 def used() -> dict[str, str]:
     """The plug-ins that were found, each with its distribution and version, for the record of what used them."""
-    return {f"{group.partition('.')[2]} {name}": each.source.distribution for (group, name), each in _FOUND.items()}
+    return {f"{group.partition('.')[2]} {name}": plugin.source.distribution for (group, name), plugin in _FOUND.items()}
 
 
 @contextlib.contextmanager

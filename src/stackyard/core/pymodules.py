@@ -90,14 +90,14 @@ def modules(first: Path, roots: tuple[Path, ...], *others: Path) -> Iterator[Mod
         if file in seen:
             continue
         try:
-            found = parsed(file)
+            source = parsed(file)
         except (OSError, ValueError, SyntaxError, RecursionError):
             if file == first:
                 raise
             continue
         seen.add(file)
-        yield Module(file, found, surely)
-        for node, of_module in found.imports:
+        yield Module(file, source, surely)
+        for node, of_module in source.imports:
             waiting += [(own, surely and of_module) for own in _beside(node, file, roots)]
 
 
@@ -117,8 +117,8 @@ def parsed(file: Path) -> ParsedFile:
 def _parse(file: str, _version: tuple[int, ...]) -> ParsedFile:
     tree = ast.parse(Path(file).read_bytes(), file)  # as Python reads it: a BOM, a coding cookie
     top = set[ast.AST](tree.body)
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
-    return ParsedFile(tree, tuple((node, node in top) for node in found))
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    return ParsedFile(tree, tuple((node, node in top) for node in nodes))
 
 
 def _beside(node: ast.Import | ast.ImportFrom, file: Path, roots: tuple[Path, ...]) -> Iterator[Path]:
@@ -133,8 +133,8 @@ def _beside(node: ast.Import | ast.ImportFrom, file: Path, roots: tuple[Path, ..
 
 def module_files(directory: Path, name: str) -> list[Path]:
     """The files of a module below a directory: its packages', then its own."""
-    found = []
+    paths = []
     for part in name.split("."):
-        found += [path for path in (directory / f"{part}.py", directory / part / "__init__.py") if path.is_file()]
+        paths += [path for path in (directory / f"{part}.py", directory / part / "__init__.py") if path.is_file()]
         directory /= part
-    return found
+    return paths

@@ -104,8 +104,8 @@ class _Parts:
 
 
 def _parts(url: str) -> _Parts | None:
-    found = _URL.fullmatch(url)
-    return _Parts(*(text or "" for text in found.group("vcs", "scheme", "user", "host", "rest"))) if found else None
+    match = _URL.fullmatch(url)
+    return _Parts(*(text or "" for text in match.group("vcs", "scheme", "user", "host", "rest"))) if match else None
 
 
 def address(url: str, environ: Mapping[str, str] | None = None, *, conda: bool = False, base: bool = False) -> str:
@@ -198,7 +198,7 @@ def _with_tokens(url: str) -> str:
 def _learn_head(url: str, environ: Mapping[str, str]) -> None:
     head = _HEAD.match(url)
     assert head is not None
-    value = _VARIABLE.sub(lambda found: environ.get(found[1]) or found.group(), head.group())
+    value = _VARIABLE.sub(lambda match: environ.get(match[1]) or match.group(), head.group())
     if "${" not in value and "://" in value:
         _heads[address(value.rstrip("/"), environ, base=True)] = _without_login(head.group())
 
@@ -297,8 +297,8 @@ def _real(login: Login, environ: Mapping[str, str] | None, url: str) -> Login:
 def _filled(text: str, environ: Mapping[str, str] | None, url: str, *, in_url: bool = False) -> str:
     known = os.environ if environ is None else environ
 
-    def value(found: re.Match[str]) -> str:
-        name = found.group(1)
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
         if not known.get(name):
             shown = redacted(url)
             raise InputError(f"{shown} needs the variable {name}, which is not set", hint=f"export {name}=...")
@@ -383,10 +383,10 @@ def shown(text: str, *, base: bool = False) -> str:
         base: as for `address`.
     """
 
-    def one(found: re.Match[str]) -> str:
-        parts = _parts(found.group())
+    def one(match: re.Match[str]) -> str:
+        parts = _parts(match.group())
         if parts is None:
-            return found.group()
+            return match.group()
         secret = parts.user if parts.scheme.lower() in _WEB else ":" in parts.user
         user = HIDDEN if secret else parts.user
         rest = _without_tokens(parts.rest, False, base) if parts.scheme.lower() in _WEB else parts.rest

@@ -16,12 +16,12 @@ from stackyard.make.collisions.rule import Choice
 
 def require_known(stack: Stack, lock: Lock, site: Site) -> None:
     """Raise InputError for a choice of a package that no variant has. The site's choices are not checked."""
-    found = (
+    choices = (
         Choice(path, package, variant.collision_places.get(path))
         for variant in stack.variants
         for path, package in variant.collisions.items()
     )
-    own = [each for each in found if not site.file or each.place is None or each.place.file != site.file]
+    own = [choice for choice in choices if not site.file or choice.place is None or choice.place.file != site.file]
     if own:
         collisions.require_known(own, _names(stack, lock))
 

@@ -158,8 +158,8 @@ def lock_all(request: Request, progress: Progress) -> list[FreshLock]:
 def stack_platforms(stack: Stack, site: Site) -> tuple[str, ...]:
     """The platforms to lock for: the site's, else those of its nodes, else this machine's; a stack may name fewer."""
     platforms = solve.site_platforms(site)
-    wanted = {p for variant in stack.variants for p in variant.platforms}
-    return tuple(p for p in platforms if not wanted or p in wanted) or tuple(sorted(wanted))
+    names = {p for variant in stack.variants for p in variant.platforms}
+    return tuple(p for p in platforms if not names or p in names) or tuple(sorted(names))
 
 
 def require(request: Request) -> None:
@@ -187,11 +187,11 @@ def plan(request: Request, locks: Sequence[FreshLock]) -> list[Task]:
     return tasks
 
 
-def deploy(request: Request, progress: Progress, held: DeployLeases) -> Result:
+def deploy(request: Request, progress: Progress, leases: DeployLeases) -> Result:
     """Lock, build, verify and publish.
 
     Args:
-        held: the held leases to build these stacks (`writing.building`), checked before anything becomes visible.
+        leases: the held leases to build these stacks (`writing.building`), checked before anything becomes visible.
 
     Raises:
         StackyardError: the deploy could not start (bad input, no lock); failures of single variants are in the result.
@@ -201,17 +201,17 @@ def deploy(request: Request, progress: Progress, held: DeployLeases) -> Result:
     for text in siteyard.unused(request.site):
         progress.notice(text)
     result = Result()
-    _clean(request.yard, held)
+    _clean(request.yard, leases)
     locks = lock_all(request, progress)
-    held.check()
+    leases.check()
     result.locks = [place for locked in locks if (place := write_lock(locked, request.yard, progress))]
     tasks = plan(request, locks)
-    carry_out(tasks, request, request.origin(), progress, result, held)
+    carry_out(tasks, request, request.origin(), progress, result, leases)
     return result
 
 
 def carry_out(
-    tasks: Sequence[Task], request: Request, made_by: Origin, progress: Progress, result: Result, held: DeployLeases
+    tasks: Sequence[Task], request: Request, made_by: Origin, progress: Progress, result: Result, leases: DeployLeases
 ) -> None:
     """Build, verify and publish these tasks; each outcome is added to the result."""
     policy = users_policy(request.site)
@@ -223,14 +223,14 @@ def carry_out(
             result.outcomes.append(Outcome(task.module, task.action, str(task.paths.root), record=task.record))
             continue
         try:
-            built = ensure_built(task, request, progress, held)
+            built = ensure_built(task, request, progress, leases)
             signing.sign_built(built.record or read_record(built.paths.record), request, key)
             candidates.append(built)
         except StackyardError as error:
             progress.phase(task.module, "stopped", "not built")
             result.outcomes.append(Outcome(task.module, "broken", str(task.paths.root), error=error))
-    held.check()
-    _publish([task for task in tasks if task.is_kept], candidates, request, made_by, progress, result, held)
+    leases.check()
+    _publish([task for task in tasks if task.is_kept], candidates, request, made_by, progress, result, leases)
     signing.tell_refused(request.yard, progress)
     reserve.keep(request.yard)
     _tell_pinned(request.yard, {task.stack.name for task in tasks}, progress)
@@ -248,15 +248,15 @@ def _tell_pinned(yard: Yard, stacks: Collection[str], progress: Progress) -> Non
             progress.notice(f"{e.stack} loads {e.module}, which `stackyard default` set; --undo ends that")
 
 
-def _clean(yard: Yard, held: DeployLeases) -> None:
+def _clean(yard: Yard, leases: DeployLeases) -> None:
     """Remove leftovers of killed builds from the caches, unless another build may be running."""
     left = unfinished(yard)  # listed first: what a build begins after this stays
-    if left and held.is_alone:
+    if left and leases.is_alone:
         for path in left:
             disk.remove_tree(path, caches.trusted(yard))
 
 
-def ensure_built(task: Task, request: Request, progress: Progress, held: DeployLeases) -> Task:
+def ensure_built(task: Task, request: Request, progress: Progress, leases: DeployLeases) -> Task:
     """The task with its record, written last: without it, the next deploy removes the unfinished build."""
     if task.record is not None:
         take_back(task, progress)
@@ -280,7 +280,7 @@ def ensure_built(task: Task, request: Request, progress: Progress, held: DeployL
         record = in_its_form(task, record, request, progress)
         if record.base is not None:
             onbase.record_of(record.base)  # it may have been removed meanwhile
-        held.check()
+        leases.check()
         revisions.mark(record)
     except (OSError, disk.DiskFull) as error:
         if not disk.is_there(task.paths.record):
@@ -302,7 +302,7 @@ def register(yard: Yard, base: BaseRevision | None) -> None:
 
 def _tell_lost(yard: Yard, progress: Progress) -> None:
     """Report missing or damaged parts of published revisions; the deploy continues without them."""
-    for entry in (each for each in generations.entries(yard) if each.is_visible):
+    for entry in (published for published in generations.entries(yard) if published.is_visible):
         paths = RevisionPaths.of(entry.folder)
         try:
             if disk.is_there(paths.record):
@@ -317,26 +317,26 @@ def _tell_lost(yard: Yard, progress: Progress) -> None:
 
 
 def _publish(
-    kept: Sequence[Task],
+    tasks: Sequence[Task],
     candidates: Sequence[Task],
     request: Request,
     made_by: Origin,
     progress: Progress,
     result: Result,
-    held: DeployLeases,
+    leases: DeployLeases,
 ) -> None:
-    """Publish the candidates that pass their checks, and the present labels of the revisions in `kept`.
+    """Publish the candidates that pass their checks, and the present labels of the revisions in `tasks`.
 
     The next generation is written with all candidates. They are verified through it, failed ones are left out, and the
     link is switched. If nothing new is left, the generation is discarded.
     """
 
     def after(before: Iterable[Entry], new: Iterable[Task], unverified: Collection[str] = ()) -> tuple[Entry, ...]:
-        return entries_after(before, request.site, [*kept, *new], unverified)
+        return entries_after(before, request.site, [*tasks, *new], unverified)
 
     result.manifest = generations.current(request.yard)
     now = result.manifest.entries if result.manifest else ()
-    expected = looked_at(request, kept, result.manifest)
+    expected = looked_at(request, tasks, result.manifest)
     status, policy = expected.status, expected.policy
     if policy:
         progress.notice("the modules are written again: they differ from what this program and the site now give")
@@ -359,7 +359,7 @@ def _publish(
         good = [task for task in candidates if task.module in new]
         reason = _reason(new, status, failed)
         result.manifest = draft.publish(
-            lambda base: Step(_failed(after(base.entries, good, unverified), failed), reason), held.check
+            lambda base: Step(_failed(after(base.entries, good, unverified), failed), reason), leases.check
         )
         result.generation = result.manifest.number
     result.outcomes = [
@@ -379,7 +379,7 @@ def _reason(new: Collection[str], status: Mapping[str, str], failed: Collection[
     if failed:
         return f"failed: {', '.join(sorted(failed))}"
     for word, reason in REASONS.items():
-        modules = sorted(module for module, each in status.items() if each == word)
+        modules = sorted(module for module, state in status.items() if state == word)
         if modules:
             return f"{reason} {', '.join(modules)}"
     return "policy of the site"
@@ -387,26 +387,26 @@ def _reason(new: Collection[str], status: Mapping[str, str], failed: Collection[
 
 def _verify(task: Task, modules: Path, request: Request, progress: Progress) -> Outcome:
     record = task.record or read_record(task.paths.record)
-    wanted = asked(task.variant)
-    outcome = verified(record, modules, request, progress, wanted)
-    if outcome.status in USABLE and not in_force(record).cover(wanted):
-        keep(record, wanted)
+    expectations = asked(task.variant)
+    outcome = verified(record, modules, request, progress, expectations)
+    if outcome.status in USABLE and not in_force(record).cover(expectations):
+        keep(record, expectations)
     return replace(outcome, stack=task.stack)
 
 
 def verified(
     record: BuildRecord, modules: Path, request: Request, progress: Progress,
-    wanted: Expectations | None = None, *, deep: bool = False,
+    expectations: Expectations | None = None, *, deep: bool = False,
 ) -> Outcome:  # fmt: skip
     """Verify a revision through its modules and keep the report beside it; the outcome's status decides on publication.
 
     Args:
-        wanted, deep: as in `verify.verify`.
+        expectations, deep: as in `verify.verify`.
     """
     progress.phase(record.module, "verify")
     agreed = licences.variables(request, record)
     report = verify.verify(record, modules, request.site, variables=agreed, progress=progress, deep=deep,
-                           expectations=wanted, yards=request.yard.lineage())  # fmt: skip
+                           expectations=expectations, yards=request.yard.lineage())  # fmt: skip
     write_report(RevisionPaths.of(record.path), report)
     progress.phase(record.module, report.state, report.tally())
     unverified = "unverified" if request.allow_unverified else "held"

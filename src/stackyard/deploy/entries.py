@@ -88,8 +88,8 @@ def kept_status(entries: Iterable[Entry], after: Iterable[Entry]) -> dict[str, s
         its variant), removed or missing.
     """
     before = {e.module: e for e in entries}
-    found = {e.module: _status(before[e.module], e) for e in after if e.module in before}
-    return {module: status for module, status in found.items() if status}
+    states = {e.module: _status(before[e.module], e) for e in after if e.module in before}
+    return {module: status for module, status in states.items() if status}
 
 
 def _status(old: Entry, new: Entry) -> str:
@@ -179,7 +179,7 @@ def _superseded_in(name: str, tasks: Collection[Task], entries: Iterable[Entry])
     """The superseded entries of one stack: another revision replaced them, or the file no longer has their variant."""
     lines = {(t.stack.file, t.variant.version, t.stack.dated) for t in tasks}
     files, versions = {identity(file) for file, _, _ in lines}, {version for _, version, _ in lines}
-    dated = any(each for _, _, each in lines)
+    dated = any(is_superseded for _, _, is_superseded in lines)
     variants = {variant.name for task in tasks for variant in task.stack.variants}
     own = {task.module for task in tasks if task.action != "inherited"}
     replaced = {task.variant.name for task in tasks}

@@ -33,7 +33,7 @@ def in_its_form(task: Task, record: BuildRecord, request: Request, progress: Pro
 
     progress.phase(task.module, "image", task.paths.image.name)
     named = task.variant.environment
-    requested = [each.name for each in named.conda] + [each.name for each in named.pip]
+    requested = [requirement.name for requirement in named.conda] + [requirement.name for requirement in named.pip]
     return form.squash(record, order=order.traced(record, requested))
 
 

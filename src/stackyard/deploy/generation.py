@@ -75,10 +75,10 @@ class Draft:
         """
         while True:
             base = generations.base(self.workspace.yard)
-            wanted = step(base)
-            if wanted.entries != self.entries:
-                self.write(wanted.entries)
-            what = (base.number, now(), wanted.reason, wanted.entries, wanted.content, base.previous, self.origin)
+            proposal = step(base)
+            if proposal.entries != self.entries:
+                self.write(proposal.entries)
+            what = (base.number, now(), proposal.reason, proposal.entries, proposal.content, base.previous, self.origin)
             may()
             manifest = generations.commit(self.workspace.yard, self.paths, Manifest(*what))
             if manifest is not None:
@@ -126,8 +126,8 @@ def _with_records(
     places = trash.removed(yard) if any(entry.state == "removed" for entry in shown) else {}
     found_in = (places.get(place_of(paths.root), paths) for paths in (RevisionPaths.of(e.folder) for e in shown))
     read = (known.get(e.module) or revisions.readable(paths) for e, paths in zip(shown, found_in, strict=True))
-    found = {record.module: record for record in read if record is not None}
-    return shown, found
+    by_module = {record.module: record for record in read if record is not None}
+    return shown, by_module
 
 
 @contextmanager
@@ -144,8 +144,8 @@ def draft(workspace: Workspace, made_by: Origin | None = None) -> Iterator[Draft
     """
     check_root(workspace)
     with disk.during("writing the modules"):
-        made = Draft(workspace, generations.begin(workspace.yard), made_by or origin())
+        result = Draft(workspace, generations.begin(workspace.yard), made_by or origin())
         try:
-            yield made
+            yield result
         finally:
-            made.discard()
+            result.discard()

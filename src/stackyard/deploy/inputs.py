@@ -56,8 +56,8 @@ def memo_inputs(request: Request) -> list[str] | None:
     if any(_names_variable(f) for f in files if f != request.site.file):
         return None
     in_yard = (request.yard.lock_of(path_for(Path(stack.file))) for stack in request.stacks)
-    kept = map(str, in_yard)  # of files in read-only directories
-    return sorted({*files, *kept, *_configs()})
+    lines = map(str, in_yard)  # of files in read-only directories
+    return sorted({*files, *lines, *_configs()})
 
 
 def _configs() -> list[str]:

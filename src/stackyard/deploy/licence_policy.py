@@ -36,23 +36,26 @@ def of_variant(locked: LockedVariant, variant: Variant | None, workspace: Worksp
     from stackyard.inputs.models import PipOptions
 
     options = variant.environment.pip_options if variant else PipOptions()
-    found = settings(workspace.site.pip, options, os.environ)[0]
-    mirror = opened(workspace.site.mirror, found) if workspace.site.mirror else None
+    pip = settings(workspace.site.pip, options, os.environ)[0]
+    mirror = opened(workspace.site.mirror, pip) if workspace.site.mirror else None
     packages = tuple(mirror.pip(p) if mirror and p.sha256 in mirror.held.files else p for p in locked.pip)
-    return licences.stated(replace(locked, pip=packages), found, workspace.yard)
+    return licences.stated(replace(locked, pip=packages), pip, workspace.yard)
 
 
 def of_revision(record: BuildRecord, workspace: Workspace) -> list[PackageLicence]:
     """The licence of every package of a revision, from its lock, else from its files if they are visible."""
     (locked,) = read(RevisionPaths.of(record.path).lock).variants
     packages = of_variant(locked, None, workspace)
-    if all(each.licence for each in packages):
+    if all(package.licence for package in packages):
         return packages
     installed = distributions(
         path=[str(site_packages(Path(record.prefix), record.interpreter.get("version", ""), locked.conda))]
     )
-    known = {canonical(each.name): of_metadata(each.read_text("METADATA") or "") for each in installed}
-    return [replace(each, licence=each.licence or known.get(canonical(each.name), "")) for each in packages]
+    known = {
+        canonical(distribution.name): of_metadata(distribution.read_text("METADATA") or "")
+        for distribution in installed
+    }
+    return [replace(package, licence=package.licence or known.get(canonical(package.name), "")) for package in packages]
 
 
 def require_allowed(locked: FreshLock, request: Request, progress: Progress) -> None:
@@ -64,7 +67,7 @@ def require_allowed(locked: FreshLock, request: Request, progress: Progress) -> 
     site, said = request.site, request.site.licences
     policy = Policy(said.deny, said.allow, said.unknown == "deny")
     variants = {(v.version, v.name): v for v in locked.stack.wanted}
-    for each in (v for v in locked.lock.variants if (v.version, v.variant) in variants):
-        label = f"{each.stack} {each.version} {each.variant}".rstrip()
-        packages = of_variant(each, variants.get((each.version, each.variant)), Workspace(site, request.yard))
-        licences.require_allowed(f"{label} for {each.platform}", packages, policy, progress.notice)
+    for variant in (v for v in locked.lock.variants if (v.version, v.variant) in variants):
+        label = f"{variant.stack} {variant.version} {variant.variant}".rstrip()
+        packages = of_variant(variant, variants.get((variant.version, variant.variant)), Workspace(site, request.yard))
+        licences.require_allowed(f"{label} for {variant.platform}", packages, policy, progress.notice)

@@ -90,8 +90,8 @@ def variables(
         environ: variables that are set here count as acceptances too.
     """
     named = [entry for entry in record.licences if entry.get("variable")]
-    held = {e["variable"]: "yes" for e in named if _holding(workspace, e["name"], e["sha256"])}
-    return held | {e["variable"]: environ[e["variable"]] for e in named if environ.get(e["variable"])}
+    granted = {e["variable"]: "yes" for e in named if _holding(workspace, e["name"], e["sha256"])}
+    return granted | {e["variable"]: environ[e["variable"]] for e in named if environ.get(e["variable"])}
 
 
 @dataclass(frozen=True)
@@ -108,20 +108,20 @@ def needed(workspace: Workspace, record: BuildRecord, environ: Mapping[str, str]
 
     Licences that the site accepts for all users are left out, and those whose variable the user has set.
     """
-    found = [NeededLicence(e["name"], e["sha256"], e["variable"]) for e in record.licences if e.get("variable")]
+    licences = [NeededLicence(e["name"], e["sha256"], e["variable"]) for e in record.licences if e.get("variable")]
     for_all = workspace.site.licences.on_behalf_of_users if in_sites_yard(record.path, workspace.site) else ()
     return [
-        each
-        for each in found
-        if each.name not in for_all
-        and not environ.get(each.variable)
-        and _holding(workspace, each.name, each.sha256) is None
+        licence
+        for licence in licences
+        if licence.name not in for_all
+        and not environ.get(licence.variable)
+        and _holding(workspace, licence.name, licence.sha256) is None
     ]
 
 
 def unaccepted(workspace: Workspace, record: BuildRecord, environ: Mapping[str, str]) -> MissingError | None:
     """An error about the licences that this account must accept before the commands of a revision run; None: none."""
-    missing = [each.name for each in needed(workspace, record, environ)]
+    missing = [licence.name for licence in needed(workspace, record, environ)]
     if not missing:
         return None
     lines = (f"stackyard licences accept {shlex.quote(name)} --of {record.module}" for name in missing)
@@ -134,11 +134,11 @@ def unaccepted(workspace: Workspace, record: BuildRecord, environ: Mapping[str, 
 def text_of(record: BuildRecord, sha256: str) -> str:
     """The text of a licence as kept in the revision; empty if its file has none."""
     try:
-        kept = (at.read_regular(path) for path in disk.entries(RevisionPaths.of(record.path).recipe) if path.is_file())
-        found = next((text for text in kept if hashlib.sha256(text).hexdigest() == sha256), b"")
+        texts = (at.read_regular(path) for path in disk.entries(RevisionPaths.of(record.path).recipe) if path.is_file())
+        match = next((text for text in texts if hashlib.sha256(text).hexdigest() == sha256), b"")
     except (OSError, StackyardError):
         return ""
-    return found.decode("utf-8", "replace")
+    return match.decode("utf-8", "replace")
 
 
 def accept(yard: Yard, licence: NeededLicence) -> Acceptance:
@@ -151,11 +151,11 @@ def accept(yard: Yard, licence: NeededLicence) -> Acceptance:
 
 def mine(yard: Yard) -> list[tuple[Path, Acceptance]]:
     """The acceptances of this account and their places: in a yard, its parents, and at a stack's first command."""
-    readable = (each for each in yard.lineage() if os.access(each.licences, os.R_OK))
-    found = [(each.root, entry) for each in readable for entry in _ledger(each) if entry.is_mine]
-    known = {(entry.name, entry.sha256) for _, entry in found}
+    readable = (ancestor for ancestor in yard.lineage() if os.access(ancestor.licences, os.R_OK))
+    rows = [(ancestor.root, entry) for ancestor in readable for entry in _ledger(ancestor) if entry.is_mine]
+    known = {(entry.name, entry.sha256) for _, entry in rows}
     marks = (formats.load(path, MARK) for path in sorted(_marks().glob("[!.]*.json")))
-    return [*found, *((_marks(), entry) for entry in marks if (entry.name, entry.sha256) not in known)]
+    return [*rows, *((_marks(), entry) for entry in marks if (entry.name, entry.sha256) not in known)]
 
 
 def require(
@@ -169,8 +169,8 @@ def require(
     for licence in licences:
         if licence.name in accepting and accepted(workspace, licence) is None:
             _accept(workspace.yard, licence)
-    found = {licence: accepted(workspace, licence) for licence in licences}
-    missing = [licence for licence, entry in found.items() if entry is None]
+    acceptances = {licence: accepted(workspace, licence) for licence in licences}
+    missing = [licence for licence, entry in acceptances.items() if entry is None]
     if missing:
         names = ", ".join(licence.name for licence in missing)
         options = " ".join(f"--accept-licence {json.dumps(licence.name)}" for licence in missing)
@@ -179,7 +179,7 @@ def require(
             f"licence not accepted by {me()} in {workspace.yard.root}: {names}",
             hint=f"read {texts or 'its text'}, then deploy again with {options}",
         )
-    return tuple(asdict(entry) for entry in found.values() if entry is not None)
+    return tuple(asdict(entry) for entry in acceptances.values() if entry is not None)
 
 
 def require_of_record(
@@ -196,13 +196,15 @@ def require_of_record(
 def _of_record(
     workspace: Workspace, record: BuildRecord, entry: Mapping[str, Any], accepting: Collection[str]
 ) -> Acceptance:
-    held = _holding(workspace, entry["name"], entry["sha256"])
-    if held is None and entry["name"] not in accepting:
+    acceptance = _holding(workspace, entry["name"], entry["sha256"])
+    if acceptance is None and entry["name"] not in accepting:
         raise MissingError(
             f"licence not accepted by {me()} in {workspace.yard.root}: {entry['name']}, of {record.module}",
             hint=f"read its text, then the same again with --accept-licence {json.dumps(entry['name'])}",
         )
-    return held or accept(workspace.yard, NeededLicence(entry["name"], entry["sha256"], entry.get("variable", "")))
+    return acceptance or accept(
+        workspace.yard, NeededLicence(entry["name"], entry["sha256"], entry.get("variable", ""))
+    )
 
 
 def require_for_build(request: Request, variant: Variant) -> tuple[Mapping[str, Any], ...]:
@@ -215,8 +217,8 @@ def require_for_build(request: Request, variant: Variant) -> tuple[Mapping[str, 
     base = onbase.record_of(variant.base) if variant.base else None
     if base is None:
         return own
-    asked = replace(base, licences=tuple(asked_of_users(base, request.site)))
-    return (*own, *require_of_record(request, asked, request.accept))
+    record = replace(base, licences=tuple(asked_of_users(base, request.site)))
+    return (*own, *require_of_record(request, record, request.accept))
 
 
 def text_hash(licence: Licence) -> str:
@@ -231,9 +233,9 @@ def text_hash(licence: Licence) -> str:
 
 def _holding(workspace: Workspace, name: str, sha256: str) -> Acceptance | None:
     """The account's acceptance, in this yard or in a parent; in the site's yard also one by other staff."""
-    for each in workspace.yard.lineage():
-        for entry in _ledger(each) if os.access(each.licences, os.R_OK) else ():
-            ours = entry.is_mine or (each is workspace.yard and is_sites(workspace))
+    for yard in workspace.yard.lineage():
+        for entry in _ledger(yard) if os.access(yard.licences, os.R_OK) else ():
+            ours = entry.is_mine or (yard is workspace.yard and is_sites(workspace))
             if ours and (entry.name, entry.sha256) == (name, sha256):
                 return entry
     return _marked(name, sha256)
@@ -264,9 +266,11 @@ def _accept(yard: Yard, licence: Licence) -> None:
 
 
 def _add(yard: Yard, entry: Acceptance) -> None:
-    with lease(yard.lease("licences"), f"the licences of {yard.root}", wait_s=300) as held:  # other deploys add theirs
-        ledger = [asdict(each) for each in (*_ledger(yard), entry)]
-        held.check()
+    with lease(
+        yard.lease("licences"), f"the licences of {yard.root}", wait_s=300
+    ) as own_lease:  # other deploys add theirs
+        ledger = [asdict(acceptance) for acceptance in (*_ledger(yard), entry)]
+        own_lease.check()
         atomic.write_json(yard.licences, {"format": LEDGER.version, "acceptances": ledger}, checked=True, top=yard.root)
 
 

@@ -63,11 +63,11 @@ def fresh_lock(stack: Stack, request: Request, platforms: Sequence[str], progres
             detail="\n".join(reasons) if previous else None,
             hint=f"{'solve again' if previous else 'write it'} with `{_command(stack)}`",
         )
-    asked = _as_locked(stack, previous) if previous else stack
+    as_locked = _as_locked(stack, previous) if previous else stack
     kept_by = () if update else _sharing(path, yard)
-    lock = solve.lock_stack(asked, site, yard, platforms, previous, progress, update=update, kept_by=kept_by)
+    lock = solve.lock_stack(as_locked, site, yard, platforms, previous, progress, update=update, kept_by=kept_by)
     if previous is not None and lock.variants == previous.variants:
-        return FreshLock(asked, previous, path)
+        return FreshLock(as_locked, previous, path)
     return FreshLock(stack, _of_today(lock, stack), path, reasons or (update.shown,), previous, is_renewal=not reasons)
 
 
@@ -81,9 +81,9 @@ def _of_today(lock: Lock, stack: Stack) -> Lock:
 def _found(stack: Stack, site: Site, platforms: Sequence[str], paths: Sequence[Path]) -> tuple[Lock | None, Verdict]:
     """The first fresh lock among the paths, else the first lock, else None; and the verdict on what makes it stale."""
     locks = list(_read(paths))
-    found = [(lock, solve.staleness(lock, _as_locked(stack, lock), site, platforms)) for lock in locks]
-    fresh = [each for each in found if not each[1].reasons]
-    return next(iter([*fresh, *found]), (None, Verdict(("no lock yet",))))
+    verdicts = [(lock, solve.staleness(lock, _as_locked(stack, lock), site, platforms)) for lock in locks]
+    fresh = [pair for pair in verdicts if not pair[1].reasons]
+    return next(iter([*fresh, *verdicts]), (None, Verdict(("no lock yet",))))
 
 
 def former_locks(stacks: Iterable[Stack], yard: Yard) -> list[Lock]:
@@ -118,8 +118,8 @@ def _writable(path: Path) -> bool:
 
 def _command(stack: Stack) -> str:
     """The command that writes the lock, with the version if it was given on the command line."""
-    given = stack.kind != "stack" and not stack.dated
-    return f"stackyard lock {stack.file}" + (f" --version {stack.variants[0].version}" if given else "")
+    is_foreign = stack.kind != "stack" and not stack.dated
+    return f"stackyard lock {stack.file}" + (f" --version {stack.variants[0].version}" if is_foreign else "")
 
 
 def _as_locked(stack: Stack, lock: Lock) -> Stack:
@@ -151,8 +151,8 @@ def write_lock(locked: FreshLock, yard: Yard, progress: Progress) -> Path | None
             f"cannot renew {locked.path}: permission denied",
             hint=f"copy {locked.stack.file} to a directory of your own, and renew the lock of the copy",
         )
-    kept = yard.lock_of(locked.path)
-    progress.notice(f"{locked.path.parent} is read-only: its lock is kept in {kept}")
+    path = yard.lock_of(locked.path)
+    progress.notice(f"{locked.path.parent} is read-only: its lock is kept in {path}")
     alone = replace(locked.lock, folder="")  # it is not beside its file
-    atomic.write_text(kept, checksum.add(text.dump(alone)), top=yard.root)
-    return kept
+    atomic.write_text(path, checksum.add(text.dump(alone)), top=yard.root)
+    return path

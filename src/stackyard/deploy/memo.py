@@ -67,8 +67,8 @@ def _published(modules: Iterable[str], manifest: Manifest | None) -> str:
     So any change by another deploy, a rollback or a verification invalidates the memo.
     """
     stacks = {module.partition("/")[0] for module in modules}
-    found = [[vars(e), _is_there(e)] for e in manifest.entries if e.stack in stacks] if manifest else []
-    return sha256_hex(json.dumps(found, sort_keys=True).encode())
+    rows = [[vars(e), _is_there(e)] for e in manifest.entries if e.stack in stacks] if manifest else []
+    return sha256_hex(json.dumps(rows, sort_keys=True).encode())
 
 
 def _is_there(entry: Entry) -> bool:

@@ -77,19 +77,19 @@ class Planner:
         Raises:
             StackyardError: no variant of the stack is locked for this platform.
         """
-        known = {each: self._known(each) for each in self.yard.lineage()}
+        known = {yard: self._known(yard) for yard in self.yard.lineage()}
         tasks: list[Task] = []
-        wanted = self.stack.chosen or range(len(self.stack.variants))
-        for rank, variant in ((n, self.stack.variants[n]) for n in wanted):
+        indices = self.stack.chosen or range(len(self.stack.variants))
+        for rank, variant in ((n, self.stack.variants[n]) for n in indices):
             locked = self.lock.find(variant.version, variant.name, self.platform)
             if locked is not None:
                 digest = builder.input_hash(without_labels(variant), locked, self.site)
-                same = {each: self._same(known[each], variant, locked, digest) for each in known}
-                found = None if self.rebuild else self._existing(asked(variant), same)
-                thrown = None if self.rebuild or found else self._thrown(variant, locked, rank, digest)
+                same = {yard: self._same(known[yard], variant, locked, digest) for yard in known}
+                existing = None if self.rebuild else self._existing(asked(variant), same)
+                thrown = None if self.rebuild or existing else self._thrown(variant, locked, rank, digest)
                 tasks.append(
-                    self._reuse(variant, locked, rank, digest, *found)
-                    if found
+                    self._reuse(variant, locked, rank, digest, *existing)
+                    if existing
                     else thrown or self._build(variant, locked, rank, digest, known[self.yard])
                 )
         if not tasks:
@@ -114,16 +114,16 @@ class Planner:
 
     def _existing(self, checks: Expectations, same: dict[Yard, list[BuildRecord]]) -> tuple[Action, BuildRecord] | None:
         """A built revision with the same inputs: published here, published by a parent, or built here only."""
-        for each in self.yard.lineage():
-            visible = self._visible[each]
-            shown = [r for r in same[each] if r.module in visible]
+        for yard in self.yard.lineage():
+            visible = self._visible[yard]
+            shown = [r for r in same[yard] if r.module in visible]
             if shown:
                 record = revisions.latest(shown)
-                if each is not self.yard:
+                if yard is not self.yard:
                     return "inherited", record
                 return _action(visible[record.module], record, checks), record
-            if same[each] and each is self.yard:
-                return "publish", revisions.latest(same[each])
+            if same[yard] and yard is self.yard:
+                return "publish", revisions.latest(same[yard])
         return None
 
     def _is_of(self, record: BuildRecord, variant: Variant) -> bool:
@@ -146,16 +146,16 @@ class Planner:
 
     def _known(self, yard: Yard) -> list[BuildRecord]:
         """The revisions of the stack that are at their recorded path; others were moved away, and are not used."""
-        found = revisions.built(yard, self.stack.name, lambda *_: None)
-        return [each for each in found if disk.is_there(RevisionPaths.of(each.path).record)]
+        records = revisions.built(yard, self.stack.name, lambda *_: None)
+        return [record for record in records if disk.is_there(RevisionPaths.of(record.path).record)]
 
     def _record_of(self, item: trash.Item) -> BuildRecord | None:
         """The record of a removed revision of this stack; None for other items, and if the yard was moved since."""
         paths = RevisionPaths(item.content)
         if item.what.sort != "revision" or item.what.module.partition("/")[0] != self.stack.name:
             return None
-        found = revisions.readable(paths) if disk.is_there(paths.record) and revisions.can_stay(paths) else None
-        return None if found is None or moved.is_elsewhere(self.yard, found.path) else found
+        record = revisions.readable(paths) if disk.is_there(paths.record) and revisions.can_stay(paths) else None
+        return None if record is None or moved.is_elsewhere(self.yard, record.path) else record
 
     def _build(self, variant: Variant, locked: LockedVariant, rank: int, digest: str, known: list[BuildRecord]) -> Task:
         """A build under a new name, or under the free name of the same inputs.
@@ -183,7 +183,7 @@ class Planner:
     @cached_property
     def _visible(self) -> dict[Yard, dict[str, Entry]]:
         """The entries that users can load, by module, in this yard and in its parents."""
-        return {each: {e.module: e for e in generations.entries(each) if e.is_visible} for each in self.yard.lineage()}
+        return {yard: {e.module: e for e in generations.entries(yard) if e.is_visible} for yard in self.yard.lineage()}
 
     @cached_property
     def _published(self) -> Sequence[Entry]:
@@ -191,9 +191,9 @@ class Planner:
 
         Generations with a damaged manifest are left out: since format 2, the current one lists all revisions.
         """
-        past = (m for each in self.yard.lineage() for m in generations.complete(each))
-        found = (entry for manifest in past for entry in manifest.entries if entry.stack == self.stack.name)
-        return list({(entry.module, entry.input_hash): entry for entry in found}.values())
+        past = (m for yard in self.yard.lineage() for m in generations.complete(yard))
+        entries = (entry for manifest in past for entry in manifest.entries if entry.stack == self.stack.name)
+        return list({(entry.module, entry.input_hash): entry for entry in entries}.values())
 
 
 def take_back(task: Task, progress: Progress) -> None:

@@ -38,9 +38,9 @@ def outlook(request: Request, tasks: Sequence[Task]) -> Outlook:
     return looked_at(request, [task for task in tasks if task.is_kept], generations.current(request.yard))
 
 
-def looked_at(request: Request, kept: Sequence[Task], manifest: Manifest | None) -> Outlook:
+def looked_at(request: Request, tasks: Sequence[Task], manifest: Manifest | None) -> Outlook:
     """The outlook for given tasks of published revisions and one generation."""
     now = manifest.entries if manifest else ()
-    after, texts = entries_after(now, request.site, kept), Texts()
+    after, texts = entries_after(now, request.site, tasks), Texts()
     same = manifest is None or generation.is_as_the_site_wants(request, manifest, texts)
     return Outlook(kept_status(now, after), compare(now, after), not same, texts)

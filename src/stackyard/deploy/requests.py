@@ -75,8 +75,8 @@ def deploy_stacks(request: Request, progress: Progress, *, remembered: Path | No
     Raises:
         StackyardError: as for `deploy`; the yard cannot be written to, or another process builds for too long.
     """
-    with building(request, [stack.name for stack in request.stacks], progress.notice) as held:
-        result = deploy(request, progress, held)
+    with building(request, [stack.name for stack in request.stacks], progress.notice) as leases:
+        result = deploy(request, progress, leases)
         if remembered:
             _remember(remembered, request, result)
     return result

@@ -37,8 +37,8 @@ NAME_ONE = f"name it: `signatures: key:` of site.yaml (for the site's yard), ${V
 def key_of(workspace: Workspace, named: str = "") -> Path | None:
     """The key that signs in a yard: the named one, that of the variable, or the site's in its own yard; else None."""
     own = workspace.site.signatures.key if is_sites(workspace) or not workspace.site.yard else ""
-    found = named or os.environ.get(VARIABLE, "") or own
-    return with_home(found).absolute() if found else None
+    key = named or os.environ.get(VARIABLE, "") or own
+    return with_home(key).absolute() if key else None
 
 
 def require_key(workspace: Workspace, noted: Yard | None = None) -> Path | None:
@@ -63,9 +63,9 @@ def require_key(workspace: Workspace, noted: Yard | None = None) -> Path | None:
 
 def _demanding(workspace: Workspace, noted: Yard) -> str:
     """The source of the demand for signatures: a yard with a note of it, or the site's file; empty: none."""
-    found = [str(root) for root, _ in signatures.demands_in(noted, "load")]
+    roots = [str(root) for root, _ in signatures.demands_in(noted, "load")]
     by_site = is_sites(workspace) and "load" in workspace.site.signatures.require
-    return next(iter(found), workspace.site.file if by_site else "")
+    return next(iter(roots), workspace.site.file if by_site else "")
 
 
 def sign_built(record: BuildRecord, workspace: Workspace, key: Path | None) -> None:
@@ -90,20 +90,20 @@ def sign(record: BuildRecord, yard: Yard, key: Path) -> str:
     """
     paths = RevisionPaths.of(record.path)
     text = signatures.statement(paths)
-    made = sshkeygen.sign(text, key, NAMESPACE)
-    who = _require_accepted(text, made, yard, key)
-    signer = signatures.add(paths, made)
+    signature = sshkeygen.sign(text, key, NAMESPACE)
+    who = _require_accepted(text, signature, yard, key)
+    signer = signatures.add(paths, signature)
     return who or signer
 
 
 def signature_of(text: str, yard: Yard, key: Path) -> str:
     """The signature of a statement, checked to be acceptable in a yard. Raises as `sign` does."""
-    made = sshkeygen.sign(text, key, NAMESPACE)
-    _require_accepted(text, made, yard, key)
-    return made
+    signature = sshkeygen.sign(text, key, NAMESPACE)
+    _require_accepted(text, signature, yard, key)
+    return signature
 
 
-def _require_accepted(text: str, made: str, yard: Yard, key: Path) -> str:
+def _require_accepted(text: str, signature: str, yard: Yard, key: Path) -> str:
     """The signer of a signature, by the yard's lists of allowed signers; empty without lists.
 
     Raises:
@@ -111,11 +111,11 @@ def _require_accepted(text: str, made: str, yard: Yard, key: Path) -> str:
     """
     who = ""
     for _, demand in signatures.demands(yard.root, [above.root for above in yard.above()]):
-        found = signatures.judgement(made, text, demand)
-        if found.problem:
-            raise StackyardError(f"{key} is not an accepted signing key: {found.problem}",
+        verdict = signatures.judgement(signature, text, demand)
+        if verdict.problem:
+            raise StackyardError(f"{key} is not an accepted signing key: {verdict.problem}",
                                  hint=f"add it to {demand.allowed_signers}, or sign with another one")  # fmt: skip
-        who = str(found) if found.checked else who
+        who = str(verdict) if verdict.checked else who
     return who
 
 

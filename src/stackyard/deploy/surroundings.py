@@ -27,7 +27,7 @@ def require(workspace: Workspace) -> None:
     _require_link(check_root(workspace), yard)
     if not Path("/proc/self").exists():
         raise MissingError("/proc is not mounted", hint="mount it: mount -t proc proc /proc")
-    place = next(each for each in (yard.root, *yard.root.parents) if disk.is_there(each))
+    place = next(path for path in (yard.root, *yard.root.parents) if disk.is_there(path))
     if os.statvfs(place).f_flag & os.ST_NOEXEC:
         raise StackyardError(
             f"cannot use the yard {yard.root}: its file system is mounted noexec, so no program in it can run",
@@ -37,7 +37,7 @@ def require(workspace: Workspace) -> None:
 
 def _require_link(link: Path | None, yard: Yard) -> None:
     """Raise InputError if the public path to the modules has to be created and this account cannot do it."""
-    above = next((each for each in link.parents if disk.is_there(each)), None) if link else None
+    above = next((parent for parent in link.parents if disk.is_there(parent)), None) if link else None
     if above is not None and not os.access(above, os.W_OK | os.X_OK):
         raise InputError(f"cannot create the symlink {link}: permission denied: {above}",
                          hint=f"let root create it once: ln -s {yard.modules} {link}")  # fmt: skip

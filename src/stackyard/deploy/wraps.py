@@ -21,8 +21,8 @@ def pinned(request: Request) -> tuple[Stack, ...]:
         StackyardError: an image cannot be read.
     """
     return tuple(
-        stack.model_copy(update={"variants": tuple(_pinned(each, stack, request) for each in stack.variants)})
-        if any(each.wrap for each in stack.variants)
+        stack.model_copy(update={"variants": tuple(_pinned(variant, stack, request) for variant in stack.variants)})
+        if any(variant.wrap for variant in stack.variants)
         else stack
         for stack in request.stacks
     )

@@ -57,9 +57,9 @@ def _note_demand(workspace: Workspace) -> None:
     site = workspace.site
     policy = site.signatures
     values = (policy.allowed_signers, policy.revoked, policy.require, policy.users)
-    wanted = Demand(*values, site=site.file) if any(values) else None
-    if is_sites(workspace) or (not site.yard and wanted is not None and demanded_by(workspace.yard) in ("", site.file)):
-        keep_demand(workspace.yard, wanted)
+    demand = Demand(*values, site=site.file) if any(values) else None
+    if is_sites(workspace) or (not site.yard and demand is not None and demanded_by(workspace.yard) in ("", site.file)):
+        keep_demand(workspace.yard, demand)
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,13 @@ class DeployLeases:
 
     def check(self) -> None:
         """Raise StackyardError if another process took over one of the leases."""
-        for each in self.leases:
-            each.check()
+        for own_lease in self.leases:
+            own_lease.check()
 
     @property
     def is_alone(self) -> bool:
         """Whether no other process may be building in this yard."""
-        mine = {each.directory: each for each in self.leases}
+        mine = {own_lease.directory: own_lease for own_lease in self.leases}
         there = [
             path for path in disk.entries(self.yard.leases) if not path.name.startswith(".")
         ]  # not what is removed now
@@ -97,10 +97,10 @@ def building(
     Raises:
         StackyardError: as for `writing`; or another process builds one of the stacks for too long.
     """
-    with writing(workspace), ExitStack() as held:
+    with writing(workspace), ExitStack() as stack:
         caches.make(workspace.yard)
         names = sorted(set(stacks))  # always in this order: two deploys never wait for each other
-        leases = [held.enter_context(_lease(workspace.yard, name, on_wait)) for name in names]
+        leases = [stack.enter_context(_lease(workspace.yard, name, on_wait)) for name in names]
         yield DeployLeases(workspace.yard, tuple(leases))
 
 

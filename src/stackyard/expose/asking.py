@@ -82,16 +82,16 @@ def mark_name(name: str, sha256: str) -> str:
 def _line(record: BuildRecord, entry: Mapping[str, Any]) -> str:
     """The script's line that asks for one licence, unless its variable is set, and then sets it."""
     name, variable, digest = str(entry["name"]), str(entry["variable"]), str(entry["sha256"])
-    kept = json.dumps({"name": name, "sha256": digest, "variable": variable})[1:-1]
-    words = (name, shlex.quote(name), variable, mark_name(name, digest), _text(record, digest), kept)
+    fields = json.dumps({"name": name, "sha256": digest, "variable": variable})[1:-1]
+    words = (name, shlex.quote(name), variable, mark_name(name, digest), _text(record, digest), fields)
     return f'[ -n "${{{variable}-}}" ] || sy_agree {shlex.join(words)}\nexport {variable}="${{{variable}:-yes}}"'
 
 
 def _text(record: BuildRecord, sha256: str) -> str:
     """The path of a licence's text; empty if the stack's file has none."""
     directory = RevisionPaths.of(record.path).recipe
-    kept = (Path(each.path) for each in os.scandir(directory) if each.is_file()) if directory.is_dir() else iter(())
-    return next((str(path) for path in sorted(kept) if sha256_file(path) == sha256), "")
+    files = (Path(entry.path) for entry in os.scandir(directory) if entry.is_file()) if directory.is_dir() else iter(())
+    return next((str(path) for path in sorted(files) if sha256_file(path) == sha256), "")
 
 
 def _directories(record: BuildRecord) -> list[Path]:

@@ -104,18 +104,18 @@ def merged(change: ops.EnvironmentChange) -> ops.EnvironmentChange:
 
     A module that set a variable twice would restore its own first value instead of the user's.
     """
-    found: dict[tuple[str, str], ops.Operation] = {}
+    by_name: dict[tuple[str, str], ops.Operation] = {}
     for number, operation in enumerate(change):
         if isinstance(operation, ops.Prepend | ops.Append):
             key = (operation.op, f"{operation.variable}={operation.directory}")
-            found.pop(key, None)  # the later one decides the place in the list
-            found[key] = operation
+            by_name.pop(key, None)  # the later one decides the place in the list
+            by_name[key] = operation
         elif isinstance(operation, _OF_A_VARIABLE):
             key = ("variable", operation.variable)
-            found[key] = _joined(found.get(key), operation)
+            by_name[key] = _joined(by_name.get(key), operation)
         else:
-            found[(operation.op, f"{number:06d}")] = operation
-    return ops.EnvironmentChange(tuple(found.values()))
+            by_name[(operation.op, f"{number:06d}")] = operation
+    return ops.EnvironmentChange(tuple(by_name.values()))
 
 
 def _joined(old: ops.Operation | None, new: ops.Operation) -> ops.Operation:
@@ -158,8 +158,8 @@ def _variables(record: BuildRecord, site: Site) -> ops.EnvironmentChange:
     """
     values: Mapping[str, str] = record.settings.get("variables") or {}
     own = [ops.SetRestorable(name, str(text).replace("{prefix}", record.prefix)) for name, text in values.items()]
-    asked = {entry["name"] for entry in asked_of_users(record, site)}
-    accepted = [ops.SetRestorable(variable, "yes") for name, variable in _licences(record) if name not in asked]
+    names = {entry["name"] for entry in asked_of_users(record, site)}
+    accepted = [ops.SetRestorable(variable, "yes") for name, variable in _licences(record) if name not in names]
     return ops.EnvironmentChange((*own, *accepted))
 
 

@@ -42,7 +42,7 @@ def condarc_text(site: Site) -> str:
 
 def _json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _NOT_IN_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _refuse_secrets(values: Any, file: str) -> None:
@@ -58,12 +58,12 @@ def _channels(site: Site) -> dict[str, list[str]]:
     """The channels that users search, the site's first, without duplicates, replaced by their mirrors."""
     open_to_all = site.channels.model_copy(update={"allowed": (), "denied": ()})  # conda itself rejects those denied
     resolver = Resolver(open_to_all, Where(""))
-    found: dict[str, list[str]] = {}
+    channels: dict[str, list[str]] = {}
     for name in (*site.channels.prepend, *(site.condarc.channels or site.channels.default)):
         urls = [] if "$" in name else list(dict.fromkeys(channel.url for channel in resolver.resolve(name)))
         as_written = not urls or name == "defaults" or not site.channels.mirrors
-        found.setdefault((name if as_written else urls[0]).rstrip("/"), urls)
-    values = {"channels": list(found)}
-    if found.get("defaults") and site.channels.mirrors:
-        values["default_channels"] = found["defaults"]
+        channels.setdefault((name if as_written else urls[0]).rstrip("/"), urls)
+    values = {"channels": list(channels)}
+    if channels.get("defaults") and site.channels.mirrors:
+        values["default_channels"] = channels["defaults"]
     return values

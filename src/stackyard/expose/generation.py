@@ -124,10 +124,10 @@ def module_texts(
                 done[key] = modulefiles(record, entry, change, site, key[1])
             texts |= done[key]
         except StackyardError:
-            kept = _kept(entry, yard)
-            if not kept:
+            files = _kept(entry, yard)
+            if not files:
                 raise
-            texts |= kept
+            texts |= files
     for path, names in short_names(entries, records, site, _taken(entries, yard)).items():
         base = f"{path}/" if path else ""
         if "lua" in site.modules.formats:

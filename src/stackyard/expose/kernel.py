@@ -43,9 +43,9 @@ def user_directory(environ: Mapping[str, str]) -> Path:
     Raises:
         InputError: neither variable nor a home is set.
     """
-    given = environ.get("JUPYTER_DATA_DIR")
-    if given:
-        return Path(given) / "kernels"
+    directory = environ.get("JUPYTER_DATA_DIR")
+    if directory:
+        return Path(directory) / "kernels"
     data, home = environ.get("XDG_DATA_HOME"), environ.get("HOME")
     if data:
         return Path(data) / "jupyter" / "kernels"
@@ -59,16 +59,16 @@ def prefix_directory(prefix: Path) -> Path:
     return prefix / "share" / "jupyter" / "kernels"
 
 
-def name_for(record: BuildRecord, asked: str = "") -> str:
+def name_for(record: BuildRecord, wish: str = "") -> str:
     """The kernel's name: the requested one, else the module's.
 
     Raises:
         InputError: the name is invalid for Jupyter.
     """
-    if asked and not _NAME.fullmatch(asked.lower()):
+    if wish and not _NAME.fullmatch(wish.lower()):
         hint = "use at most 200 letters, digits, '.', '-' and '_', and do not begin with '.'"
-        raise InputError(f"{asked!r} is not a name of a kernel", hint=hint)
-    return asked.lower() or re.sub(r"[^a-z0-9._-]+", "-", record.module.lower())
+        raise InputError(f"{wish!r} is not a name of a kernel", hint=hint)
+    return wish.lower() or re.sub(r"[^a-z0-9._-]+", "-", record.module.lower())
 
 
 def require_ipykernel(record: BuildRecord) -> None:
@@ -157,9 +157,9 @@ def installed(directory: Path) -> Iterator[Kernel]:
     except OSError:
         return
     for name in names:
-        found = _read(directory / name)
-        if found is not None:
-            yield found
+        kernel = _read(directory / name)
+        if kernel is not None:
+            yield kernel
 
 
 def remove(kernel: Kernel) -> None:

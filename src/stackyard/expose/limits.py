@@ -28,12 +28,12 @@ def unquotable_in(value: str, format: Format) -> tuple[str, ...]:
     """
     home = format == "tcl" and value.startswith("~")
     open_bracket = format == "tcl" and _OPEN_BRACKET.search(value)
-    found = {
+    matches = {
         "csh": home or set(value) & set("{}" if format == "lua" else "[]"),
         "zsh": home or value.startswith("="),
         "fish": open_bracket or _NOT_IN_FISH.search(value),
     }
-    return tuple(shell for shell, barred in found.items() if barred)
+    return tuple(shell for shell, barred in matches.items() if barred)
 
 
 def quoted(operation: ops.Set | ops.SetRestorable | ops.Flags | ops.Join | ops.Default | ops.UserPath) -> str:
@@ -54,8 +54,8 @@ def limits(change: ops.EnvironmentChange, format: Format, shell: Shell = "bash")
 
     Measured with Lmod 8.6.19 and Environment Modules 5.2.0; `docs/explanation/modules.md` has the whole table.
     """
-    found = [text for operation in change for text in _limits(operation, format, shell)]
-    return list(dict.fromkeys(found))
+    texts = [text for operation in change for text in _limits(operation, format, shell)]
+    return list(dict.fromkeys(texts))
 
 
 def notable(change: ops.EnvironmentChange, formats: Iterable[Format]) -> list[str]:
@@ -66,9 +66,9 @@ def notable(change: ops.EnvironmentChange, formats: Iterable[Format]) -> list[st
     """
     own = ops.EnvironmentChange(tuple(op for op in change if not getattr(op, "name", "").startswith("__")))
     shells: tuple[Shell, ...] = ("bash", "zsh", "tcsh", "fish")
-    found = [text for format in formats for shell in shells for text in limits(own, format, shell)]
+    texts = [text for format in formats for shell in shells for text in limits(own, format, shell)]
     usual = {_not_given_back(op.variable) for op in own if isinstance(op, ops.SetRestorable | ops.Flags | ops.Join)}
-    return [text for text in dict.fromkeys(found) if text not in usual]
+    return [text for text in dict.fromkeys(texts) if text not in usual]
 
 
 def _not_given_back(variable: str) -> str:

@@ -40,9 +40,9 @@ def short_names(
 
     A withdrawn or hidden revision has no short name: Lmod would not load it by that name.
     """
-    found: dict[str, Names] = defaultdict(Names)
+    result: dict[str, Names] = defaultdict(Names)
     for entry in entries:
-        names = found[entry.module.rpartition("/")[0]]
+        names = result[entry.module.rpartition("/")[0]]
         if not _visible(entry):
             names.hidden.append(entry.module)
             continue
@@ -51,8 +51,8 @@ def short_names(
             names.versions[entry.module] = versions
     aliases = alias_modules(entries, records, site, taken)
     if aliases:
-        found[""].aliases = aliases
-    return {path: names for path, names in sorted(found.items()) if names.versions or names.aliases or names.hidden}
+        result[""].aliases = aliases
+    return {path: names for path, names in sorted(result.items()) if names.versions or names.aliases or names.hidden}
 
 
 def alias_modules(
@@ -63,20 +63,20 @@ def alias_modules(
     If several revisions contain one version, the default of its stack wins, then one that is not superseded, then the
     one that was built last. The name of a stack (`taken`) is never an alias. A revision without a record has none.
     """
-    found: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     shown = (e for e in entries if _visible(e))
     for entry in sorted(shown, key=lambda e: (e.default, not e.superseded, e.created, e.revision)):
         record = records.get(entry.module)
         if record is None:
             continue
-        wanted = {str(name): str(name) for name in record.settings.get("aliases") or ()} | dict(site.modules.aliases)
+        targets = {str(name): str(name) for name in record.settings.get("aliases") or ()} | dict(site.modules.aliases)
         versions = {package.name: package.version for package in record.own_packages}
-        for package, template in wanted.items():
+        for package, template in targets.items():
             name = _of_variant(template, record.axes)
             if package in versions and name and name not in taken:
-                found[f"{name}/{versions[package]}"] = entry.module
-                found[name] = entry.module
-    return dict(sorted(found.items()))
+                aliases[f"{name}/{versions[package]}"] = entry.module
+                aliases[name] = entry.module
+    return dict(sorted(aliases.items()))
 
 
 def _of_variant(template: str, axes: Mapping[str, str]) -> str:

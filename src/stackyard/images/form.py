@@ -60,7 +60,7 @@ def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str]) -
     try:
         _move(paths.yard, fresh, paths.prefix)
         write_text(paths.files, text)
-        made = replace(
+        result = replace(
             record,
             form=Form("squashfs", paths.image.name, packed.sha256, packed.size, packed.entries,
                       f"{packed.tool}; launcher: {made_by}", tuple(order), sha256_file(paths.launcher)),
@@ -68,14 +68,14 @@ def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str]) -
             disk=_use(paths, packed),
             notices=(*record.notices, *missing),
         )  # fmt: skip
-        _read_back(made)
+        _read_back(result)
     except BaseException:
         disk.remove_tree(paths.prefix, paths.yard)
         _move(paths.yard, unpacked, paths.prefix)
         raise
     disk.remove_tree(paths.work, paths.yard)
     contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), directories=True)
-    return made
+    return result
 
 
 def _move(top: Path, source: Path, target: Path) -> None:

@@ -43,13 +43,13 @@ class Inventory:
 
     def target(self, path: str) -> str | None:
         """The target of the link at a path; empty: it is not a link; None: it does not exist."""
-        found = self.entries.get(path)
-        return None if found is None else found.target if found.kind == "l" else ""
+        entry = self.entries.get(path)
+        return None if entry is None else entry.target if entry.kind == "l" else ""
 
     def is_program(self, path: str) -> bool:
         """Whether a path leads to an executable file."""
-        found = self.entries.get(self.real(path))
-        return found is not None and found.is_program
+        entry = self.entries.get(self.real(path))
+        return entry is not None and entry.is_program
 
     @property
     def directories_with_files(self) -> list[str]:
@@ -64,13 +64,13 @@ class Inventory:
 
     @property
     def _names(self) -> Mapping[str, list[str]]:
-        made = self.__dict__.get("_listed")
-        if made is None:
-            made = {}
+        names = self.__dict__.get("_listed")
+        if names is None:
+            names = {}
             for path in self.entries:
-                made.setdefault(posixpath.dirname(path), []).append(posixpath.basename(path))
-            self.__dict__["_listed"] = made
-        return made
+                names.setdefault(posixpath.dirname(path), []).append(posixpath.basename(path))
+            self.__dict__["_listed"] = names
+        return names
 
 
 def read(image: Path) -> Inventory:

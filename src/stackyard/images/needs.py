@@ -51,8 +51,8 @@ def of_record(record: BuildRecord) -> Needs:
 
 def of_tree(prefix: Path) -> Needs:
     """The needs of the programs and libraries in a directory."""
-    found = of_files(_elf_files(prefix))
-    return Needs(found.glibc, str(Path(found.file).relative_to(prefix)) if found.file else "")
+    needs = of_files(_elf_files(prefix))
+    return Needs(needs.glibc, str(Path(needs.file).relative_to(prefix)) if needs.file else "")
 
 
 def of_files(files: Iterable[Path]) -> Needs:
@@ -67,8 +67,8 @@ def of_files(files: Iterable[Path]) -> Needs:
 
 def newest(names: Iterable[str]) -> str:
     """The highest version among names such as ``GLIBC_2.36``; empty without one (``GLIBC_PRIVATE`` has no number)."""
-    found = (each.group(1) for each in map(_GLIBC.fullmatch, names) if each)
-    return max(found, key=numbers, default="")
+    matches = (match.group(1) for match in map(_GLIBC.fullmatch, names) if match)
+    return max(matches, key=numbers, default="")
 
 
 def require(needed: Needs, has: str, *, stack: str, system: str, hint: str = "") -> None:

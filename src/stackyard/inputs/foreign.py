@@ -128,8 +128,8 @@ def _refuse_programs(path: Path, text: str) -> None:
 
 
 def _line_of(text: str, mark: re.Pattern[str]) -> int:
-    found = mark.search(text)
-    return text.count("\n", 0, found.start()) + 1 if found else 0
+    match = mark.search(text)
+    return text.count("\n", 0, match.start()) + 1 if match else 0
 
 
 def _refuse_lists(path: Path, text: str) -> None:

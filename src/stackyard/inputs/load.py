@@ -85,7 +85,7 @@ def _kind_of_keys(keys: set[str], path: Path) -> Kind:
 
 
 def _looks_like_yaml(text: str) -> bool:
-    keys = {found.group().split(":")[0].strip("\"' ") for found in _YAML_KEY.finditer(text)}
+    keys = {match.group().split(":")[0].strip("\"' ") for match in _YAML_KEY.finditer(text)}
     return bool(keys & {*_ENVIRONMENT_ONLY, "name", "versions", "environment", "matrix"})
 
 

@@ -20,21 +20,21 @@ _CONDITION: dict[str, Any] = {
 
 def schema(kind: Literal["stack", "site"]) -> dict[str, Any]:
     """The schema of one kind of file, in the 2020-12 dialect."""
-    made = _stack() if kind == "stack" else _site()
-    return {"$schema": DIALECT, "title": f"{kind}.yaml", **{k: v for k, v in made.items() if k != "title"}}
+    result = _stack() if kind == "stack" else _site()
+    return {"$schema": DIALECT, "title": f"{kind}.yaml", **{k: v for k, v in result.items() if k != "title"}}
 
 
 def _site() -> dict[str, Any]:
-    made: dict[str, Any] = _changed(Site.model_json_schema(), _loosened)
-    made["properties"].pop("file")
-    return made
+    result: dict[str, Any] = _changed(Site.model_json_schema(), _loosened)
+    result["properties"].pop("file")
+    return result
 
 
 def _stack() -> dict[str, Any]:
     """Every list of a stack may contain conditions."""
-    made: dict[str, Any] = _changed(_changed(StackFile.model_json_schema(), _loosened), _conditional)
-    made["$defs"]["Condition"] = _CONDITION
-    return made
+    result: dict[str, Any] = _changed(_changed(StackFile.model_json_schema(), _loosened), _conditional)
+    result["$defs"]["Condition"] = _CONDITION
+    return result
 
 
 def _changed(value: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:

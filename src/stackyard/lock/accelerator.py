@@ -134,9 +134,9 @@ def accelerator(axes: Mapping[str, str], site: Site, platform: str, virtual: Vir
 def requested(requirements: Iterable[PipRequirement]) -> Accelerator | None:
     """The accelerator of a requirement such as ``torch==2.9.0+cu128``, or None."""
     for requirement in requirements:
-        found = re.search(rf"==\s*[^,;\s]*\+({_BACKEND.pattern})(?=[,;\s]|$)", requirement.line)
-        if found and pip_name(requirement.line) in PACKAGES:
-            return _exact(found.group(1), f"requested: {requirement.line}")
+        match = re.search(rf"==\s*[^,;\s]*\+({_BACKEND.pattern})(?=[,;\s]|$)", requirement.line)
+        if match and pip_name(requirement.line) in PACKAGES:
+            return _exact(match.group(1), f"requested: {requirement.line}")
     return None
 
 
@@ -194,7 +194,7 @@ def _of_nodes(site: Site, platform: str, virtual: VirtualPackages, *, asks_gpu: 
 def _cuda_of(requires: Iterable[str]) -> int | None:
     """The major version of CUDA that a build of torch requires, by the names of NVIDIA's wheels; None without any."""
     names = [name for name in map(pip_name, requires) if name.startswith(("nvidia-", "cuda-"))]
-    majors = [int(found.group(1)) for name in names if (found := re.search(r"-cu(\d\d)$", name))]
+    majors = [int(match.group(1)) for name in names if (match := re.search(r"-cu(\d\d)$", name))]
     return max(majors) if majors else 13 if names else None  # since CUDA 13 most names have no number
 
 

@@ -22,11 +22,11 @@ def hashed(package: Package, error: type[StackyardError], whose: str, hint: str,
     """
     path = local_path(package.url)
     if path is not None:
-        found = sha256_file(path)
-        if package.sha256 and package.sha256 != found:
+        digest = sha256_file(path)
+        if package.sha256 and package.sha256 != digest:
             raise error(f"hash mismatch for {path}: {whose} index has sha256 {package.sha256[:12]}...", hint=hint)
-        return replace(package, sha256=found, size=path.stat().st_size)
+        return replace(package, sha256=digest, size=path.stat().st_size)
     if package.sha256:
         return package
-    found, size = digest_url(package.url, trust=trust)
-    return replace(package, sha256=found, size=size)
+    digest, size = digest_url(package.url, trust=trust)
+    return replace(package, sha256=digest, size=size)

@@ -28,10 +28,10 @@ _ASK = (
 )
 
 
-def source_of(asked: Interpreter, *, conda: bool) -> Source:
+def source_of(interpreter: Interpreter, *, conda: bool) -> Source:
     """The source of Python. ``auto``: conda if the stack has a conda part, else this machine."""
-    if asked.source != "auto":
-        return asked.source
+    if interpreter.source != "auto":
+        return interpreter.source
     return "conda" if conda else "host"
 
 
@@ -48,7 +48,7 @@ def from_conda(packages: tuple[CondaPackage, ...]) -> LockedInterpreter:
     return LockedInterpreter("conda", python.version) if python else LockedInterpreter("none")
 
 
-def from_host(asked: Interpreter, platform: str, where: Where | None = None) -> LockedInterpreter:
+def from_host(interpreter: Interpreter, platform: str, where: Where | None = None) -> LockedInterpreter:
     """This machine's Python, recorded with the path of the real executable behind links and shims, and its hash.
 
     Raises:
@@ -62,15 +62,15 @@ def from_host(asked: Interpreter, platform: str, where: Where | None = None) -> 
             hint="use Python from conda or uv (interpreter: source:), or lock on a machine of that platform",
         )
     seen = []
-    for candidate in _candidates(asked):
-        found = _ask(candidate)
-        if found is None:
+    for candidate in _candidates(interpreter):
+        answer = _ask(candidate)
+        if answer is None:
             continue
-        version, executable = found
-        if accepts(asked, version, where):
+        version, executable = answer
+        if accepts(interpreter, version, where):
             return LockedInterpreter("host", version, str(executable), sha256_once(executable))
         seen.append(f"{candidate} is {version}")
-    wish = f"Python {asked.version}".strip() if asked.version else "Python"
+    wish = f"Python {interpreter.version}".strip() if interpreter.version else "Python"
     raise MissingError(
         f"{wish} not found on this machine" + (f" ({'; '.join(dict.fromkeys(seen))})" if seen else ""),
         where=where,
@@ -83,14 +83,19 @@ def unchanged(locked: LockedInterpreter) -> bool:
     return locked.source != "host" or _is_there(locked)
 
 
-def accepts(asked: Interpreter, version: str, where: Where | None = None) -> bool:
+def accepts(interpreter: Interpreter, version: str, where: Where | None = None) -> bool:
     """Whether a version satisfies the requested Python. Raises InputError for an invalid request."""
-    return not asked.version or version in _specifier(asked.version, where)
+    return not interpreter.version or version in _specifier(interpreter.version, where)
 
 
-def still_fits(locked: LockedInterpreter, source: Source, asked: Interpreter, where: Where | None = None) -> bool:
+def still_fits(locked: LockedInterpreter, source: Source, interpreter: Interpreter, where: Where | None = None) -> bool:
     """Whether the locked interpreter of this machine is unchanged and satisfies the present request."""
-    return locked.source == source and not asked.path and _is_there(locked) and accepts(asked, locked.version, where)
+    return (
+        locked.source == source
+        and not interpreter.path
+        and _is_there(locked)
+        and accepts(interpreter, locked.version, where)
+    )
 
 
 def _is_there(locked: LockedInterpreter) -> bool:
@@ -98,7 +103,7 @@ def _is_there(locked: LockedInterpreter) -> bool:
     return path.is_file() and sha256_once(path) == locked.sha256
 
 
-def from_uv(asked: Interpreter, platform: str, directory: Path, where: Where | None = None) -> LockedInterpreter:
+def from_uv(interpreter: Interpreter, platform: str, directory: Path, where: Where | None = None) -> LockedInterpreter:
     """One of uv's managed Pythons: in the yard's directory or in uv's own, else downloaded into the yard's.
 
     Raises:
@@ -111,14 +116,14 @@ def from_uv(asked: Interpreter, platform: str, directory: Path, where: Where | N
             where=where,
             hint="use Python from conda, or lock on a machine of that platform",
         )
-    _specifier(asked.version, where)
-    found = _managed(asked.version, directory)
-    if found is None:
-        _install(asked.version, directory, where)
-        found = _managed(asked.version, directory)
-    answer = _ask(found) if found else None
+    _specifier(interpreter.version, where)
+    path = _managed(interpreter.version, directory)
+    if path is None:
+        _install(interpreter.version, directory, where)
+        path = _managed(interpreter.version, directory)
+    answer = _ask(path) if path else None
     if answer is None:
-        raise StackyardError(f"uv installed Python {asked.version} but cannot find it")
+        raise StackyardError(f"uv installed Python {interpreter.version} but cannot find it")
     version, executable = answer
     return LockedInterpreter("uv", version, str(executable), sha256_once(executable))
 
@@ -158,17 +163,17 @@ def _install(version: str, directory: Path, where: Where | None) -> None:
         ) from error
 
 
-def _candidates(asked: Interpreter) -> Iterator[Path]:
-    if asked.path:
-        yield with_home(asked.path)
+def _candidates(interpreter: Interpreter) -> Iterator[Path]:
+    if interpreter.path:
+        yield with_home(interpreter.path)
         return
     names = ["python3", "python", *(f"python3.{minor}" for minor in range(20, 6, -1))]
-    if asked.version.startswith("2"):
+    if interpreter.version.startswith("2"):
         names = ["python2", "python2.7", *names]
     for name in names:
-        found = which(name)
-        if found:
-            yield found
+        path = which(name)
+        if path:
+            yield path
     yield Path(sys.executable)
 
 
@@ -190,9 +195,9 @@ def _specifier(wish: str, where: Where | None) -> SpecifierSet:
     plain = bool(wish) and wish[0].isdigit()
     text = f"=={wish}.*" if plain and wish.count(".") < 2 and "*" not in wish else f"=={wish}" if plain else wish
     try:
-        found = SpecifierSet(text)
-        found.contains("0")  # reads its versions, which Python may refuse as numbers
-        return found
+        specifiers = SpecifierSet(text)
+        specifiers.contains("0")  # reads its versions, which Python may refuse as numbers
+        return specifiers
     except ValueError as error:
         raise InputError(
             f"invalid interpreter version {quoted(wish)}", where=where, hint="write 3.11 or >=3.10,<3.13"

@@ -101,9 +101,9 @@ def _canonical(words: str) -> str:
 def of_metadata(text: str) -> str:
     """The licence in a package's metadata: SPDX if possible, else the original text."""
     message = HeaderParser().parsestr(text)
-    found = spdx(message.get("License-Expression") or "") or _classified(message)
-    if found:
-        return found
+    licence = spdx(message.get("License-Expression") or "") or _classified(message)
+    if licence:
+        return licence
     said = " ".join((message.get("License") or "").split())
     return spdx(said) or ("" if said.upper() == "UNKNOWN" else said[:_LONGEST])
 
@@ -112,8 +112,8 @@ def _classified(message: Message) -> str:
     """The licence from the classifiers: ``License :: OSI Approved :: MIT License``."""
     classifiers: Iterable[str] = message.get_all("Classifier") or ()
     last = (line.rpartition("::")[2].strip() for line in classifiers if line.startswith("License ::"))
-    found = dict.fromkeys(filter(None, map(spdx, last)))
-    return " OR ".join(found)
+    licences = dict.fromkeys(filter(None, map(spdx, last)))
+    return " OR ".join(licences)
 
 
 def is_denied(expression: str, patterns: Sequence[str]) -> bool:
@@ -138,19 +138,19 @@ def _all_of(words: list[str], patterns: Sequence[str]) -> bool:
 
 
 def _parts(words: list[str], between: str, part: Callable[[], bool]) -> list[bool]:
-    found = [part()]
+    parts = [part()]
     while words and words[0] == between:
         words.pop(0)
-        found.append(part())
-    return found
+        parts.append(part())
+    return parts
 
 
 def _one(words: list[str], patterns: Sequence[str]) -> bool:
     word = words.pop(0)
     if word == "(":
-        found = _any_of(words, patterns)
+        is_match = _any_of(words, patterns)
         words.pop(0)
-        return found
+        return is_match
     if words and words[0] == "WITH":
         word = f"{word} WITH {words[1]}"
         del words[:2]
@@ -177,17 +177,17 @@ def _of_conda(package: CondaPackage) -> PackageLicence:
 
 
 def _of_pip(package: PipPackage, settings: PipSettings, yard: Yard, silent: set[str]) -> PackageLicence:
-    for each in searched(yard):
-        kept = disk.content(each.licence_note(package.sha256)) if package.sha256 else None
-        if kept is not None:
-            return PackageLicence(package.name, package.version, "pip", kept.decode("utf-8", "replace").strip())
+    for ancestor in searched(yard):
+        note = disk.content(ancestor.licence_note(package.sha256)) if package.sha256 else None
+        if note is not None:
+            return PackageLicence(package.name, package.version, "pip", note.decode("utf-8", "replace").strip())
     text = _metadata(package, settings, silent)
-    found = of_metadata(text) if text else ""
+    licence = of_metadata(text) if text else ""
     if text and package.sha256 and os.access(yard.cache, os.W_OK):
         place = yard.licence_note(package.sha256)
         place.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write_text(place, f"{found}\n", synced=False)
-    return PackageLicence(package.name, package.version, "pip", found)
+        atomic.write_text(place, f"{licence}\n", synced=False)
+    return PackageLicence(package.name, package.version, "pip", licence)
 
 
 def _metadata(package: PipPackage, settings: PipSettings, silent: set[str]) -> str:
@@ -228,10 +228,10 @@ def _in_archive(path: Path) -> str:
 
 def _first(names: Sequence[str]) -> str:
     """The metadata file nearest to the top. Raises KeyError if there is none."""
-    found = [n for n in names if n.count("/") == 1 and n.endswith((".dist-info/METADATA", "/PKG-INFO"))]
-    if not found:
+    candidates = [n for n in names if n.count("/") == 1 and n.endswith((".dist-info/METADATA", "/PKG-INFO"))]
+    if not candidates:
         raise KeyError("metadata")
-    return found[0]
+    return candidates[0]
 
 
 @dataclass(frozen=True)
@@ -255,11 +255,11 @@ def require_allowed(
     Raises:
         InputError: lists every such package.
     """
-    looked_at = [each for each in packages if each.name not in policy.allowed]
+    looked_at = [package for package in packages if package.name not in policy.allowed]
     bad = [f"{p.name} {p.version} ({p.licence})" for p in looked_at if is_denied(p.licence, policy.deny)]
     unknown = [f"{p.name} {p.version}" for p in looked_at if not p.licence]
     if policy.unknown:
-        bad += [f"{each} (not known)" for each in unknown]
+        bad += [f"{licence_label} (not known)" for licence_label in unknown]
     elif unknown:
         notice(f"the licences of these packages of {label} are not known: {', '.join(unknown)}")
     if bad:

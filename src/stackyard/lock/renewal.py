@@ -113,8 +113,8 @@ class Preference:
     @classmethod
     def of(cls, package: PipPackage, requirements: Iterable[PipRequirement]) -> Preference:
         """The preference for a package; an unchanged branch requirement stays at its commit."""
-        asked = [r for r in requirements if r.kind == "vcs" and canonical(r.name) in ("", package.name)]
-        for url, reference in (repository(secrets.address(r.url)) for r in asked):
+        matches = [r for r in requirements if r.kind == "vcs" and canonical(r.name) in ("", package.name)]
+        for url, reference in (repository(secrets.address(r.url)) for r in matches):
             if package.kind == "vcs" and url == package.url.removeprefix("git+"):
                 return cls(package.name, package.version, url, reference, package.commit)
         return cls(package.name, package.version)

@@ -39,8 +39,8 @@ def satisfied(version: str, requirement: str) -> bool:
     from packaging.requirements import Requirement
 
     try:
-        wanted = Requirement(requirement)
-        return bool(version) and not wanted.url and wanted.specifier.contains(version, prereleases=True)
+        specification = Requirement(requirement)
+        return bool(version) and not specification.url and specification.specifier.contains(version, prereleases=True)
     except ValueError:
         return False
 

@@ -69,17 +69,17 @@ def lock_stack(
         print_of = fingerprint(variant, site, platform)
         before = former(previous, variant.version, variant.name, platform)
         # the cheapest source first: the previous lock, a variant just locked, another yard's, then a solve
-        found = _reusable(variant, site, platform, print_of, previous, update) or _same(done, platform, print_of)
-        if found is None and before is None:
-            found = _kept(platform, print_of, kept_by, subject, progress)
-        if found is None:
-            found = SolveContext(variant, site, yard, platform, subject, progress, before, update).run(print_of)
-            _keep(found, yard)
-            progress.phase(subject, "locked", counted(len(found.conda) + len(found.pip), "package"))
+        solution = _reusable(variant, site, platform, print_of, previous, update) or _same(done, platform, print_of)
+        if solution is None and before is None:
+            solution = _kept(platform, print_of, kept_by, subject, progress)
+        if solution is None:
+            solution = SolveContext(variant, site, yard, platform, subject, progress, before, update).run(print_of)
+            _keep(solution, yard)
+            progress.phase(subject, "locked", counted(len(solution.conda) + len(solution.pip), "package"))
         # a lock that is shared has the names of the variant that it was solved for
-        for notice in found.notices:
+        for notice in solution.notices:
             progress.notice(f"{subject}: {notice}")
-        done.append(replace(found, stack=variant.stack, version=variant.version, variant=variant.name))
+        done.append(replace(solution, stack=variant.stack, version=variant.version, variant=variant.name))
         progress.advance(stack.name, n + 1, len(expected))
     directory = str(Path(stack.file).absolute().parent) if stack.file else ""
     return Lock(stack.name, _with_others(done, stack, site, platforms, previous), directory)
@@ -89,10 +89,10 @@ def _with_others(
     done: Sequence[LockedVariant], stack: Stack, site: Site, platforms: Sequence[str], previous: Lock | None
 ) -> tuple[LockedVariant, ...]:
     """The new locks, and the previous ones of variants that are not requested; in the matrix's order."""
-    found = {each.key: each for each in done}
+    by_key = {variant.key: variant for variant in done}
     keys = [(v.version, v.name, platform) for v, platform in _with_platforms(stack.variants, site, platforms)]
-    both = (found.get(key) or (previous.find(*key) if previous else None) for key in keys)
-    return tuple(each for each in both if each)
+    both = (by_key.get(key) or (previous.find(*key) if previous else None) for key in keys)
+    return tuple(variant for variant in both if variant)
 
 
 def staleness(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> Verdict:
@@ -116,8 +116,8 @@ def staleness(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) ->
             changed.setdefault(line, []).append(subject)
         if not verdict.reasons and platform == this_platform() and not python.unchanged(locked.interpreter):
             reasons.append(f"{subject}: {locked.interpreter.path} is no longer the locked Python")
-    asked = set(site_platforms(site, platforms))
-    gone = [v for v in lock.variants if v.key not in keys and v.platform in asked]
+    targets = set(site_platforms(site, platforms))
+    gone = [v for v in lock.variants if v.key not in keys and v.platform in targets]
     reasons += [f"{_together(subjects)}: {line}" for line, subjects in changed.items()]
     reasons += [f"{_named(v.version, v.variant)} for {v.platform} is no longer in the file" for v in gone]
     return Verdict(tuple(reasons), tuple(harmless))
@@ -162,11 +162,11 @@ def _kept(
     """The solution for a spec hash that one of these yards keeps, or None; a damaged one is skipped with a notice."""
     for path in (yard.kept_lock(print_of.digest) for yard in yards):
         try:
-            found = text.read(path).variants if path.is_file() else ()
+            variants = text.read(path).variants if path.is_file() else ()
         except InputError as error:
             progress.notice(f"{path} is left out: {error.message}")
             continue
-        for candidate in found:
+        for candidate in variants:
             if candidate.platform == platform and _intact(candidate):
                 progress.notice(f"{subject}: solved before, as kept in {path.parent} (`--update` solves again)")
                 return candidate

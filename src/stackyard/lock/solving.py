@@ -69,11 +69,11 @@ class SolveContext:
         )  # fmt: skip
         if variant.base is not None:
             return self._layer(locked, variant.base)
-        asked = variant.interpreter.completed(self.site.interpreter)
-        source = python.source_of(asked, conda=bool(conda_requirements(variant, self.platform)))
-        locked = self._with_conda(locked, asked if source == "conda" else None)
+        interpreter = variant.interpreter.completed(self.site.interpreter)
+        source = python.source_of(interpreter, conda=bool(conda_requirements(variant, self.platform)))
+        locked = self._with_conda(locked, interpreter if source == "conda" else None)
         if source != "conda":
-            locked = replace(locked, interpreter=self._interpreter(source, asked, locked))
+            locked = replace(locked, interpreter=self._interpreter(source, interpreter, locked))
         unread: tuple[UnreadPackage, ...] = ()
         if pip_requirements(variant, self.platform):
             locked, unread = self._described(locked)
@@ -83,7 +83,7 @@ class SolveContext:
         """The packages that an extension adds to its base."""
         from stackyard.lock.base import extension as onbase
 
-        below = tuple(package for each in onbase.locks(base) for package in each.conda)
+        below = tuple(package for lock in onbase.locks(base) for package in lock.conda)
         try:
             locked = self._with_conda(locked, None, below)
         except InputError as error:
@@ -103,9 +103,9 @@ class SolveContext:
         return PreferredPackages.of(self.before, self.update)
 
     def _with_conda(
-        self, locked: LockedVariant, asked: Interpreter | None, base: tuple[CondaPackage, ...] = ()
+        self, locked: LockedVariant, interpreter: Interpreter | None, base: tuple[CondaPackage, ...] = ()
     ) -> LockedVariant:
-        """The variant with its conda packages; with `asked`, including Python if pip packages or the stack need it.
+        """The variant with its conda packages; `interpreter`: also Python, if pip packages or the stack need it.
 
         Args:
             base: the packages of an extension's base.
@@ -118,8 +118,10 @@ class SolveContext:
         specs = [resolver.spec(r) for r in requirements]
         places = tuple((spec, r.place) for spec, r in zip(specs, requirements, strict=True) if r.place.file)
         pips = pip_requirements(variant, self.platform)
-        if asked is not None and (asked.version or (pips and not any(r.name == "python" for r in requirements))):
-            specs.append(python.conda_spec(asked.version))
+        if interpreter is not None and (
+            interpreter.version or (pips and not any(r.name == "python" for r in requirements))
+        ):
+            specs.append(python.conda_spec(interpreter.version))
         if not specs:
             return locked
         from stackyard.lock.conda.solve import CondaRequest, solve_conda
@@ -147,7 +149,7 @@ class SolveContext:
         conda, unread = dists.described(locked.conda, self.yard, places)
         return replace(locked, conda=conda), unread
 
-    def _interpreter(self, source: python.Source, asked: Interpreter, locked: LockedVariant) -> LockedInterpreter:
+    def _interpreter(self, source: python.Source, interpreter: Interpreter, locked: LockedVariant) -> LockedInterpreter:
         where = place_of(self.variant)
         if locked.interpreter.source == "conda":
             raise InputError(
@@ -156,11 +158,11 @@ class SolveContext:
                 hint="remove python and what depends on it from the conda packages, or use interpreter: source: conda",
             )
         before = None if self.update.everything or self.update.names_one("python") else self.before
-        if before is not None and python.still_fits(before.interpreter, source, asked, where):
+        if before is not None and python.still_fits(before.interpreter, source, interpreter, where):
             return before.interpreter
         if source == "host":
-            return python.from_host(asked, self.platform, where)
-        return python.from_uv(asked, self.platform, self.yard.pythons, where)
+            return python.from_host(interpreter, self.platform, where)
+        return python.from_uv(interpreter, self.platform, self.yard.pythons, where)
 
     def _with_pip(self, locked: LockedVariant, unread: Sequence[UnreadPackage]) -> LockedVariant:
         """The variant with its pip packages, and all notices."""
@@ -195,7 +197,10 @@ class SolveContext:
         if self.variant.base is None:
             return own, unknown
         inherited, hidden = onbase.distributions(self.variant.base)
-        return tuple({each.name: each for each in (*own, *inherited)}.values()), (*unknown, *hidden)
+        return tuple({distribution.name: distribution for distribution in (*own, *inherited)}.values()), (
+            *unknown,
+            *hidden,
+        )
 
     def _accelerator(self, settings: PipSettings, requirements: Sequence[PipRequirement]) -> Accelerator | None:
         """The accelerator that selects the build of torch; None without indexes."""

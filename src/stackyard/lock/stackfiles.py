@@ -54,10 +54,10 @@ def load_stacks(
 
 def _check_distinct(stacks: Sequence[Stack]) -> None:
     """Reject two files with the same version of one stack: users could not tell them apart."""
-    made: dict[tuple[str, str], Stack] = {}
+    by_name: dict[tuple[str, str], Stack] = {}
     for stack in stacks:
         for version in dict.fromkeys(v.version for v in stack.variants):
-            other = made.setdefault((stack.name, version), stack)
+            other = by_name.setdefault((stack.name, version), stack)
             if other is not stack:
                 raise InputError(
                     f"{other.file} and {stack.file} both define {stack.name}/{version}",

@@ -96,17 +96,21 @@ class Bases:
         keys = {key: path for path in paths if (key := _key(path, site))}
         if not keys:
             return {}
-        found: dict[str, BaseFile] = {}
+        files: dict[str, BaseFile] = {}
         for key, name, digest, text in self._ask(list(keys)):
             owner = self._owners.setdefault(name, Owner("base", name or self._base.id, -1, _NOWHERE))
-            found[keys[key]] = BaseFile(Claim(owner, key, digest), None if text is None else bytes.fromhex(text))
-        return found
+            files[keys[key]] = BaseFile(Claim(owner, key, digest), None if text is None else bytes.fromhex(text))
+        return files
 
     def _ask(self, keys: Sequence[str]) -> list[tuple[str, str, str, str | None]]:
         version = self._job.locked.interpreter.version
         bases = [
-            (each.prefix, os.fspath(layer.packages(each, version)), os.fspath(each.payload.program_directories[0]))
-            for each in self._base.lineage()
+            (
+                revision.prefix,
+                os.fspath(layer.packages(revision, version)),
+                os.fspath(revision.payload.program_directories[0]),
+            )
+            for revision in self._base.lineage()
         ]
         words = [os.fspath(self._base.payload.python), "-I", "-S", "-c", _QUESTION]
         argv, environ = self._base.payload.command(words, dict(os.environ))

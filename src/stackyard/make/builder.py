@@ -75,17 +75,17 @@ def build(
 
     job = Job(site, yard, variant, locked, paths, module, progress, deep=rebuild, rebuild=rebuild)
     with applied(job.policy, yard.root, yard.cache, paths.root):
-        held = _begin(job, digest)
+        own_lease = _begin(job, digest)
         try:
             with atomic.together():
-                made = _Steps(job).run()
+                record = _Steps(job).run()
         except BaseException as error:
             if isinstance(error, disk.DiskFull) or space.is_full(error):
                 with suppress(OSError):
                     _clear(job)
-            held.release()
+            own_lease.release()
             raise
-    return replace(made, revision=revision, input_hash=digest, licences=tuple(licences))
+    return replace(record, revision=revision, input_hash=digest, licences=tuple(licences))
 
 
 def _finished(paths: RevisionPaths, digest: str) -> BuildRecord:
@@ -100,15 +100,15 @@ def _finished(paths: RevisionPaths, digest: str) -> BuildRecord:
 
 def _begin(job: Job, digest: str) -> Lease:
     """Write who is building here, and remove what a build left that was killed or failed."""
-    held = lease.occupy(job.paths.building, job.module, {"module": job.module, "input_hash": digest})
-    if held is None:
+    own_lease = lease.occupy(job.paths.building, job.module, {"module": job.module, "input_hash": digest})
+    if own_lease is None:
         raise StackyardError(
             f"cannot build {job.module}: another process began to: {lease.latest(job.paths.building)}",
             hint="deploy again: the build becomes the next revision",
         )
     _clear(job)
     job.paths.log.unlink(missing_ok=True)
-    return held
+    return own_lease
 
 
 def _clear(job: Job) -> None:
@@ -180,7 +180,7 @@ class _Steps:
             with self._phase("compile"):
                 chain = toolchain.complete(job, chain)
                 compiled = wheels.compile_all(job, chain, self._install)
-                self.notices += [note for each in compiled for note in each.notes]
+                self.notices += [note for wheel in compiled for note in wheel.notes]
         # from here on the files are final: what runs once after installation has run
         activation = self._activate([*locked_wheels, *(c.wheel for c in compiled)])
         with self._phase("seal"):
@@ -209,8 +209,8 @@ class _Steps:
             self.collisions = observed.observed(Path(prefix.prefix))
         for text in sentences(self.collisions):
             job.progress.notice(text)
-        made = self._record(foreign.interpreter(job, prefix), {}, (), activation, use)
-        return replace(made, prefix=prefix.prefix, adopted=prefix, files_sha256=files)
+        record = self._record(foreign.interpreter(job, prefix), {}, (), activation, use)
+        return replace(record, prefix=prefix.prefix, adopted=prefix, files_sha256=files)
 
     def _install(self, wheels: Sequence[Wheel]) -> None:
         """Install wheels, and settle what they and all that is installed have in common."""
@@ -343,10 +343,10 @@ def captured(job: Job, root: Path | None = None) -> Activation:
     prefix = os.fspath(root)
     variables = variables_for(job.variant.environment, job.locked.platform, job.variant.axes)
     written = {k: v.replace("{prefix}", prefix) for k, v in variables.items()}
-    found = capture(root, keep=(*job.variant.build.keep, *written), variables=written, view=job.view())
+    activation = capture(root, keep=(*job.variant.build.keep, *written), variables=written, view=job.view())
     own = {**job.site.run_variables, **job.variant.run_variables}
     added = EnvironmentChange(tuple(SetRestorable(k, v.replace("{prefix}", prefix)) for k, v in own.items()))
-    return replace(found, change=found.change + added)
+    return replace(activation, change=activation.change + added)
 
 
 def packages(job: Job, compiled: Sequence[CompiledWheel]) -> tuple[PackageRecord, ...]:
@@ -368,15 +368,15 @@ def packages(job: Job, compiled: Sequence[CompiledWheel]) -> tuple[PackageRecord
 
 def sharing_samples(job: Job) -> list[Path]:
     """One file per package that could have been shared with the cache, which shows how files were linked."""
-    found = []
+    samples = []
     for package in job.locked.conda:
         meta = job.prefix / "conda-meta" / f"{package.name}-{package.version}-{package.build}.json"
         with suppress(OSError):
             entries = formats.content(meta.read_text(encoding="utf-8"))["paths_data"]["paths"]
-            found += [job.prefix / e["_path"] for e in entries if _shareable(e)][:1]
+            samples += [job.prefix / e["_path"] for e in entries if _shareable(e)][:1]
     if job.locked.pip:
-        found += job.site_packages.glob("*.dist-info/METADATA")
-    return found
+        samples += job.site_packages.glob("*.dist-info/METADATA")
+    return samples
 
 
 def _shareable(entry: Mapping[str, Any]) -> bool:

@@ -23,20 +23,20 @@ def adopt(job: Job, kind: Kind, source: Path, target: Path) -> bool:
     Returns:
         False, and nothing is left, where the entry is damaged or may not be read.
     """
-    made, top = atomic.temporary(target), caches.trusted(job.yard)
-    disk.delete_tree(made, top)
+    draft, top = atomic.temporary(target), caches.trusted(job.yard)
+    disk.delete_tree(draft, top)
     try:
-        if not _copied(kind, source, made):
+        if not _copied(kind, source, draft):
             return False
-        settle(made, job.policy, linked=False, top=top)
+        settle(draft, job.policy, linked=False, top=top)
         atomic.fault_point("cache")
-        within.rename(top, made, target)
+        within.rename(top, draft, target)
     except OSError:
         if not target.exists():  # else another process was faster: its result stays
             raise
     finally:
         with suppress(OSError):
-            disk.delete_tree(made, top)
+            disk.delete_tree(draft, top)
     return True
 
 

@@ -70,10 +70,10 @@ class Entries:
         Raises:
             StackyardError: it was written into since this build checked the entry.
         """
-        found = self._linked.get((status.st_dev, status.st_ino))
-        if found is None:
+        linked = self._linked.get((status.st_dev, status.st_ino))
+        if linked is None:
             return ""
-        entry, name, size, mtime_ns, digest = found
+        entry, name, size, mtime_ns, digest = linked
         if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
             raise written_through(f"{entry / name} has changed")
         return digest

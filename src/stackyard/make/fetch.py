@@ -54,10 +54,10 @@ def require_hash(path: Path, expected: str, url: str) -> None:
     """Raise StackyardError unless the file has this sha256; `url` is its URL in the lock."""
     if not expected:
         raise StackyardError(f"missing sha256 in the lock: {url}", hint="run `stackyard lock` again")
-    found = sha256_file(path)
-    if found != expected:
+    digest = sha256_file(path)
+    if digest != expected:
         raise StackyardError(
-            f"hash mismatch for {url}: expected sha256 {expected}, found {found}",
+            f"hash mismatch for {url}: expected sha256 {expected}, found {digest}",
             hint="if the file was replaced on purpose, run `stackyard lock` again; else restore it",
         )
 
@@ -66,23 +66,23 @@ def source_archive(job: Job, package: PipPackage) -> Path:
     """A locked source archive, checked: from this yard's cache or a parent's, else downloaded into this yard's."""
     package = job.mirror.pip(package) if job.mirror else package
     name = file_name(package.url)
-    kept = _kept(job, package, name, job.progress.notice)
-    if kept is not None:
-        return kept
+    path = _kept(job, package, name, job.progress.notice)
+    if path is not None:
+        return path
     with fetching(job.yard, f"{package.sha256[:16]} {name}"):
-        kept = _kept(job, package, name, lambda _: None)  # another build may have fetched it meanwhile
+        path = _kept(job, package, name, lambda _: None)  # another build may have fetched it meanwhile
         place = job.yard.source(package.sha256, name)
-        return kept or _download(package, place, uv.trust(package.url, pip_settings(job)))
+        return path or _download(package, place, uv.trust(package.url, pip_settings(job)))
 
 
 def _kept(job: Job, package: PipPackage, name: str, tell: Callable[[str], None]) -> Path | None:
     """A source archive that a cache has, and whose bytes are the locked ones."""
     for yard in searched(job.yard):
-        kept = yard.source(package.sha256, name)
-        if os.access(kept, os.R_OK):  # also what another account keeps to itself is fetched
-            if sha256_file(kept) == package.sha256:
-                return kept
-            tell(f"damaged in the cache, so fetched again: {kept}")
+        path = yard.source(package.sha256, name)
+        if os.access(path, os.R_OK):  # also what another account keeps to itself is fetched
+            if sha256_file(path) == package.sha256:
+                return path
+            tell(f"damaged in the cache, so fetched again: {path}")
     return None
 
 

@@ -200,7 +200,7 @@ def finish(job: Job, base: BaseRevision) -> None:
     """Add what is made once the packages are installed: the commands of the base, `pip`, the drift directory."""
     (job.prefix / ".lock").unlink(missing_ok=True)  # of uv
     commands = [name for name in asking.answer(base).commands if not _is_taken(name)]
-    directories = [str(each.payload.program_directories[0]) for each in base.lineage()]
+    directories = [str(revision.payload.program_directories[0]) for revision in base.lineage()]
     program = job.prefix / "libexec" / _COMMAND
     _write_program(program, _BASES_COMMAND.format(python=job.python, directories=directories))
     for name in commands:
@@ -217,9 +217,9 @@ def link_libraries(job: Job, base: BaseRevision) -> None:
     needed = _needed(job, base)
     program = str(base.payload.python)
     words = [program, "-I", "-S", "-c", _LIBRARIES]
-    for each, locked in zip(base.lineage(), onbase.locks(base), strict=True):
+    for revision, locked in zip(base.lineage(), onbase.locks(base), strict=True):
         stems = [package.stem for package in locked.conda if package.name in needed]
-        words += [each.prefix, ",".join(stems)]
+        words += [revision.prefix, ",".join(stems)]
     argv, environ = base.payload.command(words, dict(os.environ))
     done = run(argv, env=environ, timeout_s=asking.ANSWER_S, leaves_others=True)
     for path in filter(None, done.stdout.split("\0")):
@@ -232,13 +232,13 @@ def _needed(job: Job, base: BaseRevision) -> set[str]:
     """The names of all packages that the layer's conda packages need, directly or not."""
     known = {p.name: p for locked in onbase.locks(base) for p in locked.conda}
     names = [conda_name(text) for package in job.locked.conda for text in package.depends]
-    found: set[str] = set()
+    libraries: set[str] = set()
     while names:
         name = names.pop()
-        if name in known and name not in found:
-            found.add(name)
+        if name in known and name not in libraries:
+            libraries.add(name)
             names += [conda_name(text) for text in known[name].depends]
-    return found
+    return libraries
 
 
 def _add_pip(job: Job, base: BaseRevision) -> None:

@@ -74,11 +74,11 @@ def environment(job: Job, change: EnvironmentChange) -> dict[str, str]:
 
 
 def _python_files(prefix: Path) -> dict[str, Stamp]:
-    found: dict[str, Stamp] = {}
+    stamps: dict[str, Stamp] = {}
     for directory, _, files in os.walk(prefix / "lib"):
         for name in files:
             if name.endswith(".py"):
                 path = Path(directory) / name
                 status = path.lstat()
-                found[os.fspath(path.relative_to(prefix))] = (status.st_ino, status.st_size, status.st_ctime_ns)
-    return found
+                stamps[os.fspath(path.relative_to(prefix))] = (status.st_ino, status.st_size, status.st_ctime_ns)
+    return stamps

@@ -108,9 +108,9 @@ def telling(output: str) -> str:
         if len(shown) + len(context) > _CAUSE_LINES:
             break
         shown += context
-    kept = [*shown, *range(end, len(lines))]
+    numbers = [*shown, *range(end, len(lines))]
     parts: list[str] = []
-    for before, number in zip([-1, *kept], kept, strict=False):
+    for before, number in zip([-1, *numbers], numbers, strict=False):
         left_out = number - before - 1
         parts += [f"... {left_out} lines ...", lines[number]] if left_out else [lines[number]]
     return "\n".join(parts)

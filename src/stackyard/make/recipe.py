@@ -23,15 +23,15 @@ def keep(job: Job) -> dict[str, str]:
     write_text(job.paths.lock, dump(Lock(job.locked.stack, (job.locked,))))
     disk.remove_tree(job.paths.recipe)
     job.paths.recipe.mkdir(parents=True)
-    kept: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for path in _files(job):
-        if str(path) not in kept and path.is_file():
-            kept[str(path)] = _free_name(path.name, kept.values())
-            shutil.copy(path, job.paths.recipe / kept[str(path)])
+        if str(path) not in variables and path.is_file():
+            variables[str(path)] = _free_name(path.name, variables.values())
+            shutil.copy(path, job.paths.recipe / variables[str(path)])
     for name in job.variant.files:
-        if name in kept:
-            _redact(job.paths.recipe / kept[name])
-    return kept
+        if name in variables:
+            _redact(job.paths.recipe / variables[name])
+    return variables
 
 
 def _redact(copy: Path) -> None:

@@ -44,8 +44,8 @@ def close(job: Job) -> tuple[str, Tree]:
     """
     root = job.paths.root
     tree = contents.scan(root, PARTS)
-    made = contents.note(root, tree, job.entries.hash_of)
-    text = made.to_text()
+    listing = contents.note(root, tree, job.entries.hash_of)
+    text = listing.to_text()
     write_text(job.paths.files, text)
     contents.seal(root, tree, directories=False)
     prefix = {name: status for name, status in tree.items() if name.startswith(PARTS[0])}

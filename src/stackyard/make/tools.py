@@ -66,7 +66,7 @@ def find(name: str, environ: Mapping[str, str]) -> Tool | None:
 
 
 def require(
-    wanted: tuple[HostTool, ...], environ: Mapping[str, str], stack: str, provided: frozenset[str] = frozenset()
+    tools: tuple[HostTool, ...], environ: Mapping[str, str], stack: str, provided: frozenset[str] = frozenset()
 ) -> dict[str, Tool]:
     """Find all of these programs at once.
 
@@ -77,10 +77,10 @@ def require(
     Raises:
         MissingError: naming every program that is missing or has the wrong version, and how to get it.
     """
-    found: dict[str, Tool] = {}
+    programs: dict[str, Tool] = {}
     problems: list[str] = []
     hints: list[str] = []
-    for tool in wanted:
+    for tool in tools:
         kind = _KINDS.get(tool.name, _Kind())
         here = find(tool.name, environ)
         if here is None:
@@ -91,13 +91,13 @@ def require(
         if tool.version and not satisfies(here.version, tool.version):
             problems.append(f"{tool.name} {here.version or 'of unknown version'} ({here.path}), not {tool.version}")
             hints.append(kind.get or f"put another {tool.name} first on PATH")
-        found[tool.name] = Tool(here.name, here.path, here.version, tool.variable)
+        programs[tool.name] = Tool(here.name, here.path, here.version, tool.variable)
     if problems:
         raise MissingError(f"cannot build {stack}: {'; '.join(problems)}", hint="; ".join(dict.fromkeys(hints)))
-    return found
+    return programs
 
 
-def satisfies(version: str, wanted: str) -> bool:
+def satisfies(version: str, requirement: str) -> bool:
     """Whether a version is in a range such as ``>=11.0,<13``; a bare ``12`` or ``12.4`` means ``==12.*``.
 
     Raises:
@@ -105,11 +105,11 @@ def satisfies(version: str, wanted: str) -> bool:
     """
     from packaging.specifiers import SpecifierSet
 
-    text = wanted if re.match(r"\s*[<>=!~]", wanted) else f"=={wanted}.*"
+    text = requirement if re.match(r"\s*[<>=!~]", requirement) else f"=={requirement}.*"
     try:
         return bool(version) and SpecifierSet(text).contains(version, prereleases=True)
     except ValueError as error:
-        raise StackyardError(f"{wanted!r} is not a version range", hint="write it as >=11.0,<13") from error
+        raise StackyardError(f"{requirement!r} is not a version range", hint="write it as >=11.0,<13") from error
 
 
 def provided_packages(locked: LockedVariant, variant: Variant) -> frozenset[str]:
@@ -126,8 +126,8 @@ def build_requirements(variant: Variant) -> frozenset[str]:
 def compilers(environ: Mapping[str, str]) -> dict[str, Tool]:
     """The default compilers; part of every wheel's key."""
     names = (environ.get("CC") or "cc", environ.get("CXX") or "c++")
-    found = (find(name.split()[0], environ) for name in names)
-    return {tool.name: tool for tool in found if tool}
+    tools = (find(name.split()[0], environ) for name in names)
+    return {tool.name: tool for tool in tools if tool}
 
 
 def version_of(name: str, ask: Callable[[str], command.Result | None]) -> str:

@@ -33,9 +33,9 @@ def _require_whole(entry: Entry, record: BuildRecord, workspace: Workspace) -> N
     """
     report = check(workspace, [entry], SilentProgress(), deep=record.payload.image is not None, whole=False)
     others = RevisionPaths.of(entry.folder).signatures  # what is wrong with these, another one does not change
-    found = [each for each in report.faults if not each.path.is_relative_to(others)]
-    if found:
-        more = [f"and {counted(len(found) - _SHOWN, 'more fault')}"] if len(found) > _SHOWN else []
-        shown = [f"{os.path.relpath(each.path, entry.folder)}: {each.text}" for each in found[:_SHOWN]]
+    faults = [fault for fault in report.faults if not fault.path.is_relative_to(others)]
+    if faults:
+        more = [f"and {counted(len(faults) - _SHOWN, 'more fault')}"] if len(faults) > _SHOWN else []
+        shown = [f"{os.path.relpath(fault.path, entry.folder)}: {fault.text}" for fault in faults[:_SHOWN]]
         raise StackyardError(f"cannot sign {entry.module}: it does not hold what was built",
                              detail="\n".join([*shown, *more]), hint=f"`stackyard fsck {entry.module}`")  # fmt: skip

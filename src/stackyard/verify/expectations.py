@@ -83,15 +83,15 @@ def in_force(record: BuildRecord) -> Expectations:
 def keep(record: BuildRecord, expectations: Expectations) -> None:
     """Store these in place of the record's own, with copies of their scripts."""
     paths = RevisionPaths.of(record.path)
-    kept = []
+    rows = []
     for check in expectations.checks:
         name = ""
         if check.get("script"):
             script = Path(check["script"])
             name = f"{_content(check)[:12]}-{script.name}"
             _copy(script, paths.check_scripts / name)
-        kept.append({**check, "script": name})
-    value = {"format": CHECKS.version, "checks": kept, "exceptions": dict(expectations.exceptions)}
+        rows.append({**check, "script": name})
+    value = {"format": CHECKS.version, "checks": rows, "exceptions": dict(expectations.exceptions)}
     atomic.write_json(paths.checks, value, checked=True)
 
 
@@ -115,10 +115,12 @@ CHECKS = formats.Kind(
 """``checks.json``: what a revision is verified against since its record was written."""
 
 
-def _located(found: Expectations, directory: Path) -> Expectations:
+def _located(expectations: Expectations, directory: Path) -> Expectations:
     """The expectations with absolute script paths."""
-    checks = tuple({**c, "script": str(directory / c["script"]) if c.get("script") else ""} for c in found.checks)
-    return replace(found, checks=checks)
+    checks = tuple(
+        {**c, "script": str(directory / c["script"]) if c.get("script") else ""} for c in expectations.checks
+    )
+    return replace(expectations, checks=checks)
 
 
 def _content(check: Mapping[str, Any]) -> str:

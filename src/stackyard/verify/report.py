@@ -140,11 +140,11 @@ class Report:
     def exceptions(self) -> dict[str, list[str]]:
         """The ``exceptions`` that would make it pass; empty if a failed check cannot have one."""
         failed = [check for check in self.checks if check.status == "failed" and check.exceptions]
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         for check in (*failed, *(self.tolerated() if failed else ())):
-            names = found.setdefault(EXCEPTIONS[check.kind], [])
+            names = result.setdefault(EXCEPTIONS[check.kind], [])
             names += [name for name in check.exceptions if name not in names]
-        return found
+        return result
 
     def tally(self) -> str:
         """The short addition to a state, such as ``2 of 24 checks`` for a failed one."""

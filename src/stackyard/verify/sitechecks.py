@@ -38,8 +38,8 @@ def site_checks(site: Site) -> tuple[Check, ...]:
         StackyardError: a plug-in cannot be used.
     """
     rows: list[Check] = []
-    for index, each in enumerate(site.checks):
-        rows += _of_file(Path(each.file)) if each.file else [_of_plugin(each.plugin, site, index)]
+    for index, check in enumerate(site.checks):
+        rows += _of_file(Path(check.file)) if check.file else [_of_plugin(check.plugin, site, index)]
     return tuple(rows)
 
 
@@ -65,13 +65,13 @@ def _of_plugin(name: str, site: Site, index: int) -> Check:
 def _run_plugin(plugin: Plugin, check: Check, context: Context) -> list[CheckResult]:
     """The results of a plug-in's check, each naming the plug-in; an error in the plug-in is a failed result."""
     try:
-        found = check.run(context) if check.applies(context.record) else []
-        if other := {result.kind for result in found} - set(check.kinds):
+        results = check.run(context) if check.applies(context.record) else []
+        if other := {result.kind for result in results} - set(check.kinds):
             raise ValueError(f"results of another kind than {', '.join(check.kinds)}: {', '.join(sorted(other))}")
     except Exception:
         remedy = "report it to the authors of the plug-in, or remove the check from site.yaml"
         return [CheckResult(check.kinds[0], str(plugin.source), "failed", traceback.format_exc(), remedy)]
-    return [replace(result, name=f"{result.name} ({plugin.source.distribution})") for result in found]
+    return [replace(result, name=f"{result.name} ({plugin.source.distribution})") for result in results]
 
 
 def _run(check: DeclaredCheck, context: Context) -> list[CheckResult]:

@@ -211,9 +211,9 @@ class _Job:
                 text = f"the site writes no modulefiles for {system.title}"
                 results.append(CheckResult("load", system.title, "skipped", text, required=False))
                 continue
-            loaded, made = check_loading(system, self.record.module, self.modules, change, self.before, self.work)
+            loaded, result = check_loading(system, self.record.module, self.modules, change, self.before, self.work)
             self.loaded += [loaded] if loaded else []
-            results += made
+            results += result
         if not systems:
             text = "no module system found; the other checks ran in the environment of `stackyard run`"
             for kind in ("load", "symmetry"):
@@ -227,12 +227,12 @@ def _systems() -> tuple[list[ModuleSystem], list[CheckResult]]:
     results: list[CheckResult] = []
     for finder in _FINDERS:
         try:
-            found = finder()
+            system = finder()
         except StackyardError as error:
             detail = "\n".join(part for part in (error.detail, error.message) if part)
             results.append(CheckResult("load", "module", "warned", detail, error.hint or "", required=False))
             continue
-        systems += [found] if found else []
+        systems += [system] if system else []
     return systems, results
 
 

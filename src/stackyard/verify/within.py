@@ -24,7 +24,7 @@ from stackyard.yard.revision.record import BuildRecord
 LIMIT_S = 6 * 3600.0
 
 
-def within(record: BuildRecord, *asked: Any, **options: Any) -> Report:
+def within(record: BuildRecord, *request: Any, **options: Any) -> Report:
     """Run `verify.verify` with these arguments where the image of the record is mounted.
 
     A missing, truncated or invalid image is a failed check: no machine can mount it.
@@ -37,7 +37,7 @@ def within(record: BuildRecord, *asked: Any, **options: Any) -> Report:
         name = RevisionPaths.of(record.path).image.name
         return only(record, CheckResult("consistency", name, "failed", bad.message, bad.hint or ""))
     with scratch("within") as work:
-        (work / "asked").write_bytes(pickle.dumps((record, asked, options)))
+        (work / "asked").write_bytes(pickle.dumps((record, request, options)))
         done = run_module_within(record.payload, __name__, str(work), timeout_s=LIMIT_S)
         if done.returncode or not (work / "report.json").exists():
             raise StackyardError(f"verifying {record.module} exited with status {done.returncode}", detail=done.output)
@@ -57,11 +57,11 @@ def _damage(record: BuildRecord) -> StackyardError | None:
 def _main(work: Path) -> None:
     from stackyard.verify.verify import verify
 
-    record, asked, options = pickle.loads((work / "asked").read_bytes())
+    record, request, options = pickle.loads((work / "asked").read_bytes())
     if not record.payload.is_visible:
         raise StackyardError(f"{RevisionPaths.of(record.path).image.name} is not mounted on {record.prefix}")
     with staying_mounted(record.payload):
-        report = verify(record, *asked, **options)
+        report = verify(record, *request, **options)
     (work / "report.json").write_text(json.dumps(report.to_json()), encoding="utf-8")
 
 

@@ -28,15 +28,15 @@ def listing(yard: Yard, *, everything: bool = False) -> list[dict[str, Any]]:
         everything: also those that are withdrawn, are missing since an earlier generation, or were never published.
     """
     rows: list[dict[str, Any]] = []
-    for each in yard.lineage():
-        entries = generations.entries(each)
-        gone = _deleted(each, entries) if everything else ()
+    for ancestor in yard.lineage():
+        entries = generations.entries(ancestor)
+        gone = _deleted(ancestor, entries) if everything else ()
         shown = (replace(e, state="missing") if e.module in gone else e for e in entries if everything or e.is_visible)
-        rows += [row(entry, each) for entry in shown]
+        rows += [row(entry, ancestor) for entry in shown]
         if everything:
             listed = {entry.module for entry in entries}
-            unlisted = (_unlisted(paths) for paths in revisions.directories(each) if disk.is_there(paths.record))
-            rows += [row(entry, each, published=False) for entry in unlisted if entry.module not in listed]
+            unlisted = (_unlisted(paths) for paths in revisions.directories(ancestor) if disk.is_there(paths.record))
+            rows += [row(entry, ancestor, published=False) for entry in unlisted if entry.module not in listed]
     return rows
 
 
@@ -60,8 +60,8 @@ def resolve(yard: Yard, name: str) -> Entry:
     if "@" in name:
         return _of_variant(yard, name)
     names: set[str] = set()
-    for each in yard.lineage():
-        for entry in generations.entries(each):
+    for ancestor in yard.lineage():
+        for entry in generations.entries(ancestor):
             mine = {entry.module, *(f"{entry.stack}/{alias}" for alias in entry.aliases)}
             if entry.default:
                 mine.add(entry.stack)
@@ -83,12 +83,12 @@ def _of_variant(yard: Yard, name: str) -> Entry:
     stack, _, variant = name.partition("@")
     stack, _, version = stack.partition("/")
     there: dict[str, None] = {}
-    for each in yard.lineage():
-        entries = [e for e in generations.entries(each) if e.stack == stack and version in ("", e.version)]
+    for ancestor in yard.lineage():
+        entries = [e for e in generations.entries(ancestor) if e.stack == stack and version in ("", e.version)]
         there |= dict.fromkeys(e.variant for e in entries if e.is_visible and e.variant)
-        found = [e for e in entries if e.is_visible and e.variant == variant]
-        if found:  # their order is that of the versions
-            return max(enumerate(found), key=lambda each: (not each[1].superseded, each[0]))[1]
+        matches = [e for e in entries if e.is_visible and e.variant == variant]
+        if matches:  # their order is that of the versions
+            return max(enumerate(matches), key=lambda pair: (not pair[1].superseded, pair[0]))[1]
     hint = f"{stack} has {', '.join(there)}" if there else "list the published revisions with `stackyard list`"
     raise InputError(f"no such variant in {yard.root}: {name}", hint=hint)
 
@@ -117,10 +117,10 @@ def size(record: BuildRecord) -> dict[str, Any]:
 def size_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """The size of a row of `listing`; empty where its record cannot be read."""
     try:
-        found = revisions.readable(RevisionPaths.of(row["path"]))
+        record = revisions.readable(RevisionPaths.of(row["path"]))
     except StackyardError:
         return {}
-    return size(found) if found else {}
+    return size(record) if record else {}
 
 
 def _unlisted(paths: RevisionPaths) -> Entry:
@@ -134,7 +134,7 @@ def _unlisted(paths: RevisionPaths) -> Entry:
 
 def entry_of(record: BuildRecord) -> Entry:
     """A built, unpublished revision as an entry: its state is what its verification found, built without one."""
-    found = _verdict(RevisionPaths.of(record.path))
+    verdict = _verdict(RevisionPaths.of(record.path))
     states: dict[str, State] = {"failed": "failed", "unverified": "held"}
     return Entry(
         record.stack,
@@ -144,13 +144,13 @@ def entry_of(record: BuildRecord) -> Entry:
         record.module,
         record.path,
         record.created,
-        state=states.get(found, "built"),
+        state=states.get(verdict, "built"),
     )
 
 
 def is_listed(yard: Yard, entry: Entry) -> bool:
     """Whether the current generation of this yard lists a revision."""
-    return entry.module in {each.module for each in generations.entries(yard)}
+    return entry.module in {mine.module for mine in generations.entries(yard)}
 
 
 def row(entry: Entry, yard: Yard, *, published: bool = True) -> dict[str, Any]:
@@ -185,10 +185,10 @@ def row(entry: Entry, yard: Yard, *, published: bool = True) -> dict[str, Any]:
 def _adopted(paths: RevisionPaths) -> str:
     """The prefix of an adopted revision; empty for one that was built, or whose record cannot be read."""
     try:
-        found = revisions.readable(paths) if disk.is_there(paths.adopted) else None
+        record = revisions.readable(paths) if disk.is_there(paths.adopted) else None
     except (OSError, StackyardError):
         return ""
-    return next((str(each) for each in found.origin.outside), "") if found else ""
+    return next((str(path) for path in record.origin.outside), "") if record else ""
 
 
 def _condition(paths: RevisionPaths) -> str:

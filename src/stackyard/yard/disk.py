@@ -269,10 +269,10 @@ def matching(directory: Path, pattern: str) -> list[Path]:
     Raises:
         OSError: the file system failed.
     """
-    found = [directory]
+    paths = [directory]
     for part in pattern.split("/"):
-        found = [path for each in found for path in _matching(each, part)]
-    return sorted(found)
+        paths = [path for place in paths for path in _matching(place, part)]
+    return sorted(paths)
 
 
 def _matching(directory: Path, part: str) -> list[Path]:

@@ -84,8 +84,8 @@ def parsed(raw: bytes, origin: str, kind: Kind[Content]) -> Content:
 
 def _require_unchecked(value: Any, kind: Kind[Any]) -> None:
     """Raise ValueError if a file of this format has a checksum."""
-    found = value.get("format") if isinstance(value, Mapping) else None
-    if kind.checked_since and isinstance(found, int) and kind.checked_since <= found <= kind.version:
+    number = value.get("format") if isinstance(value, Mapping) else None
+    if kind.checked_since and isinstance(number, int) and kind.checked_since <= number <= kind.version:
         raise ValueError("missing checksum")
 
 
@@ -130,13 +130,13 @@ def _upgraded(value: Any, origin: str, kind: Kind[Any]) -> dict[str, Any]:
     """The values in the present format, without its number."""
     if not isinstance(value, Mapping):
         raise ValueError("not an object with keys")
-    found = value.get("format", kind.unnumbered or None)
-    if type(found) is not int or found < 1:
-        raise ValueError(f"no format number ({found!r})")
-    if found > kind.version:
-        message = f"{origin} has format {found}; this version of stackyard reads up to {kind.version}"
+    version_number = value.get("format", kind.unnumbered or None)
+    if type(version_number) is not int or version_number < 1:
+        raise ValueError(f"no format number ({version_number!r})")
+    if version_number > kind.version:
+        message = f"{origin} has format {version_number}; this version of stackyard reads up to {kind.version}"
         raise kind.error(message, hint="upgrade stackyard")
     plain = {key: item for key, item in value.items() if key != "format"}
-    for number in range(found, kind.version):
+    for number in range(version_number, kind.version):
         plain = kind.upgrades.get(number, dict)(plain)
     return plain

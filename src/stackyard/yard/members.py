@@ -33,14 +33,14 @@ def make(cls: Callable[..., Instance], value: Mapping[str, Any]) -> Instance:
             raise ValueError(f"unknown key {key!r:.60}")
     for name in required:
         value[name]
-    made, key = dict(value), ""
+    values, key = dict(value), ""
     try:
         for key, item in value.items():
             if type(item) is not kinds.get(key):
-                made[key] = checks[key](item)
+                values[key] = checks[key](item)
     except ValueError as error:
         raise ValueError(f"{key}: {error}") from error
-    return cls(**made)
+    return cls(**values)
 
 
 @lru_cache(maxsize=64)
@@ -61,7 +61,7 @@ def _check(hint: Any) -> Check:
     if origin is tuple:
         return partial(_items, _check(inner[0]))
     if origin in (Union, types.UnionType):
-        return partial(_optional, _check(next(each for each in inner if each is not type(None))))
+        return partial(_optional, _check(next(kind for kind in inner if kind is not type(None))))
     if origin is not None:  # Mapping[str, X] and dict[str, X]
         return partial(_mapping, _check(inner[1]))
     return partial(_plain, (int, float) if hint is float else (hint,))

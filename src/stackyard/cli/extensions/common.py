@@ -24,15 +24,15 @@ class DeployOptions:
     renew: bool = False
 
 
-def carry_out(context: Context, name: str, change: ExtensionChange, wanted: DeployOptions) -> None:
+def carry_out(context: Context, name: str, change: ExtensionChange, options: DeployOptions) -> None:
     """Change the files of an extension and deploy it; they stay as they were where that fails.
 
     Raises:
         StackyardError: it cannot be solved or built.
         click.exceptions.Exit: it was built and not published; what failed has been shown.
     """
-    if wanted.dry_run:
-        _dry_run(context, name, change, wanted)
+    if options.dry_run:
+        _dry_run(context, name, change, options)
         return
     from stackyard.cli.display import display
     from stackyard.cli.publish.deploy import report
@@ -46,13 +46,13 @@ def carry_out(context: Context, name: str, change: ExtensionChange, wanted: Depl
             name,
             change,
             progress,
-            accept=wanted.accept,
-            renew=wanted.renew,
+            accept=options.accept,
+            renew=options.renew,
             command=context.command,
         )
-    if result.ok and not wanted.as_json:
+    if result.ok and not options.as_json:
         show_difference(before, recorded(workspace.yard, name))
-    report(context, result, workspace, progress.notices, wanted.as_json)
+    report(context, result, workspace, progress.notices, options.as_json)
 
 
 def recorded(yard: Yard, name: str) -> BuildRecord | None:
@@ -74,7 +74,7 @@ def show_difference(before: BuildRecord | None, after: BuildRecord | None) -> No
         echo(f"    {line}")
 
 
-def _dry_run(context: Context, name: str, change: ExtensionChange, wanted: DeployOptions) -> None:
+def _dry_run(context: Context, name: str, change: ExtensionChange, options: DeployOptions) -> None:
     from stackyard.cli.display import display
     from stackyard.cli.publish.deploy import plan_line, plan_row
     from stackyard.upkeep.api import preview_changed
@@ -82,10 +82,10 @@ def _dry_run(context: Context, name: str, change: ExtensionChange, wanted: Deplo
     workspace = context.workspace()
     before = recorded(workspace.yard, name)
     with display() as progress:
-        tasks = preview_changed(workspace, name, change, progress, accept=wanted.accept, renew=wanted.renew).tasks
+        tasks = preview_changed(workspace, name, change, progress, accept=options.accept, renew=options.renew).tasks
     rows = [plan_row(task, task.action, workspace) for task in tasks]
     added = [[f"{p.name} {p.version}" for p in task.locked.packages] for task in tasks]
-    if wanted.as_json:
+    if options.as_json:
         bases = [task.variant.base.id if task.variant.base else "" for task in tasks]
         show_json({"dry_run": True, "revisions": rows, "packages": added, "bases": bases})
         return

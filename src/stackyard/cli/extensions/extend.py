@@ -40,6 +40,6 @@ def command(context: Context, /, name: str | None, base: str | None, full: bool,
     from stackyard.upkeep.api import ExtensionRequest, checked_packages, chosen_extension, extended, new_extension_name
 
     yard = context.yard()
-    asked = checked_packages(ExtensionRequest(options.pop("pip"), options.pop("conda"), options.pop("files")))
+    request = checked_packages(ExtensionRequest(options.pop("pip"), options.pop("conda"), options.pop("files")))
     name = new_extension_name(name, yard) if name is not None else chosen_extension(yard, None)
-    carry_out(context, name, extended(yard, name, base, asked, full=full), DeployOptions(**options))
+    carry_out(context, name, extended(yard, name, base, request, full=full), DeployOptions(**options))

@@ -53,9 +53,9 @@ def _newer(yard: Yard, name: str) -> str:
     record = record_of(yard, name)
     if record.base is None:
         raise StackyardError(f"{record.module} has no base: it is complete in itself", hint="use `stackyard update`")
-    found = base_standing(record.base, yard)
-    if found.newer is not None:
-        return found.newer.module
-    if found.problem:
-        raise StackyardError(found.problem, hint="name another base: stackyard rebase --on REV")
+    status = base_standing(record.base, yard)
+    if status.newer is not None:
+        return status.newer.module
+    if status.problem:
+        raise StackyardError(status.problem, hint="name another base: stackyard rebase --on REV")
     return ""

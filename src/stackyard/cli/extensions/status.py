@@ -28,7 +28,7 @@ def command(context: Context, name: str | None, as_json: bool) -> None:
     yard = context.yard()
     names = [chosen_extension(yard, name)] if name is not None else extension_names(yard)
     loaded = {entry.module for entry in loaded_revisions(yard)}
-    rows = [_row(yard, each, loaded) for each in names]
+    rows = [_row(yard, module, loaded) for module in names]
     if as_json:
         show_json(rows)
         return
@@ -46,16 +46,16 @@ def _row(yard: Yard, name: str, loaded: set[str]) -> dict[str, Any]:
         record = used_extension(yard, name)
     except StackyardError as error:
         return {"name": name, "problem": error.message, "module": "", "base": "", "newer": "", "drift": [], "own": []}
-    found = base_standing(record.base, yard) if record.base else None
+    status = base_standing(record.base, yard) if record.base else None
     return {
         "name": name,
         "module": record.module,
         "loaded": record.module in loaded,
         "base": record.base_id,
-        "newer": found.newer.module if found and found.newer else "",
-        "problem": found.problem if found else "",
+        "newer": status.newer.module if status and status.newer else "",
+        "problem": status.problem if status else "",
         "own": [f"{p.name} {p.version}" for p in record.own_packages] if record.base else [],
-        "drift": [{**asdict(each), "shown": each.shown} for each in drifted(record)],
+        "drift": [{**asdict(distribution), "shown": distribution.shown} for distribution in drifted(record)],
         "file": str(yard.extension(name) / "stack.yaml"),
     }
 
@@ -73,7 +73,7 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
         yield f"    packages of its own: {', '.join(row['own'])}"
     if row["drift"]:
         yield "    installed since, and not recorded:"
-        yield from (f"        {each['shown']}" for each in row["drift"])
+        yield from (f"        {item['shown']}" for item in row["drift"])
         yield f"    record it: stackyard update {row['name']}; remove it: stackyard update --reset {row['name']}"
     elif row["module"]:
         yield "    as recorded"

@@ -42,7 +42,7 @@ def command(
     if reset:
         _reset(yard, name, dry_run, as_json)
         return
-    lines = tuple(each.line for each in drifted(used_extension(yard, name)) if each.requested)
+    lines = tuple(distribution.line for distribution in drifted(used_extension(yard, name)) if distribution.requested)
 
     def change(files: ExtensionFiles) -> ExtensionFiles:
         return with_more_packages(files, ExtensionRequest(lines)) if lines else files
@@ -56,9 +56,11 @@ def _reset(yard: Yard, name: str, dry_run: bool, as_json: bool) -> None:
     record = used_extension(yard, name)
     gone = drifted(record) if dry_run else reset_to_record(record)
     if as_json:
-        show_json({"module": record.module, "dry_run": dry_run, "removed": [each.shown for each in gone]})
+        show_json(
+            {"module": record.module, "dry_run": dry_run, "removed": [distribution.shown for distribution in gone]}
+        )
         return
     if not gone:
         echo(f"{record.module} is as recorded")
-    for each in gone:
-        echo(f"{'would remove' if dry_run else 'removed'} {each.name} {each.version} from {record.module}")
+    for item in gone:
+        echo(f"{'would remove' if dry_run else 'removed'} {item.name} {item.version} from {record.module}")

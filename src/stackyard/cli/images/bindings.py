@@ -90,8 +90,8 @@ def _detected(context: Context, mpi: str, profile: str) -> tuple[HostBindings, t
         return bindings, tuple(f"left out: {path} does not exist on this machine" for path in left)
     from stackyard.images.api import detect_bindings
 
-    found = detect_bindings(os.environ, mpi=mpi)
-    return tested_bindings(found.bindings), found.notes
+    detection = detect_bindings(os.environ, mpi=mpi)
+    return tested_bindings(detection.bindings), detection.notes
 
 
 def _write(context: Context, bindings: HostBindings, output: Path | None, replace: bool) -> None:
@@ -139,7 +139,7 @@ def show(context: Context, file: Path | None, kind: str, runtime: str, profiles:
     else:
         emit(_text(bindings, kind, runtime))
         if kind in ("lua", "tcl", "stack") and bindings.options:
-            options = " ".join(each.option for each in bindings.options)
+            options = " ".join(option.option for option in bindings.options)
             context.notice(f"no variable of {runtime} holds `options`: give them to each command: {options}")
     for path in missing:
         context.notice(f"{path} does not exist on this machine")
@@ -213,15 +213,15 @@ def check(
         raise InputError(
             "cannot run PROGRAM: no launcher given", hint='name it: --run "srun -n2 --mpi=pmi2", or --run ""'
         )
-    asked = _asked(context, file, pmi or _pmi_of(launcher or ""))
-    done = check_bindings(image, asked)
+    request = _asked(context, file, pmi or _pmi_of(launcher or ""))
+    done = check_bindings(image, request)
     if repair is not None and done.rpaths:
-        asked = _repair(context, image, done, asked, repair, file)
-        done = check_bindings(image, asked)
-    ranks = _ranks(context, image, asked, launcher, program) if launcher is not None else []
+        request = _repair(context, image, done, request, repair, file)
+        done = check_bindings(image, request)
+    ranks = _ranks(context, image, request, launcher, program) if launcher is not None else []
     findings = [*done.findings, *(finding for rank in ranks for finding in rank.findings)]
     if as_json:
-        both = {"findings": [each.to_json() for each in findings], "ranks": [rank.to_json() for rank in ranks]}
+        both = {"findings": [finding.to_json() for finding in findings], "ranks": [rank.to_json() for rank in ranks]}
         show_json({**done.to_json(), **both})
     else:
         _show_checked(done, findings, ranks)
@@ -231,8 +231,8 @@ def check(
 
 def _pmi_of(launcher: str) -> str:
     """The kind of PMI that a launcher's words name, or nothing."""
-    found = re.search(r"--mpi[= ](\S+)", launcher)
-    return found.group(1) if found else ""
+    match = re.search(r"--mpi[= ](\S+)", launcher)
+    return match.group(1) if match else ""
 
 
 def _asked(context: Context, file: Path | None, pmi: str) -> BindingRequest:
@@ -248,25 +248,25 @@ def _asked(context: Context, file: Path | None, pmi: str) -> BindingRequest:
 
 
 def _repair(
-    context: Context, image: Path, done: BindingReport, asked: BindingRequest, directory: Path, file: Path | None
+    context: Context, image: Path, done: BindingReport, request: BindingRequest, directory: Path, file: Path | None
 ) -> BindingRequest:  # fmt: skip
     """Keep repaired copies of the image's files, and note them in the bindings."""
     from dataclasses import replace
 
     from stackyard.images.api import bindings_text, repaired_bindings
 
-    bindings = repaired_bindings(image, done.rpaths, directory, asked.bindings)
+    bindings = repaired_bindings(image, done.rpaths, directory, request.bindings)
     target = _file(context, file)
     comments = [line[2:] for line in target.read_text(encoding="utf-8").splitlines() if line.startswith("# ")]
     _write_text(target, bindings_text(bindings, comments))
     echo(f"repaired {', '.join(done.rpaths)}: copies in {directory}, bound by {target}", err=True)
-    return replace(asked, bindings=bindings)
+    return replace(request, bindings=bindings)
 
 
-def _ranks(context: Context, image: Path, asked: BindingRequest, launcher: str, program: Sequence[str]) -> list[Rank]:
+def _ranks(context: Context, image: Path, request: BindingRequest, launcher: str, program: Sequence[str]) -> list[Rank]:
     from stackyard.images.api import run_ranks
 
-    ranks, done = run_ranks(image, asked.bindings, asked.policy, launcher, program)
+    ranks, done = run_ranks(image, request.bindings, request.policy, launcher, program)
     show_text(done.output, err=True)
     return ranks
 

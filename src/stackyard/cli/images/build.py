@@ -44,62 +44,62 @@ class ImageOptions:
     as_json: bool
 
 
-def oci(context: Context, record: BuildRecord | None, asked: ImageOptions) -> None:
+def oci(context: Context, record: BuildRecord | None, options: ImageOptions) -> None:
     """Write an OCI layout."""
     from stackyard.images.api import Reference, build_image, image_name
 
     if record is None:
         hint = "its layout is in the yard, see `stackyard image inspect`; `stackyard image push` sends it"
         raise InputError("no REV given: an OCI image of a base alone is the base", hint=hint)
-    target = Reference(asked.output, asked.name or image_name(record))
-    wanted = wanted_of(context, record, asked.base, target, asked.prefix, asked.compression)
-    if asked.dry_run:
-        base = wanted.base or "no base"
-        echo(f"{record.module} at {wanted.place} on {base}, in layers by package, to {wanted.target}")
+    target = Reference(options.output, options.name or image_name(record))
+    request = wanted_of(context, record, options.base, target, options.prefix, options.compression)
+    if options.dry_run:
+        base = request.base or "no base"
+        echo(f"{record.module} at {request.place} on {base}, in layers by package, to {request.target}")
         return
-    show(build_image(wanted), asked.as_json)
+    show(build_image(request), options.as_json)
 
 
-def sif(context: Context, record: BuildRecord | None, asked: ImageOptions) -> None:
+def sif(context: Context, record: BuildRecord | None, options: ImageOptions) -> None:
     """Write a SIF file."""
     from stackyard.expose.api import change_of
     from stackyard.images.api import SifRequest, build_sif, find_base, sif_labels
 
-    if asked.name or asked.prefix or asked.compression != "gzip":
+    if options.name or options.prefix or options.compression != "gzip":
         raise InputError(
             "--name, --prefix and --compression are for --format oci",
             hint="leave them out: a SIF is one file, and keeps the path",
         )
-    workspace, file = context.workspace(), asked.output.absolute()
-    base = find_base(workspace, asked.base)
+    workspace, file = context.workspace(), options.output.absolute()
+    base = find_base(workspace, options.base)
     if record is None:
-        _base_alone(base, asked)
+        _base_alone(base, options)
         return
-    wanted = SifRequest(record, change_of(record, workspace.site), base, file, workspace.site)
-    notices = build_sif(wanted, dry_run=asked.dry_run)
-    size = 0 if asked.dry_run else file.stat().st_size
-    if asked.as_json:
+    request = SifRequest(record, change_of(record, workspace.site), base, file, workspace.site)
+    notices = build_sif(request, dry_run=options.dry_run)
+    size = 0 if options.dry_run else file.stat().st_size
+    if options.as_json:
         show_json({"file": str(file), "module": record.module, "base": base.base.name, "bytes": size,
                    "notices": notices, "labels": sif_labels(record, base)})  # fmt: skip
         return
-    done = "would write" if asked.dry_run else f"wrote {human_bytes(size)} to"
-    echo(f"{done} {asked.output}: {record.module} on {base.base.name}")
+    done = "would write" if options.dry_run else f"wrote {human_bytes(size)} to"
+    echo(f"{done} {options.output}: {record.module} on {base.base.name}")
     for notice in notices:
         echo(f"  note: {notice}")
 
 
-def _base_alone(base: StoredBase, asked: ImageOptions) -> None:
+def _base_alone(base: StoredBase, options: ImageOptions) -> None:
     from stackyard.images.api import build_base_sif
 
-    file = asked.output.absolute()
-    if not asked.dry_run:
+    file = options.output.absolute()
+    if not options.dry_run:
         build_base_sif(base, file)
-    size = 0 if asked.dry_run else file.stat().st_size
-    if asked.as_json:
+    size = 0 if options.dry_run else file.stat().st_size
+    if options.as_json:
         show_json({"file": str(file), "base": base.base.name, "bytes": size})
         return
-    done = "would write" if asked.dry_run else f"wrote {human_bytes(size)} to"
-    echo(f"{done} {asked.output}: the base {base.base.name}")
+    done = "would write" if options.dry_run else f"wrote {human_bytes(size)} to"
+    echo(f"{done} {options.output}: the base {base.base.name}")
 
 
 compression_option = click.option(

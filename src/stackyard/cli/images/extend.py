@@ -51,15 +51,15 @@ def extend(
 
     workspace = context.workspace()
     site, yard = workspace.site, workspace.yard
-    kept = find_base(workspace, base)
-    packages = _packages(site, base, kept.base.platform, file, **said)
+    stored = find_base(workspace, base)
+    packages = _packages(site, base, stored.base.platform, file, **said)
     if dry_run:
-        python = python_of_base(kept, packages.given.activation)
+        python = python_of_base(stored, packages.given.activation)
         what = shlex.join(packages.requirements)
         echo(f"would install {what} on {python.kind} {python.path} of {base}, as {name}")
         return
     with writing(workspace):
-        done = extend_base(yard, kept, name, packages, _proof(site))
+        done = extend_base(yard, stored, name, packages, _proof(site))
     show_base(done.kept, as_json)
     for notice in done.notices:
         context.notice(notice)
@@ -83,14 +83,14 @@ def _packages(
     missing = [place for place in (*find_links, *places) if not place.is_dir()]
     if missing:
         raise InputError(f"no such directory: {missing[0]}", hint="see --find-links and --bind")
-    wrong = [each for each in variables if not each.partition("=")[0].isidentifier() or "=" not in each]
+    wrong = [variable for variable in variables if not variable.partition("=")[0].isidentifier() or "=" not in variable]
     if wrong:
         raise InputError(f"not a variable: {wrong[0]}", hint="write NAME=VALUE")
     packages = Packages(()) if file is None else _of_file(file, site, platform)
     return replace(
         packages, requirements=(*packages.requirements, *requirements),
         find_links=tuple(directory.absolute() for directory in find_links),
-        variables=dict(each.partition("=")[::2] for each in variables), given=_given(site, base, before, places),
+        variables=dict(text.partition("=")[::2] for text in variables), given=_given(site, base, before, places),
     )  # fmt: skip
 
 

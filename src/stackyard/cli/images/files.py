@@ -106,12 +106,12 @@ def _import(
     def licences(root: Path) -> tuple[Sequence[Mapping[str, Any]], Sequence[tuple[str, str]]]:
         return _accepted(context, workspace, name, root, declared, accept_licence)
 
-    wanted = BaseImport(source, name, digest, platform, int(limit_gib * (1 << 30)), licences)
+    request = BaseImport(source, name, digest, platform, int(limit_gib * (1 << 30)), licences)
     with writing(workspace):
-        kept = import_base(workspace.yard, wanted, on_wait=context.notice)
-    show_base(kept, as_json)
+        base = import_base(workspace.yard, request, on_wait=context.notice)
+    show_base(base, as_json)
     if not as_json:
-        for finding in base_findings(kept.base, site):
+        for finding in base_findings(base.base, site):
             context.notice(finding.message)
 
 
@@ -119,16 +119,16 @@ def _agreed(listed: BaseImage | None, digest: str, platform: str, file: str) -> 
     """What is asked for and what the site's file says have to agree."""
     if listed is None:
         return digest, platform
-    for given, pinned, what in ((digest, listed.digest, "digest"), (platform, listed.platform, "platform")):
-        if given and pinned and given != pinned:
-            raise InputError(f"--{what} {given} differs from {file}, which has {pinned}", hint="use another --name")
+    for value, pinned, what in ((digest, listed.digest, "digest"), (platform, listed.platform, "platform")):
+        if value and pinned and value != pinned:
+            raise InputError(f"--{what} {value} differs from {file}, which has {pinned}", hint="use another --name")
     return digest or listed.digest, platform or listed.platform
 
 
 def _check_names(name: str, accepting: Sequence[str], declared: Sequence[BaseLicence]) -> None:
-    unknown = sorted(set(accepting) - {each.name for each in declared})
+    unknown = sorted(set(accepting) - {licence.name for licence in declared})
     if unknown:
-        names = ", ".join(each.name for each in declared) or "none"
+        names = ", ".join(licence.name for licence in declared) or "none"
         raise InputError(f"the base {name} has no licence {unknown[0]!r}",
                          hint=f"`bases: {name}: licences` in the site's file declares them: {names}")  # fmt: skip
 
@@ -147,13 +147,13 @@ def _accepted(
     from stackyard.inputs.api import Licence
 
     said = set(accepting)
-    wanted = {each: Licence(name=each.name, text=_text_of(each, root, name)) for each in declared}
-    for each, licence in wanted.items():
-        if each.name not in said and accepted_licence(workspace, licence) is None:
+    texts = {licence: Licence(name=licence.name, text=_text_of(licence, root, name)) for licence in declared}
+    for declaration, licence in texts.items():
+        if declaration.name not in said and accepted_licence(workspace, licence) is None:
             _ask(context, workspace.yard, name, licence)
-            said.add(each.name)
-    entries = require_licences(workspace, tuple(wanted.values()), said)
-    return entries, [(each.file, each.line) for each in declared if each.file]
+            said.add(declaration.name)
+    entries = require_licences(workspace, tuple(texts.values()), said)
+    return entries, [(licence.file, licence.line) for licence in declared if licence.file]
 
 
 def _text_of(licence: BaseLicence, root: Path, name: str) -> str:
@@ -162,11 +162,11 @@ def _text_of(licence: BaseLicence, root: Path, name: str) -> str:
         return ""
     from stackyard.images.api import Tree
 
-    found = Tree((root,)).find(licence.text)
-    if found is None or not found.outside.is_file():
+    path = Tree((root,)).find(licence.text)
+    if path is None or not path.outside.is_file():
         raise InputError(f"the base {name} has no file {licence.text}, the text of the licence {licence.name}",
                          hint=f"correct `bases: {name}: licences` in the site's file")  # fmt: skip
-    return str(found.outside)
+    return str(path.outside)
 
 
 def _ask(context: Context, yard: Yard, name: str, licence: Any) -> None:
@@ -185,16 +185,18 @@ def _ask(context: Context, yard: Yard, name: str, licence: Any) -> None:
                            detail=text or None, hint=f"read it, then type: {again}")  # fmt: skip
 
 
-def show_base(kept: StoredBase, as_json: bool) -> None:
+def show_base(stored: StoredBase, as_json: bool) -> None:
     """What is known about a base."""
-    base = kept.base
+    base = stored.base
     if as_json:
-        show_json({"path": str(kept.paths.root), **base.to_json()})
+        show_json({"path": str(stored.paths.root), **base.to_json()})
         return
     software = base.software
-    toolkits = [f"{'CUDA' if each['vendor'] == 'nvidia' else 'ROCm'} {each['version']}" for each in software.toolkits]
-    pythons = [f"{each.kind} {each.path}" + (f" (Python {each.python})" if each.python else "")
-               for each in software.environments]  # fmt: skip
+    toolkits = [
+        f"{'CUDA' if toolkit['vendor'] == 'nvidia' else 'ROCm'} {toolkit['version']}" for toolkit in software.toolkits
+    ]
+    pythons = [f"{python.kind} {python.path}" + (f" (Python {python.python})" if python.python else "")
+               for python in software.environments]  # fmt: skip
     rows = {
         "base": base.name,
         "source": base.source,
@@ -205,7 +207,9 @@ def show_base(kept: StoredBase, as_json: bool) -> None:
         "GPU": ", ".join(toolkits),
         "Python": "; ".join(pythons),
         "activated by": software.activate,
-        "licences": ", ".join(f"{each['name']} (accepted by {each['who']}, {each['when']})" for each in base.licences),
+        "licences": ", ".join(
+            f"{licence['name']} (accepted by {licence['who']}, {licence['when']})" for licence in base.licences
+        ),
         "without set-user-ID": " ".join(base.without_rights),
         "imported by": f"{base.who}, {base.when}",
     }
@@ -220,13 +224,13 @@ def inspect_file(file: Path, as_json: bool) -> None:
 
     from stackyard.images.api import read_sif
 
-    found = read_sif(file)
-    labels = found.labels()
+    sif = read_sif(file)
+    labels = sif.labels()
     if as_json:
-        show_json({"file": str(file), "uuid": found.uuid, "labels": labels, "parts": list(map(asdict, found.parts))})
+        show_json({"file": str(file), "uuid": sif.uuid, "labels": labels, "parts": list(map(asdict, sif.parts))})
         return
     echo(f"SIF {file}")
-    for part in found.parts:
+    for part in sif.parts:
         echo(f"  {part.title} {part.name}: {human_bytes(part.size)}")
     for key, value in sorted(labels.items()):
         echo(f"{key}: {value}")

@@ -76,11 +76,15 @@ def status(context: Context, rev: str | None, as_json: bool) -> None:
     silent = silent_servers(Path(record.prefix) for record in records)
     rows = []
     for record in records:
-        found = mounted_image(record)
-        row: dict[str, Any] = {"module": record.module, "mounted": found.kind if found else "", "prefix": record.prefix}
-        trouble = found.trouble if found else ""
+        mounted = mounted_image(record)
+        row: dict[str, Any] = {
+            "module": record.module,
+            "mounted": mounted.kind if mounted else "",
+            "prefix": record.prefix,
+        }
+        trouble = mounted.trouble if mounted else ""
         row |= {"stale": bool(trouble), "trouble": trouble, "silent_servers": silent[Path(record.prefix)]}
-        row["unusable"] = "" if found else why_unusable(record)
+        row["unusable"] = "" if mounted else why_unusable(record)
         rows.append(row)
     usable = any(way.works for way in ways[1:])
     if as_json:
@@ -151,8 +155,8 @@ def inspect(context: Context, rev: str, as_json: bool) -> None:
     if _is_file(rev):
         imagefiles.inspect_file(Path(rev), as_json)
         return
-    if kept := base_named(context.yard(), rev):
-        imagefiles.show_base(kept, as_json)
+    if stored := base_named(context.yard(), rev):
+        imagefiles.show_base(stored, as_json)
         return
     record = _one(context, rev, wrapped=True)
     image = RevisionPaths.of(record.path).image
@@ -191,9 +195,9 @@ def check(context: Context, rev: str) -> None:
     if _is_file(rev):
         imagefiles.check_file(Path(rev))
         return
-    if kept := base_named(context.yard(), rev):
-        check_base(kept)
-        echo(f"{rev}: the base is as it was imported ({human_bytes(kept.base.root.bytes)})")
+    if stored := base_named(context.yard(), rev):
+        check_base(stored)
+        echo(f"{rev}: the base is as it was imported ({human_bytes(stored.base.root.bytes)})")
         return
     record = _one(context, rev, wrapped=True)
     image = RevisionPaths.of(record.path).image
@@ -286,8 +290,8 @@ def _records(context: Context, rev: str | None) -> Iterator[BuildRecord]:
 
 def _entries(context: Context) -> Iterator[Entry]:
     """What is published in this yard, and in those above it: the images that its user runs are mostly the site's."""
-    for each in context.yard().lineage():
-        yield from current_entries(each)
+    for ancestor in context.yard().lineage():
+        yield from current_entries(ancestor)
 
 
 def _image_of(entry: Entry) -> list[BuildRecord]:

@@ -63,11 +63,11 @@ def _named(context: Context, base: str) -> str:
         return base
     from stackyard.images.api import find_base
 
-    kept = find_base(context.workspace(), base).base
-    if not kept.source.startswith("docker://"):
-        raise InputError(f"the base {base} came from {kept.source}, which others do not have",
+    stored = find_base(context.workspace(), base).base
+    if not stored.source.startswith("docker://"):
+        raise InputError(f"the base {base} came from {stored.source}, which others do not have",
                          hint="name an image of a registry: --base docker://NAME@sha256:...")  # fmt: skip
-    return f"{kept.source.partition('@')[0]}@{kept.digests[0]}"
+    return f"{stored.source.partition('@')[0]}@{stored.digests[0]}"
 
 
 def _write(directory: Path, texts: dict[str, str]) -> None:

@@ -69,12 +69,12 @@ def push(
             raise InputError(f"no base given for the image of {record.module}",
                              hint="--base NAME; or build it first with `stackyard image build`")  # fmt: skip
         with scratch("push") as work:
-            made = build_image(
+            built = build_image(
                 wanted_of(context, record, base, Reference(work / "layout", image_name(record)), prefix, compression)
             )
-            for notice in made.notices:
+            for notice in built.notices:
                 context.notice(notice)
-            sent = push_image(made.reference, target, registry)
+            sent = push_image(built.reference, target, registry)
     echo(f"{sent.place}: {sent.digest}, {len(sent.image.layers)} layers, {human_bytes(sent.image.bytes)}")
 
 
@@ -111,17 +111,17 @@ def inspect(source: str, as_json: bool) -> None:
     """Show an image of a layout: digests, labels, layers."""
     from stackyard.images.api import PACKAGES_LABEL, TITLE_LABEL, read_image, reference
 
-    found = read_image(reference(source))
+    image = read_image(reference(source))
     rows: list[dict[str, Any]] = [
-        {"layer": each.digest, "bytes": each.size, "title": each.annotations.get(TITLE_LABEL, ""),
-         "packages": each.annotations.get(PACKAGES_LABEL, "")} for each in found.layers
+        {"layer": layer.digest, "bytes": layer.size, "title": layer.annotations.get(TITLE_LABEL, ""),
+         "packages": layer.annotations.get(PACKAGES_LABEL, "")} for layer in image.layers
     ]  # fmt: skip
     if as_json:
-        show_json({"name": found.name, "digest": found.manifest.digest, "bytes": found.bytes, "layers": rows,
-                   "labels": dict(found.labels), "settings": dict(found.settings.get("config") or {})})  # fmt: skip
+        show_json({"name": image.name, "digest": image.manifest.digest, "bytes": image.bytes, "layers": rows,
+                   "labels": dict(image.labels), "settings": dict(image.settings.get("config") or {})})  # fmt: skip
         return
-    echo(f"{source}: {found.manifest.digest}, {human_bytes(found.bytes)}")
-    for label, value in sorted(found.labels.items()):
+    echo(f"{source}: {image.manifest.digest}, {human_bytes(image.bytes)}")
+    for label, value in sorted(image.labels.items()):
         echo(f"{label.rpartition('.')[2]}: {value}")
     shown = [{**row, "layer": row["layer"][7:19], "bytes": human_bytes(row["bytes"])} for row in rows]
     show_table(shown, ["layer", "bytes", "title"])
@@ -135,8 +135,8 @@ def check(source: str) -> None:
     """
     from stackyard.images.api import image_problems, read_image, reference
 
-    wanted = reference(source)
-    found = read_image(wanted)
-    if wrong := image_problems(wanted.directory, found):
+    target = reference(source)
+    image = read_image(target)
+    if wrong := image_problems(target.directory, image):
         raise ChecksFailed(f"{source} is damaged: {some(wrong, 3)}", hint="pull or build it again")
-    echo(f"{source}: all {len(found.blobs)} blobs have their digests ({human_bytes(found.bytes)})")
+    echo(f"{source}: all {len(image.blobs)} blobs have their digests ({human_bytes(image.bytes)})")

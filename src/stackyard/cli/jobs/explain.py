@@ -45,30 +45,30 @@ def command(context: Context, /, program: tuple[str, ...], only: str | None, **o
     words = program or (() if options["job_file"] or options["module"] else ("train.py",))
     intent, _ = requested(workspace, options, words, lambda: None)
     names = [name.strip() for name in only.split(",")] if only else LAUNCHERS
-    found = explain(workspace, intent, names)
+    explanation = explain(workspace, intent, names)
     if options["as_json"]:
-        lines = {"own": found.own, "launchers": found.lines}
-        show_json({"layout": _layout_json(found.layout), **lines, **_more_json(found)})
+        lines = {"own": explanation.own, "launchers": explanation.lines}
+        show_json({"layout": _layout_json(explanation.layout), **lines, **_more_json(explanation)})
         return
-    _show(found, options["picture"], min(120, shutil.get_terminal_size((100, 24)).columns))
+    _show(explanation, options["picture"], min(120, shutil.get_terminal_size((100, 24)).columns))
 
 
-def _show(found: JobExplanation, picture: bool, width: int) -> None:
-    _show_layout(found, picture, width)
-    for name, line in found.lines.items():
-        _show_line(name, line, found.own, width)
-    _show_hosts(found, width)
-    _show_rank(found, width)
-    _show_head(found, width)
+def _show(explanation: JobExplanation, picture: bool, width: int) -> None:
+    _show_layout(explanation, picture, width)
+    for name, line in explanation.lines.items():
+        _show_line(name, line, explanation.own, width)
+    _show_hosts(explanation, width)
+    _show_rank(explanation, width)
+    _show_head(explanation, width)
 
 
-def _more_json(found: JobExplanation) -> dict[str, Any]:
+def _more_json(explanation: JobExplanation) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
-        "rank": {"program": found.rank[0], "reasons": [asdict(reason) for reason in found.rank[1]]},
-        "head": [{"line": " ".join((found.head[0], *r.words)), "reason": r.reason} for r in found.head[1]],
-        "findings": [finding.to_json() for finding in found.findings],
+        "rank": {"program": explanation.rank[0], "reasons": [asdict(reason) for reason in explanation.rank[1]]},
+        "head": [{"line": " ".join((explanation.head[0], *r.words)), "reason": r.reason} for r in explanation.head[1]],
+        "findings": [finding.to_json() for finding in explanation.findings],
     }
 
 
@@ -93,10 +93,10 @@ def _alike(kind: str) -> str:
     return f"like {THIS}" if kind == THIS else f"of kind {kind}"
 
 
-def _show_layout(found: JobExplanation, picture: bool, width: int) -> None:
+def _show_layout(explanation: JobExplanation, picture: bool, width: int) -> None:
     from stackyard.launch.api.explaining import draw
 
-    layout, node = found.layout, found.layout.node
+    layout, node = explanation.layout, explanation.layout.node
     title = f"{counted(layout.ranks, 'rank')} on {counted(layout.nodes, 'node')} {_alike(node.kind)}"
     echo(click.style(title, bold=True))
     for sentence in layout.reasons:
@@ -104,9 +104,9 @@ def _show_layout(found: JobExplanation, picture: bool, width: int) -> None:
     for sentence in node.assumed:
         _wrapped(sentence, "  ", width, label=("assumed:", "cyan"))
     _show_findings(layout.findings, width)
-    for heading, part in found.drawings if picture else ():
+    for heading, part in explanation.drawings if picture else ():
         show_text("\n" + draw(part, width=width, color=sys.stdout.isatty(), heading=heading).rstrip())
-    if picture and not found.drawings:
+    if picture and not explanation.drawings:
         show_text("\n" + draw(replace(layout, hosts=()), width=width, color=sys.stdout.isatty()).rstrip())
 
 
@@ -132,8 +132,8 @@ def _show_line(name: str, line: dict[str, Any], own: str, width: int) -> None:
         shown = text.splitlines()
         more = [f"... {len(shown) - 6} more lines"] if len(shown) > 6 else []
         echo(f"    {click.style(file, fg='cyan')} contains")
-        for each in (*shown[:6], *more):
-            echo(f"      | {_cut(each, width - 8)}")
+        for command_line in (*shown[:6], *more):
+            echo(f"      | {_cut(command_line, width - 8)}")
     _show_findings([Finding.from_json(finding) for finding in line["findings"]], width)
 
 
@@ -165,31 +165,31 @@ def _show_reasons(rows: Sequence[tuple[str, str]], width: int, *, cut: bool = Fa
         show_text(start + first + "  " + f"\n{' ' * (column + 6)}".join(lines))
 
 
-def _show_hosts(found: JobExplanation, width: int) -> None:
+def _show_hosts(explanation: JobExplanation, width: int) -> None:
     from stackyard.launch.api.explaining import stand_for
 
-    names = stand_for(found.layout.nodes)
-    if any("node1" in text for line in found.lines.values() for text in line.get("files", {}).values()):
+    names = stand_for(explanation.layout.nodes)
+    if any("node1" in text for line in explanation.lines.values() for text in line.get("files", {}).values()):
         few = " and ".join(names) if len(names) < 3 else f"{names[0]} to {names[-1]}"
         echo()
         _wrapped(f"{few} stand{'s' * (len(names) == 1)} for the hosts of the allocation.", "", width)
 
 
-def _show_rank(found: JobExplanation, width: int) -> None:
-    program, reasons = found.rank
-    show_text(f"\n{click.style('each rank' if 'RANK' in found.identity else 'each node', bold=True)}")
-    variables = ", ".join(found.identity)
+def _show_rank(explanation: JobExplanation, width: int) -> None:
+    program, reasons = explanation.rank
+    show_text(f"\n{click.style('each rank' if 'RANK' in explanation.identity else 'each node', bold=True)}")
+    variables = ", ".join(explanation.identity)
     _wrapped(f"rank.sh waits for all nodes, sets {variables} and the variables below, and runs", "  ", width)
     _show_command(_options(program), width)
     _show_reasons([(" ".join(reason.words), reason.reason) for reason in reasons], width)
 
 
-def _show_head(found: JobExplanation, width: int) -> None:
-    prefix, reasons = found.head
+def _show_head(explanation: JobExplanation, width: int) -> None:
+    prefix, reasons = explanation.head
     if reasons:
         show_text(f"\n{click.style('batch script', bold=True)}: the directives that `submit` writes")
         _show_reasons([(" ".join((prefix, *reason.words)), reason.reason) for reason in reasons], width)
-    _show_findings(found.findings, width)
+    _show_findings(explanation.findings, width)
 
 
 def _wrapped(text: str, indent: str, width: int, *, label: tuple[str, str] = ("", "")) -> None:

@@ -240,20 +240,20 @@ def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int | 
     from stackyard.launch.api.jobs import BatchOptions, Intent, made, with_variables
 
     base = _job_file(options.get("job_file"))
-    given = {k: v for k, v in options.items() if v not in (None, "", ())}
-    variables, passed = _variables(given.get("variables", ()))
-    given |= with_variables(base or Intent(), variables, passed)
-    if given.pop("by_torchrun", False):
-        given.update(backend="torchrun", direct=False)
-    if "mail_events" in given:
-        given["mail_events"] = tuple(given["mail_events"].lower().replace(",", " ").split())
+    values = {k: v for k, v in options.items() if v not in (None, "", ())}
+    variables, passed = _variables(values.get("variables", ()))
+    values |= with_variables(base or Intent(), variables, passed)
+    if values.pop("by_torchrun", False):
+        values.update(backend="torchrun", direct=False)
+    if "mail_events" in values:
+        values["mail_events"] = tuple(values["mail_events"].lower().replace(",", " ").split())
     words = program[1:] if program[:1] == ("--",) else program
-    if module := given.pop("module", ""):
+    if module := values.pop("module", ""):
         words = ("-m", module, *program)
     if words:
-        given["program"] = words
-    batch = {k: v for k, v in given.items() if k in BatchOptions.model_fields}
-    own = {k: v for k, v in given.items() if k in Intent.model_fields}
+        values["program"] = words
+    batch = {k: v for k, v in values.items() if k in BatchOptions.model_fields}
+    own = {k: v for k, v in values.items() if k in Intent.model_fields}
     start: dict[str, Any] = base.model_dump() if base else {"nodes": nodes} if nodes else {}
     return made(Intent, {**start, **own, "batch": {**start.get("batch", {}), **batch}}, option_of)
 
@@ -286,18 +286,18 @@ def _variables(pairs: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
     """The variables with a value, and the names of those whose value is that of your shell."""
     from stackyard.core.secrets import is_secret_name
 
-    found, passed = {}, []
+    values, passed = {}, []
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not grammar.SETTABLE.accepts(name):
             hint = "write it as --env NCCL_DEBUG=INFO, or as --env HF_TOKEN for the value in your shell"
             raise InputError(f"--env {grammar.shown(name)} is neither NAME=VALUE nor NAME", hint=hint)
         if equals:
-            found[name] = value
+            values[name] = value
             if is_secret_name(name):
                 show_notice(
                     f"the list of processes shows the value of {name}; use --env {name}, which takes your shell's"
                 )
         else:
             passed.append(name)
-    return found, passed
+    return values, passed

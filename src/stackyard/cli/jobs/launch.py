@@ -70,10 +70,10 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     carry_out(job, run.paths, options["stream"], options["as_json"])
 
 
-def _report_shape(asked: Intent, job: Job) -> None:
+def _report_shape(intent: Intent, job: Job) -> None:
     """Say which ranks are those of the allocation's tasks."""
     taken = job.intent
-    if taken == asked:
+    if taken == intent:
         return
     cores = f" with {counted(taken.cores_per_rank, 'core')} each" if taken.cores_per_rank else ""
     ranks = counted(taken.ranks_per_node or 0, "rank")
@@ -84,8 +84,8 @@ def _report_unused(options: dict[str, Any], job: Job) -> None:
     """Name the options that have no effect."""
     from stackyard.launch.api.jobs import BatchOptions, unused
 
-    given = [name for name in BatchOptions.model_fields if options[name] not in (None, "", ())]
-    if left := unused(given, job.context):
+    names = [name for name in BatchOptions.model_fields if options[name] not in (None, "", ())]
+    if left := unused(names, job.context):
         named = ", ".join(FLAGS.get(name, f"--{name}") for name in left)
         why = "the nodes are already allocated" if job.context.allocation else "no batch job is created"
         show_notice(f"{named} ignored: {why}; `stackyard submit` creates a job with it")
@@ -122,10 +122,10 @@ def _dry_run(job: Job, as_json: bool) -> None:
     from stackyard.cli.jobs.launchview import show_plan
     from stackyard.launch.api import jobs
 
-    found = jobs.preview_launch(job)
+    preview = jobs.preview_launch(job)
     if as_json:
-        show_json({"dry_run": True, **jobs.plan_json(found.plan, str(found.run.root))})
+        show_json({"dry_run": True, **jobs.plan_json(preview.plan, str(preview.run.root))})
         return
-    show_plan(found.plan, str(found.run.root), err=False)
-    for name, text in found.files.items():
+    show_plan(preview.plan, str(preview.run.root), err=False)
+    for name, text in preview.files.items():
         show_text(f"\n{click.style(f'--- {name}', bold=True)}\n{text.rstrip()}")

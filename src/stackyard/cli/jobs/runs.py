@@ -112,7 +112,7 @@ def _no_log(run: RunPaths, directory: Path, path: Path) -> InputError:
     """Why a log does not exist."""
     from stackyard.launch.api.runs import RunPaths, handle
 
-    if tasks := sorted(run.root.glob("array/*/logs"), key=lambda found: int(found.parent.name)):
+    if tasks := sorted(run.root.glob("array/*/logs"), key=lambda log: int(log.parent.name)):
         task = handle(RunPaths(tasks[0].parent))
         return InputError(f"{run.name} is an array", hint=f"name a task: `stackyard runs logs {task}`")
     count = len(list(directory.glob("rank-*.log")))
@@ -144,39 +144,39 @@ def show(context: Context, run: str, as_json: bool) -> None:
     from stackyard.cli.jobs.launchview import show_failure
     from stackyard.launch.api.runs import report
 
-    found = report(_find(context, run))
+    details = report(_find(context, run))
     if as_json:
-        show_json(_report_json(found))
+        show_json(_report_json(details))
         return
-    _show_facts(found)
-    for index, each in found.tasks.items():
-        why = (each.first or {}).get("message", "") or each.message
-        colored = click.style(each.state, fg=COLORS.get(each.state, "red"))
+    _show_facts(details)
+    for index, status in details.tasks.items():
+        why = (status.first or {}).get("message", "") or status.message
+        colored = click.style(status.state, fg=COLORS.get(status.state, "red"))
         echo(f"  {click.style(f'task {index}'.ljust(10), fg='cyan')} {colored} {why}".rstrip())
-    if found.status.first:
-        show_failure(found.status.state, found.status.first, 1, "", found.paths.root)
+    if details.status.first:
+        show_failure(details.status.state, details.status.first, 1, "", details.paths.root)
 
 
-def _report_json(found: RunReport) -> dict[str, Any]:
+def _report_json(details: RunReport) -> dict[str, Any]:
     """The parts that a run has, as plain values."""
     from dataclasses import asdict
 
-    tasks = {index: asdict(each) for index, each in found.tasks.items()}
+    tasks = {index: asdict(status) for index, status in details.tasks.items()}
     parts = {
-        "tasks": tasks, "placement": found.placement, "preflight": found.preflight, "usage": found.usage,
-        "staged": found.staged, "attempts": found.attempts,
+        "tasks": tasks, "placement": details.placement, "preflight": details.preflight, "usage": details.usage,
+        "staged": details.staged, "attempts": details.attempts,
     }  # fmt: skip
     return {
-        "record": asdict(found.record),
-        "status": asdict(found.status),
+        "record": asdict(details.record),
+        "status": asdict(details.status),
         **{name: part for name, part in parts.items() if part},
     }
 
 
-def _show_facts(found: RunReport) -> None:
-    record, status = found.record, found.status
+def _show_facts(details: RunReport) -> None:
+    record, status = details.record, details.status
     state = click.style(status.state, fg=COLORS.get(status.state, "red"))
-    name = click.style(found.paths.name, bold=True)
+    name = click.style(details.paths.name, bold=True)
     echo(f"{name}  {state}  {record.created} by {record.user} on {record.host}")
     changes = "with local changes" if record.code.get("changed") else ""
     facts = {
@@ -189,15 +189,15 @@ def _show_facts(found: RunReport) -> None:
         "job": f"{record.scheduler} {status.job}" if status.job else "",
         "reason": status.message if status.over else "",
         "hosts": " ".join(status.hosts),
-        "placement": str(found.placement.get("summary", "")),
-        "staged": str(found.staged.get("summary", "")),
-        "memory": str(found.usage.get("memory", "")),
-        "GPUs": str(found.usage.get("gpus", "")),
-        "MPI": str(found.usage.get("mpi", "")),
+        "placement": str(details.placement.get("summary", "")),
+        "staged": str(details.staged.get("summary", "")),
+        "memory": str(details.usage.get("memory", "")),
+        "GPUs": str(details.usage.get("gpus", "")),
+        "MPI": str(details.usage.get("mpi", "")),
         "seconds": ", ".join(f"{k} {v:.1f}" for k, v in status.seconds.items()),
-        "directory": str(found.paths.root),
+        "directory": str(details.paths.root),
     }
-    for number, before in found.attempts.items():
+    for number, before in details.attempts.items():
         if before:
             why = before["first"].get("message") or before["state"]
             staged = before.get("staged", {}).get("summary", "")

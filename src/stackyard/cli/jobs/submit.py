@@ -64,14 +64,14 @@ def _report(run: Run, job_id: str, options: dict[str, Any]) -> None:
     follow_run(paths, as_json=options["as_json"])
 
 
-def _dry_run(found: Preview, as_json: bool) -> None:
+def _dry_run(preview: Preview, as_json: bool) -> None:
     from stackyard.cli.jobs.launchview import show_findings
     from stackyard.launch.api.jobs import plan_json
 
     if as_json:
-        plan = plan_json(found.plan, str(found.run.root))
-        show_json({"dry_run": True, "submit": found.submit, "script": found.script, **plan})
+        plan = plan_json(preview.plan, str(preview.run.root))
+        show_json({"dry_run": True, "submit": preview.submit, "script": preview.script, **plan})
         return
-    emit(found.script)
-    show_text(f"\n{click.style('$', dim=True)} {found.submit}", err=True)
-    show_findings(found.plan)
+    emit(preview.script)
+    show_text(f"\n{click.style('$', dim=True)} {preview.submit}", err=True)
+    show_findings(preview.plan)

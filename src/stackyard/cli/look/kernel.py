@@ -92,15 +92,17 @@ def list_(prefix: Path | None, as_json: bool) -> None:
     """The kernels that `kernel install` wrote, with their revision."""
     from stackyard.expose.api import installed_kernels, is_kernel_gone
 
-    found = list(installed_kernels(_directory(prefix)))
+    specs = list(installed_kernels(_directory(prefix)))
     if as_json:
-        show_json([{**asdict(each), "folder": str(each.folder), "gone": is_kernel_gone(each)} for each in found])
+        show_json(
+            [{**asdict(kernel), "folder": str(kernel.folder), "gone": is_kernel_gone(kernel)} for kernel in specs]
+        )
         return
-    if not found:
+    if not specs:
         echo(f"no kernels of stackyard in {_directory(prefix)}; write one: stackyard kernel install REV")
-    for each in found:
-        echo(f"{each.name}  {each.revision}{'  (removed)' if is_kernel_gone(each) else ''}")
-    if any(map(is_kernel_gone, found)):
+    for kernel in specs:
+        echo(f"{kernel.name}  {kernel.revision}{'  (removed)' if is_kernel_gone(kernel) else ''}")
+    if any(map(is_kernel_gone, specs)):
         echo("the revisions of some were removed: stackyard kernel remove --gone")
 
 
@@ -118,18 +120,18 @@ def remove(names: tuple[str, ...], gone: bool, prefix: Path | None, dry_run: boo
     from stackyard.expose.api import installed_kernels, is_kernel_gone, remove_kernel
 
     directory = _directory(prefix)
-    found = list(installed_kernels(directory))
-    _require_known(names, found, directory)
+    specs = list(installed_kernels(directory))
+    _require_known(names, specs, directory)
     if not names and not gone:
         raise InputError("no kernel named", hint="name one (stackyard kernel list), or --gone")
-    chosen = [k for k in found if k.name in names or k.revision in names or (gone and is_kernel_gone(k))]
-    for each in () if dry_run else chosen:
-        remove_kernel(each)
+    chosen = [k for k in specs if k.name in names or k.revision in names or (gone and is_kernel_gone(k))]
+    for kernel in () if dry_run else chosen:
+        remove_kernel(kernel)
     if as_json:
-        show_json({"removed": [each.name for each in chosen], "dry_run": dry_run})
+        show_json({"removed": [kernel.name for kernel in chosen], "dry_run": dry_run})
         return
-    for each in chosen:
-        echo(f"{'would remove' if dry_run else 'removed'} {each.name} of {each.revision}")
+    for kernel in chosen:
+        echo(f"{'would remove' if dry_run else 'removed'} {kernel.name} of {kernel.revision}")
 
 
 @command.command(cls=Verb, short_help="what Jupyter starts for a kernel on a node", hidden=True, examples=(
@@ -146,8 +148,8 @@ def start(context: Context, /, rev: str, connection: Path, options: tuple[str, .
     from stackyard.launch.api import kernels
 
     python = kernel_python(record_of(context.yard(), rev))
-    given = options[1:] if options[:1] == ("--",) else options
-    launch = [*_program(context), "launch", "--with", rev, *given, "-r", "1", "-N", "1", "--stdin", "0"]
+    words = options[1:] if options[:1] == ("--",) else options
+    launch = [*_program(context), "launch", "--with", rev, *words, "-r", "1", "-N", "1", "--stdin", "0"]
     raise click.exceptions.Exit(kernels.run(connection, launch, context.site().launch.interface, python))
 
 
@@ -169,9 +171,9 @@ def _launch_options(text: str) -> list[str]:
     return words
 
 
-def _require_known(names: tuple[str, ...], found: list[Kernel], directory: Path) -> None:
+def _require_known(names: tuple[str, ...], specs: list[Kernel], directory: Path) -> None:
     for name in names:
-        if not any(name in (each.name, each.revision) for each in found):
+        if not any(name in (kernel.name, kernel.revision) for kernel in specs):
             raise InputError(
                 f"no kernel of stackyard in {directory}: {name}", hint="`stackyard kernel list` shows them"
             )

@@ -43,13 +43,13 @@ def list_(context: Context, as_json: bool) -> None:
     """The licences that you accepted: when, and in which yard or directory it is recorded."""
     from stackyard.deploy.api import my_acceptances
 
-    found = [{"yard": str(place), **asdict(entry)} for place, entry in my_acceptances(context.yard(reading=True))]
+    rows = [{"yard": str(place), **asdict(entry)} for place, entry in my_acceptances(context.yard(reading=True))]
     if as_json:
-        show_json(found)
+        show_json(rows)
         return
-    for each in found:
-        echo(f"{each['name']}  {each['when']}  {each['yard']}")
-    if not found:
+    for row in rows:
+        echo(f"{row['name']}  {row['when']}  {row['yard']}")
+    if not rows:
         echo("you have accepted no licence")
 
 
@@ -68,18 +68,20 @@ def accept(context: Context, /, name: str, rev: str, dry_run: bool, as_json: boo
 
     workspace = context.workspace()
     record = record_of(workspace.yard, rev)
-    entry = next((each for each in record.licences if each["name"] == name), None)
+    entry = next((item for item in record.licences if item["name"] == name), None)
     if entry is None:
-        names = ", ".join(str(each["name"]) for each in record.licences) or "none"
+        names = ", ".join(str(item["name"]) for item in record.licences) or "none"
         raise InputError(f"{record.module} has no licence {name!r}", hint=f"its licences: {names}")
     text = licence_text(record, entry["sha256"])
     show_text(text or f"{record.module} has no text of the licence {name}", err=True)
     if dry_run:
         return
-    wanted = NeededLicence(name, entry["sha256"], entry.get("variable") or "")
+    licence = NeededLicence(name, entry["sha256"], entry.get("variable") or "")
     with writing(workspace):
-        made = accept_licence(workspace.yard, wanted)
-    show_json(asdict(made)) if as_json else echo(f"accepted by {made.who}, {made.when}: {name} of {record.module}")
+        acceptance = accept_licence(workspace.yard, licence)
+    show_json(asdict(acceptance)) if as_json else echo(
+        f"accepted by {acceptance.who}, {acceptance.when}: {name} of {record.module}"
+    )
 
 
 @verb(
@@ -94,16 +96,16 @@ def report(context: Context, /, name: str, as_json: bool) -> None:
 
     `licences: {deny: [...]}` of site.yaml keeps stacks with some of them from being locked.
     """
-    found = _of_file(context, Path(name)) if _is_file(name) else _of_revision(context, name)
+    by_label = _of_file(context, Path(name)) if _is_file(name) else _of_revision(context, name)
     if as_json:
-        show_json({label: [asdict(each) for each in packages] for label, packages in found.items()})
+        show_json({label: [asdict(package) for package in packages] for label, packages in by_label.items()})
         return
-    for label, packages in found.items():
+    for label, packages in by_label.items():
         echo(label)
         width = max((len(f"{p.name} {p.version}") for p in packages), default=0)
-        for each in packages:
-            echo(f"    {f'{each.name} {each.version}':{width}}  {each.licence or 'not known'}")
-        counts = Counter(each.licence or "not known" for each in packages).most_common()
+        for package in packages:
+            echo(f"    {f'{package.name} {package.version}':{width}}  {package.licence or 'not known'}")
+        counts = Counter(package.licence or "not known" for package in packages).most_common()
         echo("  " + ", ".join(f"{licence}: {count}" for licence, count in counts))
 
 
@@ -131,9 +133,9 @@ def _of_file(context: Context, file: Path) -> dict[str, list[PackageLicence]]:
         locks = lock_all(Request(plain, yard, stacks, only_locked=True), progress)
     variants = {(v.version, v.name): v for locked in locks for v in locked.stack.variants}
     return {
-        f"{each.stack} {each.version} {each.variant} {each.platform}": licences_of_variant(
-            each, variants.get((each.version, each.variant)), Workspace(site, yard)
+        f"{variant.stack} {variant.version} {variant.variant} {variant.platform}": licences_of_variant(
+            variant, variants.get((variant.version, variant.variant)), Workspace(site, yard)
         )
         for locked in locks
-        for each in locked.lock.variants
+        for variant in locked.lock.variants
     }

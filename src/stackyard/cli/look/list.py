@@ -50,7 +50,7 @@ def command(context: Context, everything: bool, size: bool, with_usage: bool, si
     yard = context.yard(reading=True)
     rows = listing(yard, everything=everything)
     if with_usage:
-        uses = {str(each.root): _counts(each) for each in yard.lineage()}
+        uses = {str(ancestor.root): _counts(ancestor) for ancestor in yard.lineage()}
         rows = [{**row, **_used(uses[row["yard"]], row["module"])} for row in rows]
     if size:
         rows = [{**row, "size": size_of_row(row)} for row in rows]
@@ -83,12 +83,12 @@ def _show_behind(yard: Yard, rows: Sequence[Mapping[str, Any]]) -> None:
     from stackyard.upkeep.api import extension_standing
 
     for row in (r for r in rows if r["yard"] == str(yard.root) and r["published"] and r["default"]):
-        found = extension_standing(RevisionPaths.of(row["path"]), yard)
-        if found and found.newer:
-            reason = found.problem or f"is behind its base: {found.newer.module}"
-            echo(f"{row['module']}{':' if found.problem else ''} {reason}; `stackyard rebase {row['stack']}`")
-        elif found and found.problem:
-            echo(f"{row['module']}: {found.problem}")
+        status = extension_standing(RevisionPaths.of(row["path"]), yard)
+        if status and status.newer:
+            reason = status.problem or f"is behind its base: {status.newer.module}"
+            echo(f"{row['module']}{':' if status.problem else ''} {reason}; `stackyard rebase {row['stack']}`")
+        elif status and status.problem:
+            echo(f"{row['module']}: {status.problem}")
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
@@ -124,15 +124,15 @@ def _counts(yard: Yard) -> dict[str, Usage] | None:
 def _used(counts: Mapping[str, Usage] | None, module: str) -> dict[str, Any]:
     if counts is None:
         return {}
-    found = counts.get(module)
-    return {"usage": {"uses": found.total if found else 0, "last": found.last if found else ""}}
+    usage = counts.get(module)
+    return {"usage": {"uses": usage.total if usage else 0, "last": usage.last if usage else ""}}
 
 
 def _signatures(row: Mapping[str, Any]) -> list[str]:
     from stackyard.yard.api import signature_demand, signatures_of
 
     demand = signature_demand(Yard(Path(row["yard"])))
-    return [str(each) for each in signatures_of(RevisionPaths.of(row["path"]), demand)]
+    return [str(signature) for signature in signatures_of(RevisionPaths.of(row["path"]), demand)]
 
 
 def _retired(row: Mapping[str, Any]) -> str:

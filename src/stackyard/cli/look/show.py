@@ -64,7 +64,7 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
         **record.origin.facts,
         "modulefile": value["modulefile"] or "none",
         "lock": value["lock"],
-        "signed": "; ".join(str(Signature(**each)) for each in value["signatures"]),
+        "signed": "; ".join(str(Signature(**row)) for row in value["signatures"]),
         "report": f"{report.get('state', 'none')}  {report.get('path', '')}",
     }
     for name, text in facts.items():

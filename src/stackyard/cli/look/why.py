@@ -29,20 +29,20 @@ def command(context: Context, rev: str, package: str, as_json: bool) -> None:
     """Show every chain of requirements from the stack's file to PACKAGE. REV can also be a lock file."""
     from stackyard.lock.api import requirement_chains
 
-    found: dict[str, list[list[str]]] = {}
+    chains: dict[str, list[list[str]]] = {}
     hint = ""
     for label, locked in _variants(context, rev).items():
         try:
-            found[label] = requirement_chains(locked, package)
+            chains[label] = requirement_chains(locked, package)
         except InputError as error:  # not in this variant
             hint = error.hint or hint
-    if not found:
+    if not chains:
         raise InputError(f"{package} is not in {rev}", hint=hint)
     if as_json:
-        show_json(next(iter(found.values())) if len(found) == 1 else found)
+        show_json(next(iter(chains.values())) if len(chains) == 1 else chains)
         return
-    for label, lines in found.items():
-        if len(found) > 1:
+    for label, lines in chains.items():
+        if len(chains) > 1:
             echo(click.style(label, bold=True))
         for chain in lines:
             echo(" <- ".join(reversed(chain)) if chain[1:] else f"{chain[0]}: requested by the stack's file")
@@ -63,4 +63,4 @@ def _of_revision(record: BuildRecord) -> tuple[LockedVariant, ...]:
     from stackyard.lock.api import read_lock, with_base
 
     own = read_lock(RevisionPaths.of(record.path).lock).variants
-    return tuple(with_base(each, record.base) for each in own)
+    return tuple(with_base(variant, record.base) for variant in own)

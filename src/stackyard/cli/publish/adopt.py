@@ -39,56 +39,56 @@ def command(context: Context, /, prefix: Path, dry_run: bool, as_json: bool, **o
     from stackyard.upkeep.api import AdoptionOptions, adopt, adoption_request, adoption_tasks, look_at_prefix
 
     workspace = context.workspace()
-    found = look_at_prefix(prefix, workspace.yard)
-    given = options.pop("exceptions")
-    wanted = AdoptionOptions(exceptions=_exceptions(given) if given else None, **options)
-    request = adoption_request(found, wanted, workspace, context.command)
+    foreign_prefix = look_at_prefix(prefix, workspace.yard)
+    texts = options.pop("exceptions")
+    adoption = AdoptionOptions(exceptions=_exceptions(texts) if texts else None, **options)
+    request = adoption_request(foreign_prefix, adoption, workspace, context.command)
     if dry_run:
-        _dry_run(found, adoption_tasks(found, request), as_json)
+        _dry_run(foreign_prefix, adoption_tasks(foreign_prefix, request), as_json)
         return
     from stackyard.cli.display import display
     from stackyard.cli.publish.deploy import report
     from stackyard.deploy.api import building
 
     names = [stack.name for stack in request.stacks]
-    with building(workspace, names, show_notice) as held, display() as progress:
-        result = adopt(found, request, progress, held)
+    with building(workspace, names, show_notice) as leases, display() as progress:
+        result = adopt(foreign_prefix, request, progress, leases)
     report(context, result, workspace, progress.notices, as_json)
 
 
-def _exceptions(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def _exceptions(texts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The exceptions by kind, as a stack.yaml has them."""
-    found: dict[str, tuple[str, ...]] = {}
-    for text in given:
+    exceptions: dict[str, tuple[str, ...]] = {}
+    for text in texts:
         kind, _, name = text.partition("=")
         if kind not in KINDS or not name:
             hint = f"write KIND=NAME, KIND one of {', '.join(KINDS)}"
             raise InputError(f"--except: {text!r} is not an exception", hint=hint)
-        found[kind] = (*found.get(kind, ()), name)
-    return found
+        exceptions[kind] = (*exceptions.get(kind, ()), name)
+    return exceptions
 
 
-def _dry_run(found: Any, tasks: list[Any], as_json: bool) -> None:
+def _dry_run(prefix: Any, tasks: list[Any], as_json: bool) -> None:
     rows = [
         {
             "module": task.module,
             "action": {"build": "adopt"}.get(task.action, task.action),
             "path": str(task.paths.root),
-            "prefix": found.adopted.prefix,
-            "kind": found.adopted.kind,
+            "prefix": prefix.adopted.prefix,
+            "kind": prefix.adopted.kind,
             "conda": len(task.locked.conda),
             "pip": len(task.locked.pip),
             "python": task.locked.interpreter.version,
-            "without_hash": found.packages.without_hash,
+            "without_hash": prefix.packages.without_hash,
         }
         for task in tasks
     ]
     if as_json:
-        show_json({"dry_run": True, "revisions": rows, "warnings": list(found.warnings)})
+        show_json({"dry_run": True, "revisions": rows, "warnings": list(prefix.warnings)})
         return
     for row in rows:
         echo(_line(row))
-    for text in found.warnings:
+    for text in prefix.warnings:
         echo(f"    {click.style('note:', fg='yellow')} {text}")
 
 

@@ -111,15 +111,17 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
     request = _request(context, yard, files, options)
     with display() as progress:
         tell_notices(request.stacks, progress)
-        found = preview_deploy(request, progress)
-    status = found.outlook.status
-    rows = [plan_row(task, status.get(task.module, task.action), request) for task in found.tasks]
-    changed = [{"lock": str(locked.path), "because": list(locked.changed)} for locked in found.locks if locked.changed]
+        preview = preview_deploy(request, progress)
+    status = preview.outlook.status
+    rows = [plan_row(task, status.get(task.module, task.action), request) for task in preview.tasks]
+    changed = [
+        {"lock": str(locked.path), "because": list(locked.changed)} for locked in preview.locks if locked.changed
+    ]
     if as_json:
-        published = {"status": status, "changes": asdict(found.outlook.changes), "policy": found.outlook.policy}
+        published = {"status": status, "changes": asdict(preview.outlook.changes), "policy": preview.outlook.policy}
         show_json({"dry_run": True, "locks": changed, "revisions": rows, **published})
     else:
-        _show_dry_run(changed, rows, found.outlook)
+        _show_dry_run(changed, rows, preview.outlook)
 
 
 def plan_row(task: Task, action: str, workspace: Workspace) -> dict[str, Any]:
@@ -132,7 +134,8 @@ def plan_row(task: Task, action: str, workspace: Workspace) -> dict[str, Any]:
         "path": str(task.paths.root),
         "conda": len(task.locked.conda),
         "pip": len(task.locked.pip),
-        "download_bytes": sum(each.size for each in task.locked.conda) + sum(each.size for each in task.locked.pip),
+        "download_bytes": sum(package.size for package in task.locked.conda)
+        + sum(package.size for package in task.locked.pip),
         "licences": [x.name for x in task.variant.licences if accepted_licence(workspace, x) is None],
     }
 
@@ -188,8 +191,10 @@ def report(context: Context, result: Result, workspace: Workspace, said: list[st
     if as_json:
         show_json(deploy_json(result))
     else:
-        yards = [each for each in workspace.yard.lineage() if each.modules.is_dir()]
-        show_deploy(result, [users_path(Workspace(workspace.site, each)) for each in yards], context.program, said)
+        yards = [ancestor for ancestor in workspace.yard.lineage() if ancestor.modules.is_dir()]
+        show_deploy(
+            result, [users_path(Workspace(workspace.site, ancestor)) for ancestor in yards], context.program, said
+        )
     errors = [outcome.error for outcome in result.outcomes if outcome.error is not None]
     for error in {(str(e.where), e.message, e.detail, e.hint): e for e in errors}.values():
         show_error(error)  # once, where several variants stop at the same thing

@@ -63,7 +63,7 @@ def _check_files(context: Context, files: Sequence[Path], variants: Sequence[str
 def without_job(argv: Sequence[str]) -> list[str]:
     """The words after ``deploy`` without the options of the batch job, and without those for this terminal alone."""
     words = list(argv[argv.index("deploy") + 1 :])
-    kept: list[str] = []
+    rest: list[str] = []
     while words:
         word = words.pop(0)
         if word in JOB_OPTIONS:
@@ -71,8 +71,8 @@ def without_job(argv: Sequence[str]) -> list[str]:
         elif word.startswith(tuple(f"{option}=" for option in JOB_OPTIONS if option.startswith("--"))):
             continue
         elif not SHORT_WITH_VALUE.fullmatch(word) and word not in ("--json", "--dry-run"):
-            kept.append(word)
-    return kept
+            rest.append(word)
+    return rest
 
 
 def recorded(directory: Path, deploy: Callable[[], None]) -> None:

@@ -103,12 +103,12 @@ def _moves(locked: Any) -> list[tuple[list[str], list[str]]]:
     """The locked variants, those with the same moves together, and these moves."""
     from stackyard.lock.api import former_variant, package_moves
 
-    found: dict[tuple[str, ...], list[str]] = {}
+    moves: dict[tuple[str, ...], list[str]] = {}
     for v in locked.lock.variants:
         before = former_variant(locked.former, v.version, v.variant, v.platform)
         label = f"{_label(v)} for {v.platform}: {len(v.conda)} conda and {counted(len(v.pip), 'pip package')}"
-        found.setdefault(tuple(package_moves(before, v)) if before else (), []).append(label)
-    return [(labels, list(lines)) for lines, labels in found.items()]
+        moves.setdefault(tuple(package_moves(before, v)) if before else (), []).append(label)
+    return [(labels, list(lines)) for lines, labels in moves.items()]
 
 
 def _because(changed: tuple[str, ...]) -> str:
@@ -132,8 +132,8 @@ def _exported(locked: Any, options: dict[str, Any]) -> Any:
     from stackyard.host.machine.probe import machine
 
     platform = options["platform"] or machine().platform
-    wanted = {(v.version, v.name): v for v in locked.stack.wanted}
-    fitting = [v for v in locked.lock.variants if v.platform == platform and (v.version, v.variant) in wanted]
+    variants = {(v.version, v.name): v for v in locked.stack.wanted}
+    fitting = [v for v in locked.lock.variants if v.platform == platform and (v.version, v.variant) in variants]
     if not fitting:
         there = ", ".join(f"{_label(v)} on {v.platform}" for v in locked.lock.variants)
         hint = f"choose one of {there} with --variant and --platform"

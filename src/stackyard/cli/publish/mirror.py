@@ -53,14 +53,14 @@ def command(
         raise InputError("--name and --version require exactly one FILE", hint="mirror the files one by one")
     directory = directory.absolute()
     with display() as progress:
-        wanted = _wanted(context, files, named, dry_run, progress)
+        contents = _wanted(context, files, named, dry_run, progress)
         if dry_run:
-            lacks = missing_from_mirror(directory, wanted.contents)
-            fetched = [*(each.path for each in lacks[0]), *(each.path for each in lacks[1])]
-            result: dict[str, Any] = {"fetched": fetched, "bytes": sum(each.size for each in lacks[0])}
+            lacks = missing_from_mirror(directory, contents.contents)
+            fetched = [*(lack.path for lack in lacks[0]), *(lack.path for lack in lacks[1])]
+            result: dict[str, Any] = {"fetched": fetched, "bytes": sum(lack.size for lack in lacks[0])}
         else:
-            result = asdict(wanted.put(directory, progress))
-    result |= {"mirror": str(directory), "dry_run": dry_run, "lacking": wanted.contents.lacking}
+            result = asdict(contents.put(directory, progress))
+    result |= {"mirror": str(directory), "dry_run": dry_run, "lacking": contents.contents.lacking}
     show_json(result) if as_json else _show(result)
 
 
@@ -79,13 +79,13 @@ def _wanted(context: Context, files: tuple[Path, ...], named: dict[str, Any], dr
         if not dry_run:
             for locked in locks:
                 write_lock(locked, yard, progress)
-    found = MirrorContents(yard.uv)
+    contents = MirrorContents(yard.uv)
     for locked in locks:
         variants = {(v.version, v.name): v for v in locked.stack.variants}
-        for each in locked.lock.variants:
-            variant = variants[each.version, each.variant]
-            found.add(each, variant, pip_settings(site.pip, variant.environment.pip_options, os.environ)[0])
-    return found
+        for pair in locked.lock.variants:
+            variant = variants[pair.version, pair.variant]
+            contents.add(pair, variant, pip_settings(site.pip, variant.environment.pip_options, os.environ)[0])
+    return contents
 
 
 def _show(result: dict[str, Any]) -> None:

@@ -68,18 +68,18 @@ def _pulled(context: Context, source: str, registry: Registry, request: Request,
     with display() as progress, scratch("pull") as work:
         progress.phase(module, "fetch", source)
         if is_reference(source):
-            wanted = reference(source)
-            verified_image(wanted)
+            target = reference(source)
+            verified_image(target)
         else:
             pull_image(source, work / "layout", "x", registry)
-            wanted = Reference(work / "layout", "x")
-        arrived = read_packed(wanted)
+            target = Reference(work / "layout", "x")
+        arrived = read_packed(target)
         if arrived.entry["state"] == "withdrawn":
             progress.notice(
                 f"{module} was withdrawn where it comes from; to hide it here: `stackyard withdraw {module}`"
             )
-        with building(request, [arrived.record.stack], context.notice) as held:
-            return arrive(arrived, request, progress, held)
+        with building(request, [arrived.record.stack], context.notice) as leases:
+            return arrive(arrived, request, progress, leases)
 
 
 def _show(done: Outcome, as_json: bool) -> None:

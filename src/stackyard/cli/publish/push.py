@@ -54,13 +54,13 @@ def command(
             needs = f", glibc {fit.glibc} or newer" if fit.glibc else ""
             echo(f"would push {record.module} to {target}: for {fit.path} on {fit.platform}{needs}")
         return
-    place, found = _send(
+    place, image = _send(
         _OwnArtefact(record, asdict(entry), compression), target, Registry(plain_http, authfile, limit_s)
     )
     if as_json:
-        show_json({"target": place, "digest": found.manifest.digest, "bytes": found.bytes})
+        show_json({"target": place, "digest": image.manifest.digest, "bytes": image.bytes})
     else:
-        echo(f"{place}: {found.manifest.digest}, {len(found.layers)} layers, {human_bytes(found.bytes)}")
+        echo(f"{place}: {image.manifest.digest}, {len(image.layers)} layers, {human_bytes(image.bytes)}")
 
 
 _STATES = {"withdrawn": "was withdrawn", "failed": "failed its last verification", "unverified": "is not verified"}
@@ -87,18 +87,18 @@ class _OwnArtefact:
         return pack_revision(self.record, self.entry, layout, self.compression)
 
 
-def _send(made: _OwnArtefact, target: str, registry: Registry) -> tuple[str, Image]:
+def _send(artefact: _OwnArtefact, target: str, registry: Registry) -> tuple[str, Image]:
     """Where it is now, and its manifest."""
     from stackyard.host.files.scratch import scratch
     from stackyard.images.api import Reference, image_name, is_reference, push_image, reference
 
-    name = image_name(made.record)
+    name = image_name(artefact.record)
     if is_reference(target):
-        wanted = reference(target)
-        wanted = Reference(wanted.directory, wanted.name or name)
-        return str(wanted), made.into(wanted)
+        place = reference(target)
+        place = Reference(place.directory, place.name or name)
+        return str(place), artefact.into(place)
     with scratch("push") as work:
         layout = Reference(work / "layout", name)
-        made.into(layout)
+        artefact.into(layout)
         sent = push_image(layout, target, registry)
         return sent.place, sent.image

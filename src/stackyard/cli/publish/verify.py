@@ -54,15 +54,15 @@ def command(context: Context, rev: str | None, deep: bool, mend: bool, as_json: 
         if mend:
             rest = (lambda: _rest(context, workspace)) if rev is None else tuple
             restore_revisions(workspace, entries, progress, rest)
-        found = verify_again(workspace, trees, entries, progress, deep=deep)
-    reports = dict(found.reports)
+        verification = verify_again(workspace, trees, entries, progress, deep=deep)
+    reports = dict(verification.reports)
     if rev is None:
         reports[str(workspace.yard.root)] = check_yard(workspace.yard, deep=deep)
     if as_json:
         show_json({module: report.to_json() for module, report in reports.items()})
     else:
         _show(reports)
-    changed = publish_results(workspace, found, context.command)
+    changed = publish_results(workspace, verification, context.command)
     if not as_json:
         _show_changed(reports, changed)
     if any(report.state != "passed" for report in reports.values()):

@@ -72,10 +72,10 @@ def command(image: str, name: str | None, output: Path | None, dry_run: bool, as
     _deploy(file, options, dry_run=False, as_json=as_json)
 
 
-def _deploy(file: Path, options: dict[str, Any], **asked: bool) -> None:
+def _deploy(file: Path, options: dict[str, Any], **flag: bool) -> None:
     """As if it was written on a command line."""
     click.get_current_context().invoke(
-        deploy.command, files=(file,), allow_unverified=options["allow_unverified"], **asked
+        deploy.command, files=(file,), allow_unverified=options["allow_unverified"], **flag
     )
 
 
@@ -113,7 +113,7 @@ def _lines(image: str, name: str, options: dict[str, Any]) -> Iterator[str]:
     yield f"  image: {json.dumps(_absolute(image))}"
     if options["digest"]:
         yield f"  digest: {json.dumps(options['digest'])}"
-    yield f"  commands: {json.dumps([each for text in options['commands'] for each in text.split(',') if each])}"
+    yield f"  commands: {json.dumps([word for text in options['commands'] for word in text.split(',') if word])}"
     yield f"  mode: {options['mode']}"
     if options["binds"]:
         yield f"  bind: {json.dumps(list(options['binds']))}"
@@ -135,8 +135,8 @@ def _absolute(image: str) -> str:
 
 
 def _pairs(variables: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for each in variables:
-        name, is_set, value = each.partition("=")
+    for variable in variables:
+        name, is_set, value = variable.partition("=")
         if not is_set:
-            raise InputError(f"--env {each}: no value", hint="write NAME=VALUE")
+            raise InputError(f"--env {variable}: no value", hint="write NAME=VALUE")
         yield name, value

@@ -131,11 +131,11 @@ def _show(report: FaultReport, repaired: FaultReport | None) -> None:
 
 def _summary(report: FaultReport, repaired: FaultReport | None) -> str:
     count, shown = len(report.shown), repaired or report
-    found = "nothing is wrong" if not count else counted(count, "fault")
+    text = "nothing is wrong" if not count else counted(count, "fault")
     if repaired is not None:
-        found = f"{counted(len(repaired.shown), 'fault')} found, {count} left"
+        text = f"{counted(len(repaired.shown), 'fault')} found, {count} left"
     read = f"{human_bytes(shown.read_bytes)} in {shown.read:,} files read, {shown.seconds:.1f} s"
-    return f"{found} in {counted(len(shown.revisions), 'revision')}: {read}{_sampled(shown)}"
+    return f"{text} in {counted(len(shown.revisions), 'revision')}: {read}{_sampled(shown)}"
 
 
 def _sampled(report: FaultReport) -> str:

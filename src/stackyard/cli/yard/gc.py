@@ -125,12 +125,12 @@ def _show_plan(watch: Watch, plan: CollectionPlan, as_json: bool) -> None:
         return
     for doomed in plan.revisions:
         echo(f"remove {doomed.entry.module}  {_size(doomed.bytes, doomed.inodes)}  {doomed.why}")
-    for each in plan.garbage:
-        place = plain(str(each.path.relative_to(watch.yard.root)), LONG)
-        echo(f"remove {place}  {_size(each.bytes, each.inodes)}  {each.why}")
-    for each in plan.counts:
-        place = plain(str(each.path.relative_to(watch.yard.root)), LONG)
-        echo(f"delete {place}  {_size(each.bytes, each.inodes)}  {each.why}")
+    for garbage in plan.garbage:
+        place = plain(str(garbage.path.relative_to(watch.yard.root)), LONG)
+        echo(f"remove {place}  {_size(garbage.bytes, garbage.inodes)}  {garbage.why}")
+    for count in plan.counts:
+        place = plain(str(count.path.relative_to(watch.yard.root)), LONG)
+        echo(f"delete {place}  {_size(count.bytes, count.inodes)}  {count.why}")
     for item in plan.due:
         echo(f"delete {item.what.module or plain(item.what.path, LONG)}  {_size(item.what.bytes, item.what.inodes)}")
     if plan.packed:
@@ -159,13 +159,13 @@ def _totals(plan: CollectionPlan) -> list[str]:
         texts.append(f"in the cache, once these are deleted: {_size(plan.cache_bytes, plan.cache_inodes)}")
     if plan.waiting:
         texts.append(f"waiting in the trash: {_total(item.what for item in plan.waiting)}")
-    kept = plan.due or plan.waiting or plan.packed or plan.leases
-    is_something = aside or kept or plan.counts or plan.temporaries
+    shown = plan.due or plan.waiting or plan.packed or plan.leases
+    is_something = aside or shown or plan.counts or plan.temporaries
     return texts if is_something else [*texts[2:], "nothing to collect"]
 
 
 def _total(sized: Iterable[_DiskItem]) -> str:
-    pairs = [(each.bytes, each.inodes) for each in sized]
+    pairs = [(item.bytes, item.inodes) for item in sized]
     return _size(sum(size for size, _ in pairs), sum(count for _, count in pairs))
 
 

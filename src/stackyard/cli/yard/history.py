@@ -52,7 +52,7 @@ def command(context: Context, number: int | None, most: int | None, everything: 
     if everything and most is not None:
         raise InputError("-n and --all exclude each other", hint="use one of them")
     most = most if most is not None or everything or as_json else _MOST
-    pasts = [past for past in (GenerationHistory.of(each, most) for each in yard.lineage()) if past.numbers]
+    pasts = [past for past in (GenerationHistory.of(ancestor, most) for ancestor in yard.lineage()) if past.numbers]
     if as_json:
         show_json([row for past in pasts for row in past.rows()])
         return
@@ -105,11 +105,11 @@ class GenerationHistory:
     def rows(self) -> Iterator[dict[str, Any]]:
         """The generations as plain objects, the newest first."""
         for number in self.numbers:
-            found = self.manifest(number)
-            if isinstance(found, Manifest):
-                yield self.row(found)
+            manifest = self.manifest(number)
+            if isinstance(manifest, Manifest):
+                yield self.row(manifest)
             else:
-                yield {"number": number, "yard": str(self.yard.root), "error": found.message}
+                yield {"number": number, "yard": str(self.yard.root), "error": manifest.message}
 
     def row(self, manifest: Manifest) -> dict[str, Any]:
         """One generation as a plain object, without its revisions."""
@@ -129,9 +129,9 @@ class GenerationHistory:
 
 def _list(past: GenerationHistory) -> None:
     width = max(len(str(number)) for number in past.numbers)
-    found = {number: past.manifest(number) for number in past.numbers}
-    names = max((len(_who(each)) for each in found.values() if isinstance(each, Manifest)), default=0)
-    for number, manifest in found.items():
+    manifests = {number: past.manifest(number) for number in past.numbers}
+    names = max((len(_who(manifest)) for manifest in manifests.values() if isinstance(manifest, Manifest)), default=0)
+    for number, manifest in manifests.items():
         label = click.style(f"{number:>{width}}", bold=True)
         if not isinstance(manifest, Manifest):
             echo(f"{label}  {click.style('damaged', fg='red')}: {manifest.message}")

@@ -56,7 +56,7 @@ def command(
 
 
 def _show_plan(plan: MovePlan, request: MoveRequest, as_json: bool) -> None:
-    rows = [_row(kept.entry.module, kept.record) for kept in plan.kept]
+    rows = [_row(revision.entry.module, revision.record) for revision in plan.kept]
     left = [entry.module for entry in plan.rest if entry.module in request.without]
     if as_json:
         show_json({"dry_run": True, "from": str(plan.ways.source.root), "to": str(request.root), "revisions": rows,

@@ -45,8 +45,8 @@ def command(context: Context, to: str | None, without_missing: bool, dry_run: bo
         else:
             _show(f"would publish: {planned.reason}", planned.entries, before)
         return
-    wanted = only_from(present.number if present else 0, step)
-    now = despite_full(yard, lambda: publish(context, yard, wanted), show_notice)
+    condition = only_from(present.number if present else 0, step)
+    now = despite_full(yard, lambda: publish(context, yard, condition), show_notice)
     if as_json:
         show_json(now.to_json())
     else:

@@ -82,5 +82,7 @@ def _signed(context: Context, yard: Yard, entries: Sequence[Entry], named: str) 
 
 def _rows(entries: Sequence[Entry], yard: Yard) -> list[dict[str, Any]]:
     demand = signature_demand(yard)
-    found = ((entry, signatures_of(RevisionPaths.of(entry.folder), demand)) for entry in entries)
-    return [{"module": entry.module, "signatures": [str(each) for each in several]} for entry, several in found]
+    pairs = ((entry, signatures_of(RevisionPaths.of(entry.folder), demand)) for entry in entries)
+    return [
+        {"module": entry.module, "signatures": [str(signature) for signature in several]} for entry, several in pairs
+    ]

@@ -34,31 +34,31 @@ def command(context: Context, rev: str | None, hook: str | None, as_json: bool) 
         emit(usage_hook("lmod" if hook == "lmod" else "modules", Workspace(context.site(), yard)))
         return
     unread: dict[str, str] = {}
-    site, found = context.site(), read_usage(yard, unread)
+    site, usages = context.site(), read_usage(yard, unread)
     for problem in unread.values():
         show_notice(problem)
     if rev is not None:
         module = find_revision(yard, rev).module
-        rows = [_row(module, found.get(module, Usage()), anonymous=site.usage.anonymous)]
+        rows = [_row(module, usages.get(module, Usage()), anonymous=site.usage.anonymous)]
     else:
-        names = {e.module for e in current_entries(yard) if e.is_visible} | found.keys()
-        rows = [_row(name, found.get(name, Usage()), anonymous=site.usage.anonymous) for name in sorted(names)]
+        names = {e.module for e in current_entries(yard) if e.is_visible} | usages.keys()
+        rows = [_row(name, usages.get(name, Usage()), anonymous=site.usage.anonymous) for name in sorted(names)]
         rows.sort(key=lambda row: -row["uses"])
     if as_json:
         show_json(rows)
     elif rev is not None:
         _show_one(rows[0])
     else:
-        _show(rows, counted=site.usage.count or bool(found))
+        _show(rows, counted=site.usage.count or bool(usages))
 
 
-def _row(module: str, found: Usage, *, anonymous: bool) -> dict[str, Any]:
+def _row(module: str, usage: Usage, *, anonymous: bool) -> dict[str, Any]:
     months: dict[str, int] = {}
-    for day, number in sorted(found.days.items()):
+    for day, number in sorted(usage.days.items()):
         months[day[:7]] = months.get(day[:7], 0) + number
     return {
-        "module": module, "uses": found.total, "users": len(found.users), "last": found.last, "months": months,
-        "by": {} if anonymous else dict(found.users.most_common()), "kinds": dict(found.kinds),
+        "module": module, "uses": usage.total, "users": len(usage.users), "last": usage.last, "months": months,
+        "by": {} if anonymous else dict(usage.users.most_common()), "kinds": dict(usage.kinds),
     }  # fmt: skip
 
 

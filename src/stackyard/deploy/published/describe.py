@@ -17,7 +17,7 @@ from stackyard.yard.revision.record import BuildRecord, PackageRecord
 def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, Any]:
     """The full description of a revision, as one JSON object."""
     paths = RevisionPaths.of(entry.folder)
-    holder = next((each for each in yard.lineage() if each.stacks in paths.root.parents), yard)
+    holder = next((ancestor for ancestor in yard.lineage() if ancestor.stacks in paths.root.parents), yard)
     return {
         **catalogue.row(entry, holder, published=catalogue.is_listed(holder, entry)),
         "summary": record.summary,
@@ -33,13 +33,15 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
         "container": dict(record.container),
         "timings_s": dict(record.timings_s),
         "notices": list(record.notices),
-        "collisions": [asdict(each) for each in record.collisions],
+        "collisions": [asdict(collision) for collision in record.collisions],
         "limits": module_notes(record),
         "environment": record.to_json()["activation"],
         "packages": [_package_json(package) for package in record.packages],
         "modulefile": _modulefiles(yard, record.module),
         "lock": str(paths.lock),
-        "signatures": [asdict(each) for each in signatures.signatures(paths, signatures.demand_of(Yard(paths.yard)))],
+        "signatures": [
+            asdict(signature) for signature in signatures.signatures(paths, signatures.demand_of(Yard(paths.yard)))
+        ],
         "report": _report(paths),
     }
 
@@ -69,10 +71,10 @@ def _package_json(package: PackageRecord) -> dict[str, Any]:
 
 def _modulefiles(yard: Yard, module: str) -> str | None:
     """The path of the revision's modulefile in the current generation, Lua before Tcl; None without one."""
-    for each in yard.lineage():
+    for ancestor in yard.lineage():
         for name in (f"{module}.lua", module):
-            if (each.modules / name).exists():
-                return str(each.modules / name)
+            if (ancestor.modules / name).exists():
+                return str(ancestor.modules / name)
     return None
 
 

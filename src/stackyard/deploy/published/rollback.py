@@ -47,10 +47,10 @@ def step_to(yard: Yard, to: Entry | Manifest, *, whole: bool = True) -> Callable
     """
 
     def step(base: Base) -> Step:
-        found = back_to_revision(yard, base, to) if isinstance(to, Entry) else back_to(yard, base, to)
+        step = back_to_revision(yard, base, to) if isinstance(to, Entry) else back_to(yard, base, to)
         if whole:
-            require_all(found)
-        return found
+            require_all(step)
+        return step
 
     return step
 
@@ -98,9 +98,9 @@ def again(base: Base, reason: str) -> Step:
 
 def _step(entries: Mapping[str, Entry], reason: str, content: int = 0) -> Step:
     """The step for these entries, with their short names; entries without files become missing."""
-    found = list(present(entries.values()).values())
-    missing = tuple(e for e in found if e.state == "missing" and entries[e.module].is_visible)
-    return Step(names.claim(found), reason, content, missing)
+    entries_now = list(present(entries.values()).values())
+    missing = tuple(e for e in entries_now if e.state == "missing" and entries[e.module].is_visible)
+    return Step(names.claim(entries_now), reason, content, missing)
 
 
 def _first_shown(past: Iterable[Manifest]) -> dict[str, int]:
@@ -114,14 +114,14 @@ def last_shown(past: Iterable[Manifest], modules: Collection[str]) -> dict[str, 
     Args:
         past: the generations, newest first; only as many as needed are read, usually one.
     """
-    found: dict[str, Entry] = {}
+    shown: dict[str, Entry] = {}
     for manifest in past:
         for e in manifest.entries:
             if e.is_visible and e.module in modules:
-                found.setdefault(e.module, e)
-        if len(found) == len(modules):
+                shown.setdefault(e.module, e)
+        if len(shown) == len(modules):
             break
-    return found
+    return shown
 
 
 def require_all(step: Step) -> None:

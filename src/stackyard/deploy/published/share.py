@@ -157,8 +157,8 @@ def groups(yard: Yard) -> list[str]:
 def modules_of(yard: Yard, group: str) -> set[str]:
     """The modules that a group has access to."""
     directory = yard.shared(group)
-    found = (path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
-    return {name.removesuffix(".lua") for name in found if not name.rpartition("/")[2].startswith(".")}
+    names = (path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
+    return {name.removesuffix(".lua") for name in names if not name.rpartition("/")[2].startswith(".")}
 
 
 def _is_there(entry: Entry) -> bool:
@@ -174,9 +174,9 @@ def _parts(yard: Yard, entry: Entry) -> list[Path]:
 
     paths = yard.named(entry.folder)
     line = list(read_record(paths.record).lineage(below))
-    found = [paths.root, *(yard.named(Path(each.prefix).parent).root for each in line[1:])]
-    found += [part for each in line for part in _interpreter(yard, each)]
-    return list(dict.fromkeys(found))
+    parts = [paths.root, *(yard.named(Path(record.prefix).parent).root for record in line[1:])]
+    parts += [part for record in line for part in _interpreter(yard, record)]
+    return list(dict.fromkeys(parts))
 
 
 def _interpreter(yard: Yard, record: BuildRecord) -> list[Path]:

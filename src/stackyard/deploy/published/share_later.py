@@ -48,14 +48,14 @@ def end(yard: Yard, group: Group, stack: str) -> bool:
 
 def stacks(yard: Yard, group: str) -> Mapping[str, str]:
     """The stacks whose future revisions a group gets, each with the start date; unreadable ones are left out."""
-    found = {}
+    names = {}
     for file in disk.entries(yard.shared_later(group, "x").parent):
         try:
             if file.suffix == ".json" and not file.name.startswith("."):
-                found[file.stem] = str(json.loads(at.read_regular(file))["since"])
+                names[file.stem] = str(json.loads(at.read_regular(file))["since"])
         except (ValueError, KeyError, TypeError):
             continue
-    return found
+    return names
 
 
 def share_new(workspace: Workspace, new: Collection[str] = ()) -> Iterator[str]:

@@ -34,9 +34,9 @@ def default(yard: Yard, module: str, *, undo: bool = False) -> Make:
         stack = [e for e in entries.values() if e.stack == entry.stack]
         if not undo:
             entries[module] = replace(_shown(yard, entry), pinned=True, hidden=False)
-        for each in stack:
-            if each.module != module or undo:
-                entries[each.module] = replace(each, pinned=False)
+        for other in stack:
+            if other.module != module or undo:
+                entries[other.module] = replace(other, pinned=False)
         return _step(entries, f"default of {entry.stack} as released" if undo else f"default {module}")
 
     return step
@@ -107,8 +107,8 @@ def _shown(yard: Yard, entry: Entry) -> Entry:
     """A revision's entry as last visible to users."""
     if entry.is_visible:
         return entry
-    found = last_shown(generations.readable(yard), {entry.module})
-    state = found[entry.module].state if entry.module in found else "published"
+    shown = last_shown(generations.readable(yard), {entry.module})
+    state = shown[entry.module].state if entry.module in shown else "published"
     return replace(entry, state=state)
 
 

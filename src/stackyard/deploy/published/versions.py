@@ -32,5 +32,5 @@ def _conda_keys(versions: Collection[str]) -> dict[str, Any]:
 
 
 def _parts(version: str) -> list[tuple[int, int, str]]:
-    found = re.findall(r"(\d+)|([^\W\d_]+)", version)
-    return [(1, int(number), "") if number else (0, 0, word.lower()) for number, word in found]
+    pieces = re.findall(r"(\d+)|([^\W\d_]+)", version)
+    return [(1, int(number), "") if number else (0, 0, word.lower()) for number, word in pieces]

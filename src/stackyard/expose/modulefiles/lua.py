@@ -206,9 +206,9 @@ def _on_unload(operation: ops.OnUnload) -> list[str]:
     lines: list[str] = []
     for shell, body in operation.bodies.items():
         form = assignments.get(shell, "set {0}='\" .. plain({1}) .. \"'")
-        given = "".join('"' + form.format(name, quote(name)) + '\\n" .. ' for name in operation.carry)
+        prefix = "".join('"' + form.format(name, quote(name)) + '\\n" .. ' for name in operation.carry)
         lines.append(f"{'elseif' if lines else 'if'} shell == {quote(shell)} then")
-        lines.append(f'   execute{{cmd={given}{block(body)}, modeA={{"unload"}}}}')
+        lines.append(f'   execute{{cmd={prefix}{block(body)}, modeA={{"unload"}}}}')
     return [*lines, "end"] if lines else []
 
 

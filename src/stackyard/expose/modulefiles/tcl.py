@@ -185,11 +185,11 @@ def render_page(content: Page) -> str:
 
 def _procedures(body: str) -> list[str]:
     """The helper procedures that the body calls, directly or indirectly."""
-    wanted = body
+    content = body
     for name, text in reversed(_PROCEDURES.items()):
-        if f"{name} " in wanted:
-            wanted += text
-    return [text for name, text in _PROCEDURES.items() if f"proc {name} " in wanted]
+        if f"{name} " in content:
+            content += text
+    return [text for name, text in _PROCEDURES.items() if f"proc {name} " in content]
 
 
 _ESCAPED = {
@@ -263,8 +263,8 @@ def _on_unload(operation: ops.OnUnload) -> list[str]:
     lines = ["if {$::unloading} {", "    switch -- [module-info shelltype] {"]
     for shell, body in operation.bodies.items():
         form = forms.get(shell, "set {0}='[plain {1}]'\\n")
-        given = "".join(form.format(name, name) for name in operation.carry)
-        lines.append(f'        {shell} {{ puts stdout "{given}{quote(body)[1:]} }}')
+        prefix = "".join(form.format(name, name) for name in operation.carry)
+        lines.append(f'        {shell} {{ puts stdout "{prefix}{quote(body)[1:]} }}')
     return [*lines, "    }", "}"]
 
 

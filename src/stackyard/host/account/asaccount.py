@@ -70,7 +70,7 @@ def _as(uid: int, work: Callable[[], None]) -> NoReturn:
         os._exit(0)
 
 
-def read_as(asked: Sequence[tuple[int, str]], is_wanted: Callable[[], bool] = lambda: True) -> list[Any]:
+def read_as(requests: Sequence[tuple[int, str]], is_wanted: Callable[[], bool] = lambda: True) -> list[Any]:
     """What the yards of accounts hold, each read by a child of that account (`host.account.reading`): plain lists.
 
     A child has `ANSWER_S` seconds, and may answer `MOST_ANSWER` bytes; one that hangs in the kernel is left behind.
@@ -83,10 +83,12 @@ def read_as(asked: Sequence[tuple[int, str]], is_wanted: Callable[[], bool] = la
     """
     answers: list[Any] = []
     _load()
-    for start in range(0, len(asked), _AT_ONCE):
+    for start in range(0, len(requests), _AT_ONCE):
         if not is_wanted():
             raise BrokenPipeError
-        answers += _answers([_Child(uid, partial(_told, uid, root)) for uid, root in asked[start : start + _AT_ONCE]])
+        answers += _answers(
+            [_Child(uid, partial(_told, uid, root)) for uid, root in requests[start : start + _AT_ONCE]]
+        )
     return answers
 
 
@@ -101,10 +103,10 @@ def _load() -> None:
 
 def one_child(uid: int, tell: Callable[[int], None]) -> Any:
     """What one child says. Raises ValueError where it could not."""
-    found, problem = _answers([_Child(uid, tell)])[0]
+    answer, problem = _answers([_Child(uid, tell)])[0]
     if problem:
         raise ValueError(problem)
-    return found
+    return answer
 
 
 def _answers(children: Sequence[_Child]) -> list[Any]:
@@ -166,8 +168,8 @@ def _told(uid: int, root: str, into: int) -> None:
         if os.stat(root).st_uid != uid:  # noqa: PTH116
             _tell(into, [[], "it belongs to another account"])
             return
-    found = read_yard(Path(root))
-    _tell(into, [found.items, found.problem])
+    reading = read_yard(Path(root))
+    _tell(into, [reading.items, reading.problem])
 
 
 def tell_processes(roots: Sequence[bytes], into: int) -> None:
@@ -176,7 +178,7 @@ def tell_processes(roots: Sequence[bytes], into: int) -> None:
 
     _limit()
     seen, hidden = naming(of_yard(roots))
-    named = [(each.pid, each.user, each.name, [path.hex() for path in each.paths]) for each in seen]
+    named = [(process.pid, process.user, process.name, [path.hex() for path in process.paths]) for process in seen]
     _tell(into, [[named, hidden], ""])
 
 
@@ -235,13 +237,13 @@ def give(top: int, uid: int) -> list[str]:
         raise at.UnexpectedFileError(errno.EPERM, "it is another directory than it was")
     names = Counter(_inode(status) for _, status, _ in _left(top, ""))
     most = 1 << 30 if _protected() else 1
-    given: list[str] = []
+    paths: list[str] = []
     for path, status, fd in _left(top, ""):
         is_whole = stat.S_ISDIR(status.st_mode) or status.st_nlink == min(names[_inode(status)], most)
         if is_whole and not _is_roots_alone(status):
             os.chown(f"/proc/self/fd/{fd}", uid, os.fstat(top).st_gid)
-            given.append(path)
-    return given
+            paths.append(path)
+    return paths
 
 
 def _is_roots_alone(status: os.stat_result) -> bool:

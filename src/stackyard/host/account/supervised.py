@@ -34,14 +34,14 @@ def connect() -> None:
     number = os.environ.pop(supervisor.VARIABLE, "")
     if number.isdecimal() and os.geteuid() != 0:
         try:
-            found = socket.socket(fileno=int(number))
+            connection = socket.socket(fileno=int(number))
         except OSError:
             return
-        if _peer(found) == (os.getppid(), 0):
-            found.set_inheritable(False)
-            _asking.append(found)
+        if _peer(connection) == (os.getppid(), 0):
+            connection.set_inheritable(False)
+            _asking.append(connection)
         else:
-            found.detach()  # not root's: it stays open
+            connection.detach()  # not root's: it stays open
 
 
 def _peer(connection: socket.socket) -> tuple[int, int]:
@@ -49,8 +49,8 @@ def _peer(connection: socket.socket) -> tuple[int, int]:
     import socket
 
     try:
-        found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        pid, uid, _ = struct.unpack("3i", found)
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid, uid, _ = struct.unpack("3i", credentials)
         return int(pid), int(uid)
     except OSError:
         return 0, -1
@@ -89,18 +89,18 @@ def _by_sudo() -> str:
     return account_name(int(number))
 
 
-def read(asked: Sequence[tuple[int, Path]]) -> list[Reading]:
+def read(requests: Sequence[tuple[int, Path]]) -> list[Reading]:
     """What the yards of accounts hold, each read as its account. What cannot be read has a `problem`."""
     from stackyard.host.account.reading import Reading  # late, as below: most commands ask nothing
 
-    wanted = [(uid, str(root)) for uid, root in asked]
-    if not wanted:
+    pairs = [(uid, str(root)) for uid, root in requests]
+    if not pairs:
         return []
     try:
-        answers = asaccount.read_as(wanted) if os.geteuid() == 0 else _asked("read", wanted)
+        answers = asaccount.read_as(pairs) if os.geteuid() == 0 else _asked("read", pairs)
         return [Reading([tuple(map(str, item)) for item in items], str(problem)) for items, problem in answers]
     except (OSError, ValueError, TypeError) as error:
-        return [Reading([], f"the supervisor does not answer: {error}") for _ in wanted]
+        return [Reading([], f"the supervisor does not answer: {error}") for _ in pairs]
 
 
 def processes(roots: Iterable[Path]) -> tuple[list[ProcessMatch], int]:
@@ -114,9 +114,9 @@ def processes(roots: Iterable[Path]) -> tuple[list[ProcessMatch], int]:
     places = [os.fsencode(root) for root in roots]
     if _asking:
         try:
-            found, hidden = _asked("processes", [place.hex() for place in places])
+            rows, hidden = _asked("processes", [place.hex() for place in places])
             return [
-                ProcessMatch(pid, user, name, frozenset(map(bytes.fromhex, paths))) for pid, user, name, paths in found
+                ProcessMatch(pid, user, name, frozenset(map(bytes.fromhex, paths))) for pid, user, name, paths in rows
             ], hidden
         except (OSError, ValueError, TypeError):
             pass  # as without a supervisor: it counts those that are hidden

@@ -109,7 +109,9 @@ def _open_to(status: os.stat_result) -> str:
     if status.st_mode & stat.S_IWGRP and status.st_gid not in (0, _unmapped()):
         with suppress(KeyError):  # a group without a name has no members that are known
             group = grp.getgrgid(status.st_gid)
-            if {*group.gr_mem, *(each.pw_name for each in pwd.getpwall() if each.pw_gid == group.gr_gid)} - {"root"}:
+            if {*group.gr_mem, *(account.pw_name for account in pwd.getpwall() if account.pw_gid == group.gr_gid)} - {
+                "root"
+            }:
                 return f"group {group.gr_name}"
     return ""
 
@@ -140,13 +142,13 @@ def _on_the_way(yard: Path) -> Iterator[tuple[Path, int | None]]:
 def _give(yard: Path, uid: int) -> None:
     try:
         with at.directory(yard, yard) as directory:
-            given = asaccount.give(directory, uid)
+            paths = asaccount.give(directory, uid)
     except OSError as error:
         _say(f"note: cannot look for what root left in {yard}: {error.strerror}")
         return
-    if given:
-        more = f" and {len(given) - _SHOWN} more" if len(given) > _SHOWN else ""
-        shown = ", ".join(ascii(each)[1:-1] for each in given[:_SHOWN])
+    if paths:
+        more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+        shown = ", ".join(ascii(path)[1:-1] for path in paths[:_SHOWN])
         _say(f"note: given to {account_name(uid)}, left by root: {shown}{more}")
 
 
@@ -159,8 +161,8 @@ def owner(yard: Path) -> int:
     Raises:
         TimeoutError: its file system does not answer.
     """
-    found = _looked(yard)
-    return os.geteuid() if found == _unmapped() else found
+    uid = _looked(yard)
+    return os.geteuid() if uid == _unmapped() else uid
 
 
 def _looked(yard: Path) -> int:
@@ -249,7 +251,7 @@ def _work(yard: Path, uid: int, asking: socket.socket) -> NoReturn:
         mode, program = _status(yard).st_mode, _program()
         home = asaccount.become(uid)
         os.umask(0o002 if mode & stat.S_ISGID and mode & stat.S_IWGRP else 0o022)
-        unreadable = next((each for each in program if not os.access(each, os.R_OK)), None)
+        unreadable = next((file for file in program if not os.access(file, os.R_OK)), None)
         if unreadable:
             _refuse(uid, unreadable)
         fd = asking.fileno()
@@ -302,9 +304,9 @@ def _say(text: str) -> None:
 
 def _environment(uid: int, home: str, fd: int) -> dict[str, str]:
     """What the worker gets of root's environment: how to show and find things, and no secret."""
-    kept = {name: value for name, value in os.environ.items() if _is_kept(name, value)}
+    variables = {name: value for name, value in os.environ.items() if _is_kept(name, value)}
     mine = {"HOME": home, "USER": account_name(uid), "LOGNAME": account_name(uid)} if home else {}
-    return {**kept, **mine, VARIABLE: str(fd)}
+    return {**variables, **mine, VARIABLE: str(fd)}
 
 
 def _is_kept(name: str, value: str) -> bool:
@@ -319,7 +321,7 @@ def _is_kept(name: str, value: str) -> bool:
 
 def _roots(value: Sequence[str]) -> list[bytes]:
     """The paths of a yard that a worker asks about; one that is not a path would match what is in all variables."""
-    roots = [bytes.fromhex(each) for each in value]
+    roots = [bytes.fromhex(path) for path in value]
     if not all(root.startswith(b"/") and len(root) > 1 for root in roots):
         raise ValueError("not absolute")
     return roots
@@ -342,8 +344,8 @@ class _Server:
             ended, status = os.waitpid(self.pid, os.WNOHANG)
             if ended:
                 return status
-            wanted: list[Any] = [self.waking, *([self.asking] if listening else [])]
-            ready, _, _ = select.select(wanted, [], [])
+            sources: list[Any] = [self.waking, *([self.asking] if listening else [])]
+            ready, _, _ = select.select(sources, [], [])
             if self.waking in ready:
                 os.read(self.waking, 4096)
             if self.asking in ready:

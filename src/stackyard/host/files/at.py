@@ -46,10 +46,10 @@ def parts(path: str) -> list[str]:
     Raises:
         ValueError: it is absolute, or has an empty component, ``.``, ``..`` or a zero byte.
     """
-    found = path.split("/")
-    if "" in found or "." in found or ".." in found or "\0" in path:
+    pieces = path.split("/")
+    if "" in pieces or "." in pieces or ".." in pieces or "\0" in path:
         raise ValueError(f"not a path below a directory: {path!r:.200}")
-    return found
+    return pieces
 
 
 def component(name: str) -> str:
@@ -185,8 +185,8 @@ def walk(
     Raises:
         OSError: a directory cannot be read; EXDEV: a file system is mounted on it.
     """
-    with os.scandir(top) as found:
-        entries = list(found)
+    with os.scandir(top) as listing:
+        entries = list(listing)
     yield top, path, entries
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):

@@ -60,8 +60,8 @@ def holders(path: Path) -> list[str]:
         rows = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
     except OSError:
         return []
-    held = [row for row in rows if row[1] != "->" and row[5].rpartition(":")[2] == str(number)]
-    return sorted({_process(int(row[4])) for row in held})
+    locks = [row for row in rows if row[1] != "->" and row[5].rpartition(":")[2] == str(number)]
+    return sorted({_process(int(row[4])) for row in locks})
 
 
 def _process(pid: int) -> str:

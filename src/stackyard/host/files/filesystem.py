@@ -25,13 +25,13 @@ class MountedFileSystem(NamedTuple):
 
 def mounts() -> list[MountedFileSystem]:
     """What is mounted in this namespace, the last one at a place last. Source: proc(5)."""
-    found = []
+    systems = []
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         before, _, after = line.partition(b" - ")
         kind, source, *options = after.split(b" ")
         texts = (unescaped(before.split(b" ")[4]), kind, unescaped(source), b" ".join(options))
-        found.append(MountedFileSystem(*map(os.fsdecode, texts)))
-    return found
+        systems.append(MountedFileSystem(*map(os.fsdecode, texts)))
+    return systems
 
 
 def kind_of(path: Path) -> str:

@@ -42,17 +42,17 @@ def scratch(purpose: str, beside: Path | None = None) -> Iterator[Path]:
     place = beside or _place()
     _remove_left(place)
     try:
-        made, lock = _make(place, purpose)
+        directory, lock = _make(place, purpose)
     except OSError as error:
         raise _unusable(place, error.strerror, beside=beside) from error
     try:
-        yield made
+        yield directory
     except (OSError, StackyardError) as error:
-        if _may_be_full(error) and space.is_used_up(made):
+        if _may_be_full(error) and space.is_used_up(directory):
             raise _unusable(place, os.strerror(errno.ENOSPC), error, beside) from error
         raise
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
         os.close(lock)
 
 
@@ -61,8 +61,8 @@ def _place() -> Path:
     a path with a blank cannot, and verifications load modules from here."""
     named = [os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP")]
     usual = [Path(name).absolute() for name in (*named, "/tmp", "/var/tmp") if name]
-    found = (place for place in usual if place.is_dir() and os.access(place, os.W_OK | os.X_OK))
-    return next((place for place in found if YARD.accepts(str(place))), usual[0])
+    places = (place for place in usual if place.is_dir() and os.access(place, os.W_OK | os.X_OK))
+    return next((place for place in places if YARD.accepts(str(place))), usual[0])
 
 
 def _make(place: Path, purpose: str) -> tuple[Path, int]:

@@ -57,17 +57,17 @@ def writable_by_others(file: Path, owners: Collection[int]) -> WritablePath | No
     near = {file.parent, file.resolve(strict=True), file.resolve().parent}
     for place in _places(file):
         status = place.stat()
-        found = WritablePath(place, status.st_uid, stat.S_IMODE(status.st_mode), False)
+        path = WritablePath(place, status.st_uid, stat.S_IMODE(status.st_mode), False)
         if status.st_uid not in (0, *owners) and not _is_unknown(status.st_uid):
-            return replace(found, is_others=True)
+            return replace(path, is_others=True)
         if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
             continue  # names in it can only be changed by who owns them
         named = acl.writers(place)
         if entry := _entry(named, owners, is_near=place in near):
-            return replace(found, entry=entry)
+            return replace(path, entry=entry)
         groups = named.own_group if named else bool(status.st_mode & 0o020)
         if status.st_mode & 0o002 or (groups and place in near):
-            return found
+            return path
     return None
 
 
@@ -103,8 +103,8 @@ def _sees_root() -> bool:
 
 def owners_of(paths: Iterable[str]) -> tuple[int, ...]:
     """The numbers of the owners of some files, each once; without those that cannot be looked at."""
-    found: dict[int, None] = {}
+    owners: dict[int, None] = {}
     for path in paths:
         with suppress(OSError):
-            found[Path(path).stat().st_uid] = None
-    return tuple(found)
+            owners[Path(path).stat().st_uid] = None
+    return tuple(owners)

@@ -37,13 +37,13 @@ class Daemons:
 
 def daemons(environ: Mapping[str, str]) -> Daemons:
     """Those of this machine. A cluster may have Slurm's directories anywhere: its configuration says where."""
-    found = {path: why for path, why in SOCKETS.items() if Path(path).is_dir()}
+    sockets = {path: why for path, why in SOCKETS.items() if Path(path).is_dir()}
     settings = slurm_settings(environ)
     for name, why in (("PMIxCliTmpDirBase", "Slurm's PMIx server"), ("SlurmdSpoolDir", "Slurm's PMIx server")):
         path = _whole(settings.get(name, ""))
         if path and Path(path).is_dir():
-            found[path] = why
-    return Daemons(found, settings.get("MpiDefault", ""))
+            sockets[path] = why
+    return Daemons(sockets, settings.get("MpiDefault", ""))
 
 
 def slurm_settings(environ: Mapping[str, str]) -> dict[str, str]:

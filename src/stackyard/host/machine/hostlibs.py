@@ -40,11 +40,11 @@ def driver_vendor(library: str) -> str | None:
 
 def missing_driver(message: str, machine: Machine) -> str | None:
     """The GPU driver's library that a loader's message reports missing, if this machine has no such GPU; else None."""
-    found = re.search(r"([\w.+-]+\.so[\w.]*): cannot open shared object file", message)
-    vendor = driver_vendor(found.group(1)) if found else None
-    if found is None or vendor is None or any(gpu.vendor == vendor for gpu in machine.gpus):
+    match = re.search(r"([\w.+-]+\.so[\w.]*): cannot open shared object file", message)
+    vendor = driver_vendor(match.group(1)) if match else None
+    if match is None or vendor is None or any(gpu.vendor == vendor for gpu in machine.gpus):
         return None
-    return found.group(1)
+    return match.group(1)
 
 
 def is_fabric(library: str) -> bool:

@@ -136,8 +136,8 @@ def find_environment_modules(environ: Mapping[str, str] = os.environ) -> ModuleS
 
 def module_systems(environ: Mapping[str, str] = os.environ) -> tuple[ModuleSystem, ...]:
     """Every working module system of this machine, Lmod first. Raises what the two ``find`` functions raise."""
-    found = (find_lmod(environ), find_environment_modules(environ))
-    return tuple(system for system in found if system)
+    systems = (find_lmod(environ), find_environment_modules(environ))
+    return tuple(system for system in systems if system)
 
 
 def the_module_system(environ: Mapping[str, str] = os.environ) -> ModuleSystem:
@@ -197,8 +197,8 @@ def session(
                 hint=f"run `{system.init('bash')}` in a new shell to see why",
                 detail=result.output,
             )
-        made = tuple(_step(directory, number, words) for number, words in enumerate(steps, start=1))
-        return Session(shell_state.read(directory / "0"), made)
+        steps_done = tuple(_step(directory, number, words) for number, words in enumerate(steps, start=1))
+        return Session(shell_state.read(directory / "0"), steps_done)
 
 
 def environment_with(
@@ -241,10 +241,10 @@ def _first_working(kind: Kind, names: Iterable[str], pattern: str) -> ModuleSyst
         result = run([command, "bash", "--version"], env=clean_environment(), timeout_s=30, check=False)
     except StackyardError as error:
         raise _broken(kind, command, error.detail or error.message) from error
-    found = re.search(pattern, result.output)
-    if found is None:
+    match = re.search(pattern, result.output)
+    if match is None:
         raise _broken(kind, command, result.output)
-    version = found.group(1)
+    version = match.group(1)
     if tuple(int(part) for part in re.findall(r"\d+", version)) < MINIMUM[kind]:
         oldest = ".".join(map(str, MINIMUM[kind]))
         raise ModuleSystemTooOld(

@@ -56,16 +56,16 @@ LINUX = (
 
 def of_machine(machine: str) -> Linux | None:
     """The platform of an architecture as the kernel reports it, or None."""
-    return next((each for each in LINUX if each.machine == machine), None)
+    return next((platform for platform in LINUX if platform.machine == machine), None)
 
 
 def machine_of(platform: str) -> str:
     """The architecture of a conda platform as the kernel reports it, or conda's word where the table lacks it."""
-    return next((each.machine for each in LINUX if each.conda == platform), platform.rpartition("-")[2])
+    return next((row.machine for row in LINUX if row.conda == platform), platform.rpartition("-")[2])
 
 
 def this_platform() -> str:
     """The conda platform of this machine, e.g. ``linux-64``."""
     machine = os.uname().machine
-    found = of_machine(machine)
-    return found.conda if found else f"linux-{machine}"
+    platform = of_machine(machine)
+    return platform.conda if platform else f"linux-{machine}"

@@ -82,7 +82,7 @@ def machine() -> Machine:
     if name.sysname != "Linux" or platform is None:
         raise StackyardError(
             f"unsupported machine: {name.sysname} on {name.machine}",
-            hint=f"supported: Linux on {', '.join(each.machine for each in platforms.LINUX)}",
+            hint=f"supported: Linux on {', '.join(row.machine for row in platforms.LINUX)}",
         )
     root = Path("/")
     smi = nvidia_smi()
@@ -113,8 +113,8 @@ def glibc() -> str:
 
 def memory_gib(root: Path) -> float:
     """Physical memory in GiB, rounded to a tenth; 0 without /proc."""
-    found = re.search(r"^MemTotal:\s+(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
-    return round(int(found.group(1)) / 1024**2, 1) if found else 0.0
+    match = re.search(r"^MemTotal:\s+(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
+    return round(int(match.group(1)) / 1024**2, 1) if match else 0.0
 
 
 def microarchitecture(architecture: str, root: Path) -> str:
@@ -127,8 +127,8 @@ def microarchitecture(architecture: str, root: Path) -> str:
     if architecture == "x86_64":
         return _x86_level(text)
     if architecture == "ppc64le":
-        found = re.search(r"POWER(\d+)", text)
-        return f"power{found.group(1)}le" if found else architecture
+        match = re.search(r"POWER(\d+)", text)
+        return f"power{match.group(1)}le" if match else architecture
     return architecture
 
 
@@ -139,8 +139,8 @@ def nvidia_driver(root: Path) -> str:
 
 def nvidia_gpus(root: Path) -> tuple[GpuDevice, ...]:
     """The GPUs that the NVIDIA kernel module drives, by its files in /proc."""
-    found = (_model(path) for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")))
-    return tuple(GpuDevice("nvidia", model) for model in found)
+    models = (_model(path) for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")))
+    return tuple(GpuDevice("nvidia", model) for model in models)
 
 
 def amd_driver(root: Path) -> str:
@@ -210,8 +210,8 @@ def _gfx(version: str) -> str:
 
 
 def _first(pattern: str, text: str) -> str:
-    found = re.search(pattern, text, re.MULTILINE)
-    return found.group(1) if found else ""
+    match = re.search(pattern, text, re.MULTILINE)
+    return match.group(1) if match else ""
 
 
 def _read(path: Path) -> str:

@@ -68,12 +68,12 @@ def read(stem: Path) -> ShellState:
 
 def parse_functions(text: str) -> dict[str, str]:
     """Function bodies by name from the output of ``declare -f NAME``, each definition ended by a null byte."""
-    found: dict[str, str] = {}
+    functions: dict[str, str] = {}
     for definition in text.split("\0"):
         head, _, rest = definition.partition("\n")
         if head.endswith(" () "):
-            found[head[:-4]] = rest.partition("\n")[2].rpartition("\n}")[0]
-    return found
+            functions[head[:-4]] = rest.partition("\n")[2].rpartition("\n}")[0]
+    return functions
 
 
 def parse_aliases(text: str) -> dict[str, str]:

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 def alias(url: str, trust: Trust | None = None) -> str:
     """What another program gets for an address: its alias, served from now on, where it is protected; else its URL."""
-    made = secrets.alias(url)
-    if _host(made):
-        _running().trust[_host(made)] = trust or PLAIN
-    return made
+    name = secrets.alias(url)
+    if _host(name):
+        _running().trust[_host(name)] = trust or PLAIN
+    return name
 
 
 def in_text(text: str) -> str:
     """A requirement line with the alias of every URL in it."""
     url = r"[A-Za-z+]*https?://[^\s,'\"]+?(?=;?(?:[\s,'\"]|$))"
-    return re.sub(url, lambda found: alias(secrets.address(found.group())), text)
+    return re.sub(url, lambda match: alias(secrets.address(match.group())), text)
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -45,11 +45,11 @@ def variables(environ: Mapping[str, str]) -> dict[str, str]:
     if _gateway is None:
         return {}
     proxy = _gateway.proxy
-    made = {"http_proxy": proxy, "HTTP_PROXY": proxy}
+    result = {"http_proxy": proxy, "HTTP_PROXY": proxy}
     for name in ("NO_PROXY", "no_proxy"):  # `*` would leave out this proxy as well
         if "*" in environ.get(name, "").split(","):
-            made |= {name: "", "HTTPS_PROXY": "", "https_proxy": "", "ALL_PROXY": "", "all_proxy": ""}
-    return {**made, **_git_variables(environ)}
+            result |= {name: "", "HTTPS_PROXY": "", "https_proxy": "", "ALL_PROXY": "", "all_proxy": ""}
+    return {**result, **_git_variables(environ)}
 
 
 def _git_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -60,17 +60,17 @@ def _git_variables(environ: Mapping[str, str]) -> dict[str, str]:
     for origin, name in secrets.aliases().items():
         settings += [(f"url.{name}/.insteadOf", f"{origin}/"), (f"http.{name}/.proxy", _gateway.proxy)]
     count = int(environ.get("GIT_CONFIG_COUNT") or 0)
-    made = {"GIT_CONFIG_COUNT": str(count + len(settings))}
+    result = {"GIT_CONFIG_COUNT": str(count + len(settings))}
     for number, (key, value) in enumerate(settings, count):
-        made |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return made
+        result |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return result
 
 
 def mirror(url: str) -> str:
     """The URL at which this process serves a protected address to a program that takes a mirror."""
-    made = alias(url)
-    assert _gateway is not None and _host(made)
-    return f"{_gateway.mirrors}/{made.removeprefix('http://')}"
+    name = alias(url)
+    assert _gateway is not None and _host(name)
+    return f"{_gateway.mirrors}/{name.removeprefix('http://')}"
 
 
 def _host(url: str) -> str:

@@ -90,11 +90,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _target(self) -> tuple[str, str]:
         """The address that is asked for, and what links to aliases begin with."""
-        asked, links = self.path, "http://"
+        url, links = self.path, "http://"
         if self._by_mirror():
-            asked, links = f"http://{self.path.split('/', 2)[2]}", f"{self.server.mirrors}/"
-        origin = secrets.origin_of(urlsplit(asked).hostname or "")
-        return (f"{origin}/{asked.split('/', 3)[3]}" if origin else asked), links
+            url, links = f"http://{self.path.split('/', 2)[2]}", f"{self.server.mirrors}/"
+        origin = secrets.origin_of(urlsplit(url).hostname or "")
+        return (f"{origin}/{url.split('/', 3)[3]}" if origin else url), links
 
     def _expected(self) -> str:
         return f"Basic {base64.b64encode(f'stackyard:{self.server.password}'.encode()).decode()}"
@@ -163,7 +163,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             data = zlib.decompress(data, wbits=31)
         text = data.decode("utf-8", "surrogateescape")
         of_page = _Links(url, links)
-        text = _LINK.sub(lambda found: found[1] + of_page.named(found[2]), text)
+        text = _LINK.sub(lambda match: match[1] + of_page.named(match[2]), text)
         return text.encode("utf-8", "surrogateescape")
 
     def _refuse(self, status: int, message: str, *headers: tuple[str, str]) -> None:

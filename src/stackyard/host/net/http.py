@@ -64,9 +64,9 @@ def get(url: str, use: Callable[[Any], T], *, timeout_s: float, trust: Trust = P
 
     def attempt() -> T:
         with open_url(url, "GET", timeout_s, trust) as stream:
-            made = use(stream)
+            value = use(stream)
             require_whole(stream)
-            return made
+            return value
 
     try:
         return retried(attempt)
@@ -149,9 +149,9 @@ class _Https(urllib.request.HTTPSHandler):
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Open a connection; by a proxy, which is the request's host then, to the host behind the tunnel."""
-        asked = urlsplit(f"//{getattr(req, '_tunnel_host', None) or req.host}").hostname
-        if self._trust.insecure and asked != self._host:
-            return _Https(asked, replace(self._trust, insecure=False)).https_open(req)
+        host = urlsplit(f"//{getattr(req, '_tunnel_host', None) or req.host}").hostname
+        if self._trust.insecure and host != self._host:
+            return _Https(host, replace(self._trust, insecure=False)).https_open(req)
         return super().https_open(req)
 
 
@@ -192,9 +192,9 @@ def _reason(error: BaseException) -> object:
 
 def _pause_s(error: BaseException, attempt: int) -> float:
     """Seconds before the next attempt: what the server asks for, else twice as long each time."""
-    asked = error.headers.get("Retry-After", "") if isinstance(error, urllib.error.HTTPError) else ""
+    delay = error.headers.get("Retry-After", "") if isinstance(error, urllib.error.HTTPError) else ""
     pause_s: float = PAUSE_S * 2 ** (attempt - 1)
-    return min(float(asked), LONGEST_PAUSE_S) if asked.isdigit() else pause_s
+    return min(float(delay), LONGEST_PAUSE_S) if delay.isdigit() else pause_s
 
 
 def require_whole(stream: Any) -> None:
@@ -239,11 +239,11 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         target = re.sub(r"^(\w+://)[^/?#]*@", r"\1", newurl)
         if urlsplit(target).scheme not in _DEFAULT_PORTS:
             raise urllib.error.HTTPError(req.full_url, code, f"redirect to {secrets.redacted(target)}", headers, fp)
-        made = urllib.request.Request(target, method=req.get_method(), headers={"User-Agent": "stackyard"})
+        request = urllib.request.Request(target, method=req.get_method(), headers={"User-Agent": "stackyard"})
         authorization = req.get_header("Authorization")
         if authorization and _keeps_login(urlsplit(req.full_url), urlsplit(target)):
-            made.add_unredirected_header("Authorization", authorization)
-        return made
+            request.add_unredirected_header("Authorization", authorization)
+        return request
 
 
 def _keeps_login(old: SplitResult, new: SplitResult) -> bool:
@@ -272,7 +272,7 @@ def _netrc_login(parts: SplitResult) -> secrets.Login | None:
     if not parts.hostname or parts.scheme not in _DEFAULT_PORTS:
         return None
     with contextlib.suppress(OSError, netrc.NetrcParseError):
-        found = netrc.netrc(os.environ.get("NETRC") or None).authenticators(parts.hostname)
-        if found:
-            return found[0], found[2] or ""
+        login = netrc.netrc(os.environ.get("NETRC") or None).authenticators(parts.hostname)
+        if login:
+            return login[0], login[2] or ""
     return None

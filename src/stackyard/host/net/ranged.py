@@ -23,10 +23,10 @@ class RangedFile(io.RawIOBase):
         self._at = 0
         self._tail, self._size = self._fetch(f"bytes=-{_TAIL}")
 
-    def _fetch(self, wanted: str) -> tuple[bytes, int]:
+    def _fetch(self, span: str) -> tuple[bytes, int]:
         """A part, and the size of the whole file."""
         try:
-            with http.exchange("GET", self._url, {"Range": wanted}, None, self._timeout_s, self._trust) as answer:
+            with http.exchange("GET", self._url, {"Range": span}, None, self._timeout_s, self._trust) as answer:
                 if answer.status != 206:
                     raise OSError(f"HTTP status {answer.status} to a range request")
                 size = (answer.headers["Content-Range"] or "").rpartition("/")[2]

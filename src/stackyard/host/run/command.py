@@ -119,8 +119,8 @@ def cannot_start(words: Sequence[str], cwd: Path | None, error: OSError) -> Stac
 
 def which(name: str, environ: Mapping[str, str] | None = None) -> Path | None:
     """The absolute path of a program on PATH (of `environ`, if given), or None."""
-    found = shutil.which(name, path=None if environ is None else environ.get("PATH", ""))
-    return Path(found).absolute() if found else None
+    path = shutil.which(name, path=None if environ is None else environ.get("PATH", ""))
+    return Path(path).absolute() if path else None
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
@@ -138,7 +138,7 @@ def _append(log: Path, result: Result) -> None:
 
 def tail(text: str, lines: int = 40) -> str:
     """The last lines of an output, after how many are left out."""
-    kept = text.splitlines()
-    if len(kept) <= lines:
+    all_lines = text.splitlines()
+    if len(all_lines) <= lines:
         return text
-    return "\n".join([f"... {len(kept) - lines} lines above ...", *kept[-lines:]])
+    return "\n".join([f"... {len(all_lines) - lines} lines above ...", *all_lines[-lines:]])

@@ -14,15 +14,15 @@ import sys
 def heads(directories):
     """Of each distribution in these directories: the directory, and the head of its metadata as a list of lines."""
     if _are_plain(directories):
-        found = (
+        distributions = (
             (directory or ".", _metadata(path)) for directory in directories for _, path in _distributions(directory)
         )
     else:
-        found = (
+        distributions = (
             (str(one.locate_file("")), one.read_text("METADATA") or one.read_text("PKG-INFO"))
             for one in _library().distributions(path=list(directories))
         )
-    return ((directory, _head(text)) for directory, text in found)
+    return ((directory, _head(text)) for directory, text in distributions)
 
 
 def first(name):
@@ -32,7 +32,7 @@ def first(name):
         return (str(one.locate_file("")), one.version or "") if one else ("", "")
     if not _first:
         for directory in reversed(sys.path):
-            _first.update(reversed([(each, (directory or ".", path)) for each, path in _distributions(directory)]))
+            _first.update(reversed([(finder, (directory or ".", path)) for finder, path in _distributions(directory)]))
     directory, path = _first.get(_normal(name), ("", ""))
     lines = _head(_metadata(path) or _read(path)) if path else []
     fields = (line.partition(":") for line in lines)
@@ -54,8 +54,8 @@ def _head(text):
 
 def _are_plain(directories):
     """Whether only Python's own finder looks for distributions, and no directory is an egg or an archive."""
-    finders = [each for each in sys.meta_path if hasattr(each, "find_distributions")]
-    own = all(getattr(each, "__module__", "") == "_frozen_importlib_external" for each in finders)
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_distributions")]
+    own = all(getattr(finder, "__module__", "") == "_frozen_importlib_external" for finder in finders)
     return own and not any(directory.lower().endswith(".egg") or os.path.isfile(directory) for directory in directories)
 
 

@@ -58,12 +58,12 @@ class Identity:
         """Read what `to_json` wrote, among other keys or not; None for anything else."""
         if not isinstance(value, Mapping):
             return None
-        found = {name: value.get(name) for name in cls.__dataclass_fields__}
-        texts = [field for name, field in found.items() if name != "pid"]
-        pid = found["pid"]
+        fields = {name: value.get(name) for name in cls.__dataclass_fields__}
+        texts = [field for name, field in fields.items() if name != "pid"]
+        pid = fields["pid"]
         if not all(isinstance(text, str) for text in texts) or type(pid) is not int or not 0 < pid <= _MOST_PIDS:
             return None
-        return cls(**found)  # type: ignore[arg-type]
+        return cls(**fields)  # type: ignore[arg-type]
 
     @property
     def is_this_process(self) -> bool:

@@ -42,7 +42,7 @@ def naming(pattern: re.Pattern[bytes]) -> tuple[list[ProcessMatch], int]:
     A shell's own variables are not seen (the kernel shows those with which it was started), but those of what it
     starts are: this process among them.
     """
-    found, hidden = [], 0
+    processes, hidden = [], 0
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()):  # noqa: PTH208
         try:
             paths = frozenset(match for text in _names(pid) for match in pattern.findall(text))
@@ -52,8 +52,8 @@ def naming(pattern: re.Pattern[bytes]) -> tuple[list[ProcessMatch], int]:
         except (FileNotFoundError, ProcessLookupError):
             continue
         if paths:
-            found.append(_found(pid, paths))
-    return found, hidden
+            processes.append(_found(pid, paths))
+    return processes, hidden
 
 
 def _names(pid: int) -> Iterator[bytes]:

@@ -83,14 +83,14 @@ def _mount(source: str, target: str, flags: int) -> None:
 
 def _mounts() -> list[tuple[str, int]]:
     """Every mount point with the flags that it must keep: without them an unprivileged remount is refused."""
-    found = []
+    points = []
     with open("/proc/self/mountinfo", "rb") as stream:  # noqa: PTH123
         for line in stream:
             words = line.split()
             options = os.fsdecode(words[5]).split(",")
             flags = sum(number for name, number in _KEPT.items() if name in options)
-            found.append((os.fsdecode(unescaped(words[4])), flags))
-    return found
+            points.append((os.fsdecode(unescaped(words[4])), flags))
+    return points
 
 
 def unescaped(name: bytes) -> bytes:

@@ -40,15 +40,15 @@ class RunningProgram:
     ) -> None:  # fmt: skip
         self._alive = self._status = -1
         self._argv0 = words[0]
-        given = subprocess.DEVNULL if stdin is None else _memory("stdin", stdin.encode())
+        descriptor = subprocess.DEVNULL if stdin is None else _memory("stdin", stdin.encode())
         try:
             if guarded:
-                self._start_guarded(_order(view.words, words, os.environ if env is None else env), cwd, given)
+                self._start_guarded(_order(view.words, words, os.environ if env is None else env), cwd, descriptor)
             else:
-                self._start(view.argv(words), env, cwd, given)
+                self._start(view.argv(words), env, cwd, descriptor)
         finally:
-            if given >= 0:
-                os.close(given)
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def _start(self, words: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None, stdin: int) -> None:
         self._process = subprocess.Popen(
@@ -56,8 +56,8 @@ class RunningProgram:
             stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
-    def _start_guarded(self, wanted: bytes, cwd: Path | None, stdin: int) -> None:
-        order = _memory("order", wanted)
+    def _start_guarded(self, content: bytes, cwd: Path | None, stdin: int) -> None:
+        order = _memory("order", content)
         alive, self._alive = os.pipe()
         self._status, status = os.pipe()
         argv = [*script.words(_GUARD), str(alive), str(status), str(order)]

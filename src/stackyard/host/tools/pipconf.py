@@ -56,10 +56,10 @@ class PipSettings:
 
     def compiled(self, name: str) -> bool:
         """Whether `no_binary` forbids wheels of a package."""
-        wanted = canonical(name)
-        if wanted in self.no_binary:
+        target = canonical(name)
+        if target in self.no_binary:
             return True
-        return ":all:" in self.no_binary and wanted not in self.only_binary
+        return ":all:" in self.no_binary and target not in self.only_binary
 
 
 def config_files(environ: Mapping[str, str]) -> list[Path]:
@@ -91,11 +91,11 @@ def read_config(environ: Mapping[str, str]) -> dict[str, str]:
         for section, key, value in _options(path):
             if section in sections and value:
                 sections[section][_key(key)] = value
-    found = {**sections["global"], **sections["install"]}
+    options = {**sections["global"], **sections["install"]}
     for name, value in environ.items():
         if name.startswith("PIP_") and value:
-            found[_key(name[4:])] = value
-    return found
+            options[_key(name[4:])] = value
+    return options
 
 
 def _options(path: Path) -> Iterator[tuple[str, str, str]]:

@@ -84,8 +84,8 @@ def other_namespace(signature: str, expected: str) -> str:
     Raises:
         ValueError: it is not a signature of ssh-keygen.
     """
-    found = _parts(signature)[1].decode("utf-8", "replace")
-    return "" if found == expected else f"it was made for the namespace {plain(found, 60)}, expected {expected}"
+    namespace = _parts(signature)[1].decode("utf-8", "replace")
+    return "" if namespace == expected else f"it was made for the namespace {plain(namespace, 60)}, expected {expected}"
 
 
 def _parts(signature: str) -> tuple[bytes, bytes]:
@@ -168,10 +168,10 @@ def _judge(text: str, signature: Path, signers: Signers, namespace: str) -> Verd
     for guess in _listed_as(signature, signers.allowed):
         if verified(guess, signers.revoked).returncode == 0:  # one process, as at each launch
             return Verdict(guess)
-    found = _keygen(_JUDGE_S, "find-principals", "-f", signers.allowed, "-s", signature)
-    names = [name.strip() for name in found.stdout.splitlines() if name.strip() and not name.startswith("!")]
-    if found.returncode != 0 or not names:
-        return Verdict(problem=_unknown(found.stderr, signature, signers.allowed))
+    result = _keygen(_JUDGE_S, "find-principals", "-f", signers.allowed, "-s", signature)
+    names = [name.strip() for name in result.stdout.splitlines() if name.strip() and not name.startswith("!")]
+    if result.returncode != 0 or not names:
+        return Verdict(problem=_unknown(result.stderr, signature, signers.allowed))
     for name in names:
         done = verified(name, signers.revoked)
         if done.returncode == 0:
@@ -264,10 +264,10 @@ def _require_safe(file: Path, what: str, hint: str, owners: Collection[int]) -> 
     try:
         with file.open("rb"):
             pass
-        found = strictmodes.writable_by_others(file, owners)
+        path = strictmodes.writable_by_others(file, owners)
     except OSError as error:
         raise InputError(f"cannot read {what} in {file}: {cause(error)}", hint=hint) from error
-    if found:
+    if path:
         known = " and ".join(dict.fromkeys(account_name(uid) for uid in (0, *owners)))
-        raise InputError(f"{found} can be written by others than {known}, who could add a signer",
-                         hint=found.remedy)  # fmt: skip
+        raise InputError(f"{path} can be written by others than {known}, who could add a signer",
+                         hint=path.remedy)  # fmt: skip

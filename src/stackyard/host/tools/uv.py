@@ -23,10 +23,10 @@ _KEPT = ("UV_CONCURRENT_DOWNLOADS", "UV_CONCURRENT_BUILDS", "UV_HTTP_TIMEOUT", "
 def program() -> Path:
     """The uv program: the one installed with this Python, else the one on PATH. Raises MissingError without one."""
     beside = Path(sys.executable).with_name("uv")
-    found = beside if beside.exists() else command.which("uv")
-    if found is None:
+    path = beside if beside.exists() else command.which("uv")
+    if path is None:
         raise MissingError("uv not found on PATH", hint="pip install uv")
-    return found
+    return path
 
 
 def environment(settings: PipSettings | None = None) -> dict[str, str]:

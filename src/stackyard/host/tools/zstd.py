@@ -21,15 +21,15 @@ from stackyard.host.run.command import ending, run, which
 @cache
 def version() -> str:
     """That of the program. Raises MissingError: not found."""
-    found = re.search(r"v(\d[\d.]*)", run([_program(), "--version"], timeout_s=20).stdout)
-    return found[1] if found else "unknown"
+    match = re.search(r"v(\d[\d.]*)", run([_program(), "--version"], timeout_s=20).stdout)
+    return match[1] if match else "unknown"
 
 
 def _program() -> str:
-    found = which("zstd")
-    if found is None:
+    path = which("zstd")
+    if path is None:
         raise MissingError("zstd not found on PATH: it packs and unpacks layers", hint="install zstd, or use gzip")
-    return str(found)
+    return str(path)
 
 
 @contextmanager

@@ -62,15 +62,15 @@ class Layout:
         """
         directory = self.directory / "blobs" / "sha256"
         directory.mkdir(parents=True, exist_ok=True)
-        made = directory / ".new"
+        path = directory / ".new"
         try:
-            with made.open("wb") as target:
-                found = _copy(stream, target, size)
-            _compare(found, expected, size)
-            made.replace(self.path(found.digest))
+            with path.open("wb") as target:
+                copied_blob = _copy(stream, target, size)
+            _compare(copied_blob, expected, size)
+            path.replace(self.path(copied_blob.digest))
         finally:
-            made.unlink(missing_ok=True)
-        return found
+            path.unlink(missing_ok=True)
+        return copied_blob
 
     def add_json(self, value: Mapping[str, Any]) -> Blob:
         """Add a manifest or a configuration, serialised deterministically."""
@@ -116,7 +116,7 @@ def manifest_of(config: Blob, layers: Sequence[Layer]) -> dict[str, Any]:
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "config": {"mediaType": CONFIG, "digest": config.digest, "size": config.size},
-        "layers": [{"mediaType": each.media_type, "digest": each.digest, "size": each.size} for each in layers],
+        "layers": [{"mediaType": layer.media_type, "digest": layer.digest, "size": layer.size} for layer in layers],
     }
 
 
@@ -156,12 +156,12 @@ def _copy(stream: IO[bytes], target: IO[bytes], size: int) -> Blob:
     return Blob(f"sha256:{digest.hexdigest()}", length)
 
 
-def _compare(found: Blob, expected: str, size: int) -> None:
-    if 0 <= size != found.size:
-        found_size = f"more than {size}" if found.size > size else str(found.size)
+def _compare(copied: Blob, expected: str, size: int) -> None:
+    if 0 <= size != copied.size:
+        found_size = f"more than {size}" if copied.size > size else str(copied.size)
         message = f"wrong size: {expected or 'a blob'} has {found_size} bytes, expected {size}"
         raise StackyardError(message, hint="it is truncated or damaged: copy it again")
-    if expected not in ("", found.digest):
+    if expected not in ("", copied.digest):
         raise StackyardError(
-            f"wrong digest: expected {expected}, found {found.digest}", hint="it is damaged, or not what you expect"
+            f"wrong digest: expected {expected}, found {copied.digest}", hint="it is damaged, or not what you expect"
         )

@@ -60,12 +60,12 @@ class Packages:
 
     def with_places(self, environ: Mapping[str, str]) -> Packages:
         """The same packages, with ``{env:NAME}`` directories mounted in the container."""
-        texts = [self._all(), *(self.build.variables | each.variables for each in self.build.packages.values())]
-        names = sorted(name for each in texts for name in wheelkey.read_from_environment(each))
+        texts = [self._all(), *(self.build.variables | build.variables for build in self.build.packages.values())]
+        names = sorted(name for text in texts for name in wheelkey.read_from_environment(text))
         named = (Path(environ.get(name, "")) for name in names)
         places = (place for place in named if place.is_absolute() and place.is_dir() and place != Path("/"))
-        given = dict.fromkeys([*self.given.places, *self.find_links, *places])
-        return replace(self, given=replace(self.given, places=tuple(given)))
+        all_places = dict.fromkeys([*self.given.places, *self.find_links, *places])
+        return replace(self, given=replace(self.given, places=tuple(all_places)))
 
     def of(self, how: PackageBuild | None) -> dict[str, str]:
         """The environment variables for compiling a package, unexpanded."""
@@ -82,10 +82,12 @@ def of_variant(variant: Variant, platform: str) -> Packages:
         InputError: it has a feature that bases do not support, or a file does not exist.
     """
     file = next(iter(variant.files), variant.stack)
-    conda = [each.name for each in conda_requirements(variant, platform) if each.name not in _OF_A_BASE]
+    conda = [
+        requirement.name for requirement in conda_requirements(variant, platform) if requirement.name not in _OF_A_BASE
+    ]
     options = variant.environment.pip_options
     lines = pip_requirements(variant, platform)
-    local = next((each.line for each in lines if each.kind == "path"), "")
+    local = next((line.line for line in lines if line.kind == "path"), "")
     for what, why in (
         (", ".join(conda), "conda packages are not installed on a base: name pip packages"),
         (variant.post and "the post script", "it is not run on a base: remove `post:`"),
@@ -97,8 +99,8 @@ def of_variant(variant: Variant, platform: str) -> Packages:
         if what:
             raise InputError(f"cannot install {file} on a base: {what}", hint=why)
     return Packages(
-        requirements=tuple(each.line for each in lines),
-        constraints=tuple(each.line for each in constraints(variant, platform)),
+        requirements=tuple(line.line for line in lines),
+        constraints=tuple(constraint.line for constraint in constraints(variant, platform)),
         no_binary=options.no_binary,
         build=variant.build,
         checks=variant.checks,
@@ -166,9 +168,9 @@ def require_tools(building: BaseBuild) -> dict[str, str]:
         if not path:
             lacking.append(f"{tool.name} not found on PATH")
         elif tool.version:
-            found = tools.version_of(tool.name, lambda word, path=path: building.run(path, word, check=False))  # type: ignore[misc]
-            if not tools.satisfies(found, tool.version):
-                lacking.append(f"{tool.name} {found or 'of unknown version'} ({path}), not {tool.version}")
+            version = tools.version_of(tool.name, lambda word, path=path: building.run(path, word, check=False))  # type: ignore[misc]
+            if not tools.satisfies(version, tool.version):
+                lacking.append(f"{tool.name} {version or 'of unknown version'} ({path}), not {tool.version}")
     if lacking:
         base = building.box.kept.base.name
         raise MissingError(f"cannot build on the base {base}: {'; '.join(lacking)}",
@@ -179,15 +181,15 @@ def require_tools(building: BaseBuild) -> dict[str, str]:
 def compile_all(building: BaseBuild) -> dict[str, str]:
     """Compile the packages with build settings; the path of each wheel in the container, by canonical name."""
     named = {pip_name(line): line for line in building.packages.requirements}
-    made = {}
+    results = {}
     for name, how in building.packages.build.packages.items():
         line = named.get(canonical(name))
         if line is None:
             raise InputError(f"cannot compile {name}: it is not among the packages to install",
                              hint="name it among the pip packages, or remove it from `build: packages:`")  # fmt: skip
         if how.no_binary or how.patches:
-            made[canonical(name)] = _compiled(building, canonical(name), line, how)
-    return made
+            results[canonical(name)] = _compiled(building, canonical(name), line, how)
+    return results
 
 
 def _compiled(building: BaseBuild, name: str, line: str, how: PackageBuild) -> str:
@@ -200,7 +202,7 @@ def _compiled(building: BaseBuild, name: str, line: str, how: PackageBuild) -> s
     (archive,) = (work / "sdist").iterdir()
     (work / "source").mkdir()
     source.unpack(archive, work / "source")
-    inside = [each for each in (work / "source").iterdir() if each.is_dir()]
+    inside = [path for path in (work / "source").iterdir() if path.is_dir()]
     root = inside[0] if len(inside) == 1 else work / "source"
     source.apply_patches(how.patches, root, name, building.log)
     settings = [f"--config-settings={key}={value}" for key, value in sorted(how.config_settings.items())]

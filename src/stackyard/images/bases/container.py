@@ -29,11 +29,11 @@ _MARK = "=activated"
 
 def runtime() -> Path:
     """The container runtime. Raises MissingError without one."""
-    found = next(filter(None, map(which, RUNTIMES)), None)
-    if found is None:
+    path = next(filter(None, map(which, RUNTIMES)), None)
+    if path is None:
         raise MissingError("neither apptainer nor singularity found: packages are installed in a container",
                            hint="install Apptainer, or do it on a machine that has it")  # fmt: skip
-    return found
+    return path
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class ContainerSetup:
 class Box:
     """A container of a base with an empty directory at `VENV`, and a private /tmp."""
 
-    def __init__(self, program: Path, kept: StoredBase, work: Path, given: ContainerSetup) -> None:
-        self.kept, self.work, self.given, self._runtime = kept, work, given, program
+    def __init__(self, program: Path, base: StoredBase, work: Path, setup: ContainerSetup) -> None:
+        self.kept, self.work, self.given, self._runtime = base, work, setup, program
         self.venv, self.tmp = work / "root" / VENV.lstrip("/"), work / "tmp"
         self._settings = read_config(os.environ)
         self._shell = "/bin/sh"
@@ -134,7 +134,7 @@ class Box:
 
 def variables(text: str) -> dict[str, str]:
     """Parse ``env -0`` or ``/proc/PID/environ``, without shell functions."""
-    pairs = (each.partition("=")[::2] for each in text.split("\0"))
+    pairs = (line.partition("=")[::2] for line in text.split("\0"))
     return {name: value for name, value in pairs if name.isidentifier()}
 
 

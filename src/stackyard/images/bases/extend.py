@@ -49,7 +49,7 @@ class ExtendedBase:
     notices: tuple[str, ...] = ()
 
 
-def extend(yard: Yard, kept: StoredBase, name: str, packages: Packages, proof: Proof) -> ExtendedBase:
+def extend(yard: Yard, stored: StoredBase, name: str, packages: Packages, proof: Proof) -> ExtendedBase:
     """Install packages on top of a base, as a new base. Call it within `deploy.writing`.
 
     Raises:
@@ -57,11 +57,11 @@ def extend(yard: Yard, kept: StoredBase, name: str, packages: Packages, proof: P
         MissingError: no container runtime, or the base lacks a program that the build needs.
         StackyardError: a package cannot be installed, or a check does not pass; the detail has the output.
     """
-    program, python = runtime(), python_of(kept, packages.given.activation)
+    program, python = runtime(), python_of(stored, packages.given.activation)
     environ = onbase.environment(packages.build)
     packages = packages.with_places(environ)
     with scratch("extend") as work:
-        box = Box(program, kept, work, packages.given)
+        box = Box(program, stored, work, packages.given)
         building = onbase.BaseBuild(box, python, packages, environ)
         box.prepare()
         variables = activated(box)
@@ -69,13 +69,13 @@ def extend(yard: Yard, kept: StoredBase, name: str, packages: Packages, proof: P
         own = _install(building, variables)
         notices = onbase.require_checks(building, own, proof.judge, proof.unmet)
         source = Source("oci", str(_layout(building, name, {**variables, **own}).directory), name)
-        origin = f"base:{kept.base.name}@{kept.base.manifest} with {shlex.join(packages.requirements)}"
-        wanted = BaseImport(source, name, platform=kept.base.platform, origin=origin,
-                        licences=lambda _: (kept.base.licences, ()))  # fmt: skip
-        return ExtendedBase(store.add(yard, wanted), tuple(notices))
+        origin = f"base:{stored.base.name}@{stored.base.manifest} with {shlex.join(packages.requirements)}"
+        request = BaseImport(source, name, platform=stored.base.platform, origin=origin,
+                        licences=lambda _: (stored.base.licences, ()))  # fmt: skip
+        return ExtendedBase(store.add(yard, request), tuple(notices))
 
 
-def python_of(kept: StoredBase, activation: str = "") -> PythonEnvironment:
+def python_of(stored: StoredBase, activation: str = "") -> PythonEnvironment:
     """The Python of a base: the environment that is activated first; else the system's.
 
     Args:
@@ -84,14 +84,14 @@ def python_of(kept: StoredBase, activation: str = "") -> PythonEnvironment:
     Raises:
         InputError: the base has no Python.
     """
-    own = kept.base.software.environments
+    own = stored.base.software.environments
     if own:
-        return next((each for each in own if f"{each.path}/" in activation), own[0])
-    files = inventory.read(kept.paths.image)
+        return next((candidate for candidate in own if f"{candidate.path}/" in activation), own[0])
+    files = inventory.read(stored.paths.image)
     for directory in ("/usr/local", "/usr"):
         if files.real(f"{directory}/bin/python3"):
             return PythonEnvironment("system", directory)
-    raise InputError(f"the base {kept.base.name} has no Python to install packages on",
+    raise InputError(f"the base {stored.base.name} has no Python to install packages on",
                      hint="build a revision on it: stackyard image build REV --base NAME")  # fmt: skip
 
 
@@ -146,29 +146,29 @@ def _prefix(box: Box, program: str, activated: Mapping[str, str]) -> tuple[tuple
     """A link to the base's Python under another name, with a package directory that comes before its own."""
     version = box.run(program, "-c", "import sys; print('%d.%d' % sys.version_info[:2])").stdout.strip()
     own = f"{VENV}/lib/python{version}/site-packages"
-    made = Prefix(box.venv)
-    made.program_directories[0].mkdir()
+    prefix = Prefix(box.venv)
+    prefix.program_directories[0].mkdir()
     path = f'PYTHONPATH={own}"${{PYTHONPATH:+:$PYTHONPATH}}"'
     python = f'#!/bin/sh\n{path} exec {shlex.quote(program)} "$@"\n'
     activate = f'export {path} PATH={VENV}/bin:"$PATH"\n'
     for name, text in (("python", python), (f"python{version[0]}", python), ("activate", activate)):
-        made.program(name).write_text(text, encoding="utf-8")
-        made.program(name).chmod(0o755)
-    given = dict(each.partition("=")[::2] for each in box.kept.base.defaults.env) | dict(activated)
-    return ("--prefix", VENV), {"PYTHONPATH": ":".join(filter(None, [own, given.get("PYTHONPATH", "")]))}
+        prefix.program(name).write_text(text, encoding="utf-8")
+        prefix.program(name).chmod(0o755)
+    variables = dict(line.partition("=")[::2] for line in box.kept.base.defaults.env) | dict(activated)
+    return ("--prefix", VENV), {"PYTHONPATH": ":".join(filter(None, [own, variables.get("PYTHONPATH", "")]))}
 
 
 def _layout(building: BaseBuild, name: str, variables: Mapping[str, str]) -> Layout:
     """The layout with the base's layers and the new one."""
     box = building.box
-    layout, kept = Layout(box.work / "oci"), box.kept
+    layout, stored = Layout(box.work / "oci"), box.kept
     write_layer(box.work / "root", box.work / "tar")
     with (box.work / "tar").open("rb") as stream:
         blob = layout.add(stream)
     (box.work / "tar").unlink()
-    for each in kept.base.layers:
-        layout.path(each.digest).symlink_to(kept.layout.path(each.digest))  # `store.add` copies and compares it
-    layers = (*kept.base.layers, Layer(blob.digest, blob.size, TAR, blob.digest))
+    for layer in stored.base.layers:
+        layout.path(layer.digest).symlink_to(stored.layout.path(layer.digest))  # `store.add` copies and compares it
+    layers = (*stored.base.layers, Layer(blob.digest, blob.size, TAR, blob.digest))
     config = layout.add_json(_configuration(building, blob, variables))
     layout.finish(layout.add_json(manifest_of(config, layers)), name)
     return layout
@@ -183,10 +183,10 @@ def _configuration(building: BaseBuild, blob: Blob, variables: Mapping[str, str]
     if value.get("history"):
         value["history"] = [*value["history"], note]
     (own,) = box.venv.glob("lib/python*/site-packages")
-    found = sorted({(each.name, each.version) for each in distributions(path=[str(own)])})
+    pairs = sorted({(distribution.name, distribution.version) for distribution in distributions(path=[str(own)])})
     said = dict(value.get("config") or {})
     said["Env"] = environment_of(box.kept.base, variables)
-    labels = {"io.stackyard.packages": " ".join(f"{name}={version}" for name, version in found),
+    labels = {"io.stackyard.packages": " ".join(f"{name}={version}" for name, version in pairs),
               "io.stackyard.recipe": " ".join(f"{file}={digest}" for file, digest in recipe.items())}  # fmt: skip
     said["Labels"] = {**(said.get("Labels") or {}), **{key: value for key, value in labels.items() if value}}
     return {**value, "config": said}
@@ -194,9 +194,9 @@ def _configuration(building: BaseBuild, blob: Blob, variables: Mapping[str, str]
 
 def environment_of(base: Base, activated: Mapping[str, str]) -> Sequence[str]:
     """The variables of an extended base: those of its activation, before the base's own environment."""
-    given = {**dict(each.partition("=")[::2] for each in base.defaults.env), **activated}
-    own = {"PATH": f"{VENV}/bin:{given.get('PATH') or PATH}"}
+    variables = {**dict(line.partition("=")[::2] for line in base.defaults.env), **activated}
+    own = {"PATH": f"{VENV}/bin:{variables.get('PATH') or PATH}"}
     for name in ("WITH_CONDA", "WITH_VENV", "WITH_CONDA_VENV"):
-        if given.get(name):
-            own[name] = f"{given[name]}; . {VENV}/bin/activate"
-    return [f"{name}={value}" for name, value in {**given, **own}.items()]
+        if variables.get(name):
+            own[name] = f"{variables[name]}; . {VENV}/bin/activate"
+    return [f"{name}={value}" for name, value in {**variables, **own}.items()]

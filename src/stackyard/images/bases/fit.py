@@ -20,19 +20,19 @@ from stackyard.yard.revision.record import BuildRecord
 _HOST = ("/home", "/tmp", "/var/tmp", "/root", "/proc", "/sys", "/dev")
 
 
-def require(record: BuildRecord, kept: StoredBase) -> None:
+def require(record: BuildRecord, stored: StoredBase) -> None:
     """Raise if a revision cannot run on a base.
 
     Raises:
         InputError: it is for another platform, for a newer C library, or needs an interpreter that the base lacks.
         MissingError: its image cannot be mounted on this machine for reading.
     """
-    base = kept.base
+    base = stored.base
     if record.platform not in (base.platform, "noarch"):
         raise InputError(f"{record.module} is for {record.platform}, and the base {base.name} for {base.platform}",
                          hint="use a base for the same platform")  # fmt: skip
     _require_c_library(record, base)
-    files = read(kept.paths.image)
+    files = read(stored.paths.image)
     _require_no_link(record, base, files)
     if record.interpreter.get("source") == "host":
         _require_file(record, base, files, record.interpreter["path"])
@@ -40,7 +40,7 @@ def require(record: BuildRecord, kept: StoredBase) -> None:
 
 def _require_c_library(record: BuildRecord, base: Base) -> None:
     homes = (needs.of_tree(place) for place in interpreter(record).values() if not place.is_symlink())
-    needed = max((needs.of_record(record), *homes), key=lambda each: numbers(each.glibc))
+    needed = max((needs.of_record(record), *homes), key=lambda need: numbers(need.glibc))
     kind, _, version = base.software.libc.partition(" ")
     has = version if kind == "glibc" else ""
     needs.require(needed, has, stack=record.module, system=f"the base {base.name}")
@@ -67,10 +67,10 @@ def _require_file(record: BuildRecord, base: Base, files: Inventory, path: str) 
 
 def findings(base: Base, site: Site) -> list[Finding]:
     """Findings about running a base on the GPU drivers of a site's node kinds."""
-    toolkits = [Toolkit(each["vendor"], each["version"], each["path"]) for each in base.software.toolkits]
-    pairs = ((each, driver) for each in toolkits for driver in drivers_of(site))
-    tried = [check_driver(each, driver) for each, driver in pairs if driver.vendor == each.vendor]
-    return [found for found in tried if found is not None]
+    toolkits = [Toolkit(toolkit["vendor"], toolkit["version"], toolkit["path"]) for toolkit in base.software.toolkits]
+    pairs = ((toolkit, driver) for toolkit in toolkits for driver in drivers_of(site))
+    tried = [check_driver(toolkit, driver) for toolkit, driver in pairs if driver.vendor == toolkit.vendor]
+    return [finding for finding in tried if finding is not None]
 
 
 def require_driver(base: Base, site: Site) -> list[Finding]:
@@ -79,27 +79,27 @@ def require_driver(base: Base, site: Site) -> list[Finding]:
     Raises:
         InputError: none of them can.
     """
-    found = findings(base, site)
-    refused = [each for each in found if each.severity == "refused"]
-    vendors = {each["vendor"] for each in base.software.toolkits}
+    results = findings(base, site)
+    refused = [finding for finding in results if finding.severity == "refused"]
+    vendors = {toolkit["vendor"] for toolkit in base.software.toolkits}
     kinds = [driver for driver in drivers_of(site) if driver.vendor in vendors]
     if refused and len(refused) >= len(kinds):
         raise InputError(refused[0].message + f" ({refused[0].reason})", hint=refused[0].remedy or None)
-    return found
+    return results
 
 
-def notices(record: BuildRecord, kept: StoredBase) -> Iterator[str]:
+def notices(record: BuildRecord, stored: StoredBase) -> Iterator[str]:
     """Sentences about differences when this revision runs in a container of this base."""
-    hidden = next((each for each in _HOST if Path(record.prefix).is_relative_to(each)), "")
+    hidden = next((directory for directory in _HOST if Path(record.prefix).is_relative_to(directory)), "")
     if hidden:
         yield (
             f"its files are in {record.prefix}, and a runtime shows the host's {hidden} there: "
             "start it with --no-home, --contain or --no-mount, or deploy to a yard elsewhere"
         )
-    if not kept.base.software.shell:
-        yield f"the base {kept.base.name} has no /bin/sh: `apptainer shell` and `run` do not work, `exec` does"
-    for each in kept.base.software.environments:
+    if not stored.base.software.shell:
+        yield f"the base {stored.base.name} has no /bin/sh: `apptainer shell` and `run` do not work, `exec` does"
+    for own in stored.base.software.environments:
         yield (
-            f"the base has a Python of its own in {each.path} ({each.kind}{' ' + each.python if each.python else ''}); "
+            f"the base has a Python of its own in {own.path} ({own.kind}{' ' + own.python if own.python else ''}); "
             "the revision's comes before it on PATH"
         )

@@ -17,7 +17,7 @@ ARCHITECTURES: Mapping[str, str] = {
 }  # fmt: skip
 """The architectures of OCI images (Go's names) and conda's platforms."""
 
-assert set(ARCHITECTURES.values()) == {each.conda for each in LINUX}
+assert set(ARCHITECTURES.values()) == {platform.conda for platform in LINUX}
 
 
 @dataclass(frozen=True)
@@ -122,21 +122,21 @@ class Base:
 
 def _base(value: dict[str, Any]) -> Base:
     software = value.get("software", {})
-    environments = [members.make(PythonEnvironment, each) for each in software.get("environments", ())]
-    made = members.make(
+    environments = [members.make(PythonEnvironment, row) for row in software.get("environments", ())]
+    base = members.make(
         Base,
         {
             **value,
             "root": members.make(Root, value["root"]),
-            "layers": [members.make(Layer, each) for each in value["layers"]],
+            "layers": [members.make(Layer, row) for row in value["layers"]],
             "defaults": members.make(Defaults, value.get("defaults", {})),
             "software": members.make(Software, {**software, "environments": environments}),
         },
     )
-    LABEL(made.name)
-    if made.platform not in ARCHITECTURES.values():
-        raise ValueError(f"unknown platform {made.platform!r:.60}")
-    return made
+    LABEL(base.name)
+    if base.platform not in ARCHITECTURES.values():
+        raise ValueError(f"unknown platform {base.platform!r:.60}")
+    return base
 
 
 BASE = formats.Kind(

@@ -27,7 +27,7 @@ def platform_of(root: Path) -> str:
     tree = Tree((root,))
     places = [tree.find(path) for path in ("/bin/sh", *_c_libraries(tree))]
     places += [tree.find(f"/bin/{name}") for name in tree.names("/bin")]
-    known = (_machine(found.outside) for found in places if found is not None)
+    known = (_machine(path.outside) for path in places if path is not None)
     return next(filter(None, known), "")
 
 
@@ -40,10 +40,10 @@ def software_of(root: Path, env: Sequence[str]) -> Software:
     tree = Tree((root,))
     toolkits, environments = _walked(root)
     activate = _activate(tree, env)
-    first = sorted(environments, key=lambda each: (each.path not in activate, each.path))
+    first = sorted(environments, key=lambda environment: (environment.path not in activate, environment.path))
     return Software(
         libc=c_library(tree),
-        toolkits=tuple(asdict(each) for each in newest(toolkits)),
+        toolkits=tuple(asdict(toolkit) for toolkit in newest(toolkits)),
         environments=tuple(first),
         activate=activate,
         shell=tree.find("/bin/sh") is not None,
@@ -53,9 +53,9 @@ def software_of(root: Path, env: Sequence[str]) -> Software:
 def c_library(tree: Tree) -> str:
     """``glibc 2.36`` or ``musl``; empty if it has neither."""
     for path in _c_libraries(tree):
-        found = tree.find(path)
-        defined = read_versions(found.outside).defined if found else ()
-        versions = [each for each in defined if re.fullmatch(r"GLIBC_\d+(\.\d+)+", each)]
+        library = tree.find(path)
+        defined = read_versions(library.outside).defined if library else ()
+        versions = [name for name in defined if re.fullmatch(r"GLIBC_\d+(\.\d+)+", name)]
         if versions:
             return f"glibc {max(versions, key=numbers).partition('_')[2]}"
     return "musl" if any(name.startswith("ld-musl-") for name in tree.names("/lib")) else ""
@@ -100,21 +100,21 @@ def _walked(root: Path) -> tuple[list[Toolkit], list[PythonEnvironment]]:
 
 def _conda(path: str, files: Sequence[str]) -> PythonEnvironment:
     python = (re.fullmatch(r"python-(\d+(?:\.\d+)+)-[^-]+\.json", name) for name in files)
-    return PythonEnvironment("conda", path, next((found.group(1) for found in python if found), ""))
+    return PythonEnvironment("conda", path, next((match.group(1) for match in python if match), ""))
 
 
 def _venv(path: str, file: Path) -> PythonEnvironment:
-    found = re.search(r"^version(?:_info)?\s*=\s*(\d+(?:\.\d+)+)", _text(file), re.MULTILINE)
-    return PythonEnvironment("venv", path, found.group(1) if found else "")
+    match = re.search(r"^version(?:_info)?\s*=\s*(\d+(?:\.\d+)+)", _text(file), re.MULTILINE)
+    return PythonEnvironment("venv", path, match.group(1) if match else "")
 
 
 def _activate(tree: Tree, env: Sequence[str]) -> str:
     """The value of $WITH_CONDA or a similar variable: a shell line that the image provides for evaluation."""
     scripts = [tree.find(f"{_ENVIRONMENT}/{name}") for name in tree.names(_ENVIRONMENT)]
-    for text in ("\n".join(env), *(_text(found.outside) for found in scripts if isinstance(found, TreePath))):
-        found = _ACTIVATE.search(text)
-        if found and found.group(1).strip("\"' "):
-            return found.group(1).strip("\"' ")
+    for text in ("\n".join(env), *(_text(path.outside) for path in scripts if isinstance(path, TreePath))):
+        match = _ACTIVATE.search(text)
+        if match and match.group(1).strip("\"' "):
+            return match.group(1).strip("\"' ")
     return ""
 
 

@@ -106,7 +106,7 @@ def fetch(source: Source, layout: Layout, platform: str, most_bytes: int = MOST_
 def _from_oci(source: Source, layout: Layout, platform: str, most_bytes: int) -> FetchedImage:
     origin = Layout(Path(source.place))
     data = read(origin.directory, digest_in_layout(source, platform))
-    return _copied(parsed(data, str(source)), data, lambda each: _opened(origin.path(each)), layout)
+    return _copied(parsed(data, str(source)), data, lambda descriptor: _opened(origin.path(descriptor)), layout)
 
 
 def digest_in_layout(source: Source, platform: str) -> str:
@@ -125,11 +125,11 @@ def _incomplete(source: Source, error: Exception) -> InputError:
 
 
 def _architecture(platform: str) -> str:
-    return next(name for name, each in ARCHITECTURES.items() if each == platform)
+    return next(name for name, architecture in ARCHITECTURES.items() if architecture == platform)
 
 
 def _objects(value: Any, source: Source) -> list[Mapping[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value) or len(value) > _MOST_LAYERS:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value) or len(value) > _MOST_LAYERS:
         raise InputError(f"{source} is not an image: no list of manifests or layers", hint="save the image again")
     return value
 
@@ -157,9 +157,9 @@ def _copied(
     own = manifest.get("mediaType", MANIFEST) == MANIFEST and all(
         entry["mediaType"] == layer.media_type for entry, layer in zip(entries, layers, strict=True)
     )
-    made = layout.add_bytes(data) if own else layout.add_json(manifest_of(config, layers))
+    manifest_blob = layout.add_bytes(data) if own else layout.add_json(manifest_of(config, layers))
     at_source = "sha256:" + hashlib.sha256(data).hexdigest()
-    return FetchedImage(made, values, tuple(layers), (made.digest, at_source, config.digest))
+    return FetchedImage(manifest_blob, values, tuple(layers), (manifest_blob.digest, at_source, config.digest))
 
 
 def _add(entry: Mapping[str, Any], opened: Callable[[str], IO[bytes]], layout: Layout) -> Blob:
@@ -202,7 +202,7 @@ def _from_archive(source: Source, layout: Layout, platform: str, most_bytes: int
     if not file.is_file():
         raise InputError(f"no such file: {file}", hint=f"check the path; `docker save -o {file} IMAGE` writes one")
     with tarfile.open(file, tarinfo=CheckedHeader) as tar:
-        members = {posixpath.normpath(each.name): each for each in tar}
+        members = {posixpath.normpath(info.name): info for info in tar}
         listed = parsed(b'{"images":' + _small(tar, members, "manifest.json", file) + b"}", f"{file}: manifest.json")
         image = _tagged(_objects(listed["images"], source), source)
         config = layout.add_bytes(_small(tar, members, str(image["Config"]), file))
@@ -213,8 +213,8 @@ def _from_archive(source: Source, layout: Layout, platform: str, most_bytes: int
         if sum(_member(members, str(name), file).size for name in names) > most_bytes:
             raise _too_large(source.place, most_bytes)
         layers = tuple(_archived(tar, members, str(n), str(d), layout, file) for n, d in zip(names, diffs, strict=True))
-    made = layout.add_json(manifest_of(config, layers))
-    return FetchedImage(made, values, layers, (made.digest, config.digest, f"sha256:{sha256_file(file)}"))
+    manifest = layout.add_json(manifest_of(config, layers))
+    return FetchedImage(manifest, values, layers, (manifest.digest, config.digest, f"sha256:{sha256_file(file)}"))
 
 
 def _too_large(place: str, most_bytes: int) -> StackyardError:
@@ -224,17 +224,17 @@ def _too_large(place: str, most_bytes: int) -> StackyardError:
 
 
 def _tagged(images: list[Mapping[str, Any]], source: Source) -> Mapping[str, Any]:
-    tags = [tag for each in images for tag in each.get("RepoTags") or ()]
-    found = [each for each in images if not source.tag or _is_tagged(each, source.tag)]
-    if len(found) != 1:
+    tags = [tag for candidate in images for tag in candidate.get("RepoTags") or ()]
+    matches = [candidate for candidate in images if not source.tag or _is_tagged(candidate, source.tag)]
+    if len(matches) != 1:
         hint = f"write docker-archive:{source.place}:NAME:TAG; it has {', '.join(map(str, tags)) or 'no names'}"
-        raise InputError(f"{source.place} has {len(found)} images" + (f" {source.tag}" * bool(source.tag)), hint=hint)
-    return found[0]
+        raise InputError(f"{source.place} has {len(matches)} images" + (f" {source.tag}" * bool(source.tag)), hint=hint)
+    return matches[0]
 
 
 def _is_tagged(image: Mapping[str, Any], tag: str) -> bool:
     """Whether an image has this tag, with or without the registry that some tools prefix (docker.io/library/)."""
-    return any(f"/{each}".endswith(f"/{tag}") for each in image.get("RepoTags") or ())
+    return any(f"/{name}".endswith(f"/{tag}") for name in image.get("RepoTags") or ())
 
 
 Members = Mapping[str, tarfile.TarInfo]
@@ -244,30 +244,30 @@ def _member(members: Members, name: str, file: Path) -> tarfile.TarInfo:
     """A file of an archive; older versions of docker link equal layers to each other."""
     path = posixpath.normpath(name)
     for _ in range(8):
-        found = members.get(path)
-        if found is None:
+        info = members.get(path)
+        if info is None:
             break
-        if found.isreg():
-            return found
-        if not (found.issym() or found.islnk()):
+        if info.isreg():
+            return info
+        if not (info.issym() or info.islnk()):
             break
-        above = posixpath.dirname(path) if found.issym() else ""
-        path = posixpath.normpath(posixpath.join(above, found.linkname))
+        above = posixpath.dirname(path) if info.issym() else ""
+        path = posixpath.normpath(posixpath.join(above, info.linkname))
     raise InputError(
         f"{file} is not an image of docker: missing {shown(name)}", hint="make it with `docker save` or `podman save`"
     )
 
 
 def _small(tar: tarfile.TarFile, members: Members, name: str, file: Path) -> bytes:
-    found = _member(members, name, file)
-    if found.size > 16 << 20:
-        raise InputError(f"{file} is not an image of docker: {shown(name)} has {found.size} bytes")
-    return cast(IO[bytes], tar.extractfile(found)).read()
+    info = _member(members, name, file)
+    if info.size > 16 << 20:
+        raise InputError(f"{file} is not an image of docker: {shown(name)} has {info.size} bytes")
+    return cast(IO[bytes], tar.extractfile(info)).read()
 
 
 def _archived(tar: tarfile.TarFile, members: Members, name: str, diff: str, layout: Layout, file: Path) -> Layer:
-    found = _member(members, name, file)
-    blob = layout.add(cast(IO[bytes], tar.extractfile(found)), size=found.size)
+    info = _member(members, name, file)
+    blob = layout.add(cast(IO[bytes], tar.extractfile(info)), size=info.size)
     with layout.path(blob.digest).open("rb") as stream:
         magic = stream.read(4)
     packed = {b"\x1f\x8b": "+gzip", b"\x28\xb5": "+zstd"}.get(magic[:2], "")
@@ -283,13 +283,13 @@ def _from_directory(source: Source, layout: Layout, platform: str, most_bytes: i
         raise InputError("cannot import / as a base: it is this machine", hint="name another directory")
     blobs = layout.directory / "blobs" / "sha256"
     blobs.mkdir(parents=True, exist_ok=True)
-    made = blobs / ".tar"
+    path = blobs / ".tar"
     try:
-        write_layer(root, made)
-        with made.open("rb") as stream:
+        write_layer(root, path)
+        with path.open("rb") as stream:
             blob = layout.add(stream)
     finally:
-        made.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     layer = Layer(blob.digest, blob.size, TAR, blob.digest)
     architecture = _architecture(platform)
     values = {
@@ -304,8 +304,8 @@ def _from_directory(source: Source, layout: Layout, platform: str, most_bytes: i
 
 def _from_sif(source: Source, layout: Layout, platform: str, most_bytes: int) -> FetchedImage:
     """The system partition of a SIF, as a directory; its environment stays in its own scripts."""
-    found = sif.read(Path(source.place))
-    part = found.partition(sif.SYSTEM)
+    sif_file = sif.read(Path(source.place))
+    part = sif_file.partition(sif.SYSTEM)
     if part is None:
         raise InputError(f"{source.place} has no system partition", hint="it holds data only: nothing to build on")
     options = ["-no-progress", "-offset", str(part.offset)]

@@ -79,7 +79,7 @@ class StoredBase:
         return Layout(self.paths.layout)
 
 
-def add(yard: Yard, wanted: BaseImport, on_wait: Callable[[str], None] | None = None) -> StoredBase:
+def add(yard: Yard, request: BaseImport, on_wait: Callable[[str], None] | None = None) -> StoredBase:
     """Import a base; an existing one of the same name and digest is returned unchanged.
 
     Call it within `deploy.writing`. Two imports of one name wait for each other.
@@ -90,30 +90,30 @@ def add(yard: Yard, wanted: BaseImport, on_wait: Callable[[str], None] | None = 
         MissingError: a program is missing, or a licence is not accepted.
     """
     try:
-        LABEL(wanted.name)
+        LABEL(request.name)
     except GrammarError as error:
         raise InputError(str(error), hint=error.hint) from error
-    there = _read(yard.base(wanted.name))
-    if there is not None and wanted.digest in there.digests:
-        return StoredBase(there, yard.base(wanted.name))
-    with lease(yard.lease(f"base {wanted.name}"), f"the base {wanted.name}", on_wait=on_wait) as held:
-        _remove_left(yard, wanted.name)
-        there = _read(yard.base(wanted.name))
-        made = yard.base_draft(wanted.name, process_token())
+    there = _read(yard.base(request.name))
+    if there is not None and request.digest in there.digests:
+        return StoredBase(there, yard.base(request.name))
+    with lease(yard.lease(f"base {request.name}"), f"the base {request.name}", on_wait=on_wait) as own_lease:
+        _remove_left(yard, request.name)
+        there = _read(yard.base(request.name))
+        draft = yard.base_draft(request.name, process_token())
         try:
             yard.bases.mkdir(parents=True, exist_ok=True)
-            made.root.mkdir(mode=0o700)  # until it is sealed
-            kept = _make(made, wanted, there)
-            if kept is not there:
-                held.check()
-                _seal(made)
+            draft.root.mkdir(mode=0o700)  # until it is sealed
+            base = _make(draft, request, there)
+            if base is not there:
+                own_lease.check()
+                _seal(draft)
                 atomic.fault_point("base")
-                _claim(made.root, yard.base(wanted.name), kept)
-            return StoredBase(kept, yard.base(wanted.name))
+                _claim(draft.root, yard.base(request.name), base)
+            return StoredBase(base, yard.base(request.name))
         except OSError as error:
-            raise disk.failure(error, f"importing the base {wanted.name}") from error
+            raise disk.failure(error, f"importing the base {request.name}") from error
         finally:
-            disk.remove_tree(made.root, yard.root)
+            disk.remove_tree(draft.root, yard.root)
 
 
 def find(workspace: Workspace, name: str) -> StoredBase:
@@ -128,13 +128,13 @@ def find(workspace: Workspace, name: str) -> StoredBase:
     listed = workspace.site.bases.get(name)
     if listed is not None and listed.successor:
         raise InputError(f"the base {name} is retired", hint=f"use {listed.successor}")
-    for each in workspace.yard.lineage():
-        base = _read(each.base(name))
+    for ancestor in workspace.yard.lineage():
+        base = _read(ancestor.base(name))
         if base is not None:
-            _trust(each.base(name), base, workspace.site)
+            _trust(ancestor.base(name), base, workspace.site)
             if listed is not None:
                 _pinned(base, listed.digest, f"{workspace.site.file}")
-            return StoredBase(base, each.base(name))
+            return StoredBase(base, ancestor.base(name))
     names = sorted({base.name for base, _ in everything(workspace.yard)})
     hint = f"its bases: {some(names, 8)}" if names else "`stackyard image from SOURCE --name NAME` imports one"
     raise InputError(f"no such base in {workspace.yard.root}: {name}", hint=hint)
@@ -148,35 +148,35 @@ def named(yard: Yard, name: str) -> StoredBase | None:
 def everything(yard: Yard) -> Iterator[tuple[Base, BasePaths]]:
     """Every base of this yard and of its parents, by name; of equal names the nearest."""
     seen: dict[str, tuple[Base, BasePaths]] = {}
-    for each in yard.lineage():
-        for name in disk.names(each.bases) if disk.is_directory(each.bases) else ():
-            base = None if name.startswith(".") else _read(each.base(name))
+    for ancestor in yard.lineage():
+        for name in disk.names(ancestor.bases) if disk.is_directory(ancestor.bases) else ():
+            base = None if name.startswith(".") else _read(ancestor.base(name))
             if base is not None:
-                seen.setdefault(name, (base, each.base(name)))
+                seen.setdefault(name, (base, ancestor.base(name)))
     yield from (seen[name] for name in sorted(seen))
 
 
-def check(kept: StoredBase) -> None:
+def check(stored: StoredBase) -> None:
     """Verify every byte of a base against its record and digests.
 
     Raises:
         ChecksFailed: a file differs.
         StackyardError: a file is missing, or cannot be read.
     """
-    squashfs.superblock(kept.paths.image)
-    if sha256_file(kept.paths.image) != kept.base.root.sha256:
+    squashfs.superblock(stored.paths.image)
+    if sha256_file(stored.paths.image) != stored.base.root.sha256:
         raise StackyardError(
-            f"{kept.paths.image} has changed: its hash is not the one in the record", hint=_again(kept)
+            f"{stored.paths.image} has changed: its hash is not the one in the record", hint=_again(stored)
         )
-    manifest = kept.layout.read_json(kept.base.manifest)
+    manifest = stored.layout.read_json(stored.base.manifest)
     for entry in (manifest["config"], *manifest["layers"]):
-        path = kept.layout.path(entry["digest"])
+        path = stored.layout.path(entry["digest"])
         if sha256_file(path) != path.name:
-            raise ChecksFailed(f"{path} has changed: its hash is not its name", hint=_again(kept))
+            raise ChecksFailed(f"{path} has changed: its hash is not its name", hint=_again(stored))
 
 
-def _again(kept: StoredBase) -> str:
-    return f"move {kept.paths.root} away and import it again from {kept.base.source}"
+def _again(stored: StoredBase) -> str:
+    return f"move {stored.paths.root} away and import it again from {stored.base.source}"
 
 
 def _read(paths: BasePaths) -> Base | None:
@@ -205,48 +205,48 @@ def _remove_left(yard: Yard, name: str) -> None:
         disk.remove_tree(place, yard.root)
 
 
-def _make(paths: BasePaths, wanted: BaseImport, there: Base | None) -> Base:
-    platform = wanted.platform or this_platform()
+def _make(paths: BasePaths, request: BaseImport, there: Base | None) -> Base:
+    platform = request.platform or this_platform()
     layout = Layout(paths.layout)
-    fetched = fetch(wanted.source, layout, platform, wanted.most_bytes)
-    if wanted.digest and wanted.digest not in fetched.digests:
-        raise StackyardError(f"wrong digest: {wanted.source} is {fetched.digests[0]}, expected {wanted.digest}",
+    fetched = fetch(request.source, layout, platform, request.most_bytes)
+    if request.digest and request.digest not in fetched.digests:
+        raise StackyardError(f"wrong digest: {request.source} is {fetched.digests[0]}, expected {request.digest}",
                              hint=f"its digests are {', '.join(dict.fromkeys(fetched.digests))}")  # fmt: skip
     if there is not None:
         if set(there.digests) & set(fetched.digests):
             return there
-        differs = f"the base {wanted.name} exists and is another image: {there.digests[0]}, not {fetched.digests[0]}"
+        differs = f"the base {request.name} exists and is another image: {there.digests[0]}, not {fetched.digests[0]}"
         raise InputError(differs, hint="choose another --name: what is imported never changes")
     with scratch("base") as work:
         root = work / "root"
         root.mkdir(mode=0o700)
-        unpacked = UnpackedTree(root, wanted.most_bytes)
+        unpacked = UnpackedTree(root, request.most_bytes)
         for layer in fetched.layers:
             unpacked.apply(layer, layout.path(layer.digest))
-        _check_platform(wanted, fetched, root, platform)
-        return _kept(paths, wanted, fetched, unpacked, platform)
+        _check_platform(request, fetched, root, platform)
+        return _kept(paths, request, fetched, unpacked, platform)
 
 
-def _check_platform(wanted: BaseImport, fetched: FetchedImage, root: Path, platform: str) -> None:
+def _check_platform(request: BaseImport, fetched: FetchedImage, root: Path, platform: str) -> None:
     said = str(fetched.config.get("architecture"))
-    found = software.platform_of(root) or ARCHITECTURES.get(said, "")
-    if found != platform:
-        what = f"its programs are for {found}" if found else f"its architecture is {said!r:.40}"
-        hint = f"say so with --platform {found}" if found else "use an image for a platform that is known"
-        raise InputError(f"{wanted.source} is not for {platform}: {what}", hint=hint)
+    own_platform = software.platform_of(root) or ARCHITECTURES.get(said, "")
+    if own_platform != platform:
+        what = f"its programs are for {own_platform}" if own_platform else f"its architecture is {said!r:.40}"
+        hint = f"say so with --platform {own_platform}" if own_platform else "use an image for a platform that is known"
+        raise InputError(f"{request.source} is not for {platform}: {what}", hint=hint)
 
 
-def _kept(paths: BasePaths, wanted: BaseImport, fetched: FetchedImage, unpacked: UnpackedTree, platform: str) -> Base:
+def _kept(paths: BasePaths, request: BaseImport, fetched: FetchedImage, unpacked: UnpackedTree, platform: str) -> Base:
     """Pack the unpacked image, and write the record."""
-    accepted, lines = wanted.licences(unpacked.root)
+    accepted, lines = request.licences(unpacked.root)
     fetched = _with_lines(Layout(paths.layout), fetched, unpacked, lines)
-    Layout(paths.layout).finish(fetched.manifest, wanted.name)
+    Layout(paths.layout).finish(fetched.manifest, request.name)
     unpacked.settle()
     packed = squashfs.pack(unpacked.root, paths.image, as_it_is=True)
     defaults = _defaults(fetched.config)
     base = Base(
-        name=wanted.name,
-        source=wanted.origin or str(wanted.source),
+        name=request.name,
+        source=request.origin or str(request.source),
         manifest=fetched.manifest.digest,
         digests=tuple(dict.fromkeys(fetched.digests)),
         platform=platform,
@@ -316,7 +316,7 @@ def _seal(paths: BasePaths) -> None:
     Layout(paths.layout).sync()
 
 
-def _claim(made: Path, paths: BasePaths, base: Base) -> None:
-    if not claim(made, paths.root):
+def _claim(draft: Path, paths: BasePaths, base: Base) -> None:
+    if not claim(draft, paths.root):
         raise StackyardError(f"cannot name the base {base.name}: {paths.root} exists",
                              hint="move that directory away: it is not a base")  # fmt: skip

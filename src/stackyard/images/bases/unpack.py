@@ -91,13 +91,13 @@ class UnpackedTree:
         return self._parent(tuple(parts[:-1])) / parts[-1] if parts else self.root
 
     def _extract(self, stream: IO[bytes]) -> None:
-        made: set[Path] = set()
+        made_paths: set[Path] = set()
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=CheckedHeader) as tar:
             for member in tar:
                 self._count(member)
-                place = self._apply(tar, member, made)
-                while place is not None and place not in made and place != self.root:
-                    made.add(place)
+                place = self._apply(tar, member, made_paths)
+                while place is not None and place not in made_paths and place != self.root:
+                    made_paths.add(place)
                     place = place.parent
                 vars(tar)["members"].clear()  # else all of them stay in memory
 
@@ -110,7 +110,7 @@ class UnpackedTree:
         if self._entries > self.most_entries:
             raise StackyardError(f"the image has more than {self.most_entries:,} entries", hint=_HINT)
 
-    def _apply(self, tar: tarfile.TarFile, member: tarfile.TarInfo, made: set[Path]) -> Path | None:
+    def _apply(self, tar: tarfile.TarFile, member: tarfile.TarInfo, paths: set[Path]) -> Path | None:
         """Apply one entry; returns the created path, or None."""
         parts = _parts(member.name)
         if not parts:
@@ -118,7 +118,7 @@ class UnpackedTree:
             return None
         parent, name = self._parent(tuple(parts[:-1])), parts[-1]
         if name.startswith(_WHITEOUT):
-            self._whiteout(member, parent, name, made)
+            self._whiteout(member, parent, name, paths)
             return None
         place = parent / name
         if member.isdir():
@@ -145,22 +145,22 @@ class UnpackedTree:
             "/".join(parts)
         )
 
-    def _whiteout(self, member: tarfile.TarInfo, parent: Path, name: str, made: set[Path]) -> None:
+    def _whiteout(self, member: tarfile.TarInfo, parent: Path, name: str, paths: set[Path]) -> None:
         gone = name.removeprefix(_WHITEOUT)
         if gone in ("", ".", "..") or (name == _OPAQUE and parent == self.root):
             raise StackyardError(f"a layer removes the root directory: {shown(member.name)}", hint=_HINT)
         if name == _OPAQUE:
-            self._hide(parent, made)
-        elif not gone.startswith(_WHITEOUT) and parent / gone not in made:  # .wh..wh.plnk: a note of aufs
+            self._hide(parent, paths)
+        elif not gone.startswith(_WHITEOUT) and parent / gone not in paths:  # .wh..wh.plnk: a note of aufs
             self._clear(parent / gone)
 
-    def _hide(self, directory: Path, made: set[Path]) -> None:
+    def _hide(self, directory: Path, paths: set[Path]) -> None:
         """Remove the files in a directory that do not come from this layer."""
         for place in directory.iterdir():
-            if place not in made:
+            if place not in paths:
                 self._clear(place)
             elif place.is_dir() and not place.is_symlink():
-                self._hide(place, made)
+                self._hide(place, paths)
 
     def _directory(self, place: Path) -> None:
         if place.is_dir() and not place.is_symlink():
@@ -261,10 +261,10 @@ class CheckedHeader(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, *args: Any, **options: Any) -> CheckedHeader:
         """Parse the header as tarfile does."""
-        made = super().frombuf(*args, **options)
-        if made.size < 0 or (made.type in _LONG and made.size > _MOST_HEADER):
-            raise StackyardError(f"a header of the image has an impossible size: {made.size}", hint=_HINT)
-        return made
+        header = super().frombuf(*args, **options)
+        if header.size < 0 or (header.type in _LONG and header.size > _MOST_HEADER):
+            raise StackyardError(f"a header of the image has an impossible size: {header.size}", hint=_HINT)
+        return header
 
 
 class _CountedStream:

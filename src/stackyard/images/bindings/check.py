@@ -56,7 +56,7 @@ class BindingReport:
 
     def to_json(self) -> dict[str, Any]:
         """The results as JSON values."""
-        return {**asdict(self), "findings": [each.to_json() for each in self.findings]}
+        return {**asdict(self), "findings": [finding.to_json() for finding in self.findings]}
 
 
 @dataclass(frozen=True)
@@ -69,24 +69,30 @@ class BindingRequest:
     drivers: tuple[Driver, ...] = ()
 
 
-def check(image: Path, asked: BindingRequest) -> BindingReport:
+def check(image: Path, request: BindingRequest) -> BindingReport:
     """Check an image.
 
     Raises:
         InputError: it is not an image.
         MissingError: a program that reads it is not installed.
     """
-    policy = asked.bindings.applied(asked.policy)
+    policy = request.bindings.applied(request.policy)
     with opened(image) as files:
         seen, inside = view(files.tree, policy), contents(files.tree)
         users = [user for user in inside.users if _counts(user, seen)]
         loads: dict[str, str] = {}
         rpaths: dict[str, None] = {}
-        findings = [*_sources(asked.bindings), *_known(asked.bindings), *_cleaned(policy), *_names(seen), *_pmi(asked)]
+        findings = [
+            *_sources(request.bindings),
+            *_known(request.bindings),
+            *_cleaned(policy),
+            *_names(seen),
+            *_pmi(request),
+        ]
         findings += _places(files.tree, policy)
-        findings += _of_users(users, seen, asked.bindings, loads, rpaths)
-        findings += _of_components(users, seen, asked.bindings, loads)
-        findings += _of_drivers(inside, asked.drivers)
+        findings += _of_users(users, seen, request.bindings, loads, rpaths)
+        findings += _of_components(users, seen, request.bindings, loads)
+        findings += _of_drivers(inside, request.drivers)
         return BindingReport(
             str(image), files.how, tuple(user.path for user in users), loads, _sorted(findings), tuple(rpaths)
         )
@@ -95,8 +101,8 @@ def check(image: Path, asked: BindingRequest) -> BindingReport:
 def drivers_of(site: Site, here: tuple[Driver, ...] = ()) -> tuple[Driver, ...]:
     """The GPU drivers of a site's node kinds, since login nodes have none; else this machine's."""
     kinds = ((name, kind.gpu) for name, kind in site.nodes.items() if kind.gpu.vendor in ("nvidia", "amd"))
-    found = tuple(_driver(gpu, f"node kind {name}") for name, gpu in kinds if gpu.driver)
-    return found or here
+    drivers = tuple(_driver(gpu, f"node kind {name}") for name, gpu in kinds if gpu.driver)
+    return drivers or here
 
 
 def _driver(gpu: Gpu, where: str) -> Driver:
@@ -107,8 +113,8 @@ def _counts(user: User, seen: View) -> bool:
     """Whether an MPI user belongs to a program, not to the image's own MPI, and is not hidden by a bind."""
     if Path(user.path).name.startswith(_OF_AN_MPI):
         return False
-    found = seen.loader.tree.find(user.path)
-    elf = read_elf(found.outside) if found else None  # a repaired copy may be bound there, or a directory of the host
+    path = seen.loader.tree.find(user.path)
+    elf = read_elf(path.outside) if path else None  # a repaired copy may be bound there, or a directory of the host
     return elf is not None and set(user.needs) <= set(elf.needed)
 
 
@@ -183,12 +189,12 @@ def _names(seen: View) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _pmi(asked: BindingRequest) -> Iterator[Finding]:
-    kinds, given = asked.bindings.mpi.pmi, asked.pmi
-    if not given or not kinds or any(given == kind or given.startswith(f"{kind}_") for kind in kinds):
+def _pmi(request: BindingRequest) -> Iterator[Finding]:
+    kinds, pmi = request.bindings.mpi.pmi, request.pmi
+    if not pmi or not kinds or any(pmi == kind or pmi.startswith(f"{kind}_") for kind in kinds):
         return
     yield Finding(
-        "pmi", "refused", f"MPI programs are started with --mpi={given}, and the host's MPI needs {' or '.join(kinds)}",
+        "pmi", "refused", f"MPI programs are started with --mpi={pmi}, and the host's MPI needs {' or '.join(kinds)}",
         "every rank would be rank 0 of 1, and exit with status 0",
         f"site.yaml: scheduler: {{mpi: {kinds[0]}}}; with srun itself: --mpi={kinds[0]}",
     )  # fmt: skip
@@ -212,19 +218,19 @@ def _of_users(
             if name in mpi_sonames():
                 loads[user.path] = f"{'host' if item and seen.is_host(item) else 'image'}:{item.inside if item else ''}"
             if host is not None and (item is None or not seen.is_host(item)):
-                found = _own(user, name, item, seen, host)
-                others.setdefault(found, {})[user.path] = None
-                if found.rule == "rpath" and item is not None:
+                finding = _own(user, name, item, seen, host)
+                others.setdefault(finding, {})[user.path] = None
+                if finding.rule == "rpath" and item is not None:
                     rpaths[item.rule.removeprefix("RPATH of ")] = None
-    yield from (_of_files(found, list(files)) for found, files in others.items())
+    yield from (_of_files(shared, list(files)) for shared, files in others.items())
     yield from _missing(closures, seen)
     yield from version_findings(closures, seen)
 
 
-def _of_files(found: Finding, files: Sequence[str]) -> Finding:
+def _of_files(finding: Finding, files: Sequence[str]) -> Finding:
     """A finding whose message continues after a file's name, for several files."""
     more = f"; so do {some(files[1:], _SHOWN)}" if len(files) > 1 else ""
-    return replace(found, message=f"{files[0]} {found.message}{more}")
+    return replace(finding, message=f"{files[0]} {finding.message}{more}")
 
 
 def _own(user: User, name: str, item: LoadedFile | None, seen: View, host: _Host) -> Finding:
@@ -279,8 +285,8 @@ def _abi_of(name: str) -> str:
 def _missing(closures: Iterable[Closure], seen: View) -> Iterator[Finding]:
     """Findings for libraries that the host's libraries need, and that neither bindings nor image have."""
     lost: dict[str, dict[str, None]] = {}
-    for each in (each for closure in closures for each in closure.missing if seen.is_host(each.by)):
-        lost.setdefault(each.name, {})[str(each.by.elf.path)] = None
+    for library in (absent for closure in closures for absent in closure.missing if seen.is_host(absent.by)):
+        lost.setdefault(library.name, {})[str(library.by.elf.path)] = None
     for name, needing in lost.items():
         yield Finding(
             "library-missing", "refused", f"{name} not found in the image, required by {some(list(needing), _SHOWN)}",
@@ -300,16 +306,16 @@ def _of_components(
         return
     known = {item.elf.path for item in seen.loader.closure([user], preload=seen.preload).loaded}
     closure = seen.loader.closure([user, *files], preload=seen.preload)
-    lost = [each for each in closure.missing if seen.is_host(each.by)]
+    lost = [library for library in closure.missing if seen.is_host(library.by)]
     if lost:
-        names = some([each.name for each in lost], 2 * _SHOWN)
+        names = some([library.name for library in lost], 2 * _SHOWN)
         yield Finding(
             "component-missing", "warning",
             f"components of the host's MPI need what the image does not have: {names}", _LEFT_OUT,
             "add them to `libraries`, from where `ldconfig -p` of the host has them",
         )  # fmt: skip
-    for found in version_findings([closure], seen, besides=known):
-        yield replace(found, rule="component-version", severity="warning", reason=_LEFT_OUT)
+    for finding in version_findings([closure], seen, besides=known):
+        yield replace(finding, rule="component-version", severity="warning", reason=_LEFT_OUT)
 
 
 _LEFT_OUT = "such a component is left out without a word, and a slower one is used"
@@ -319,12 +325,12 @@ def _of_drivers(inside: Contents, drivers: Iterable[Driver]) -> Iterator[Finding
     drivers = tuple(drivers)
     for toolkit in newest(inside.toolkits):
         for driver in drivers:
-            found = check_driver(toolkit, driver) if driver.vendor == toolkit.vendor else None
-            if found:
-                yield found
+            finding = check_driver(toolkit, driver) if driver.vendor == toolkit.vendor else None
+            if finding:
+                yield finding
 
 
 def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings without duplicates, the most severe first."""
     order = {"refused": 0, "warning": 1, "note": 2}
-    return tuple(sorted(dict.fromkeys(findings), key=lambda each: order[each.severity]))
+    return tuple(sorted(dict.fromkeys(findings), key=lambda finding: order[finding.severity]))

@@ -89,14 +89,14 @@ def detect(environ: Mapping[str, str], *, mpi: str = "") -> DetectedBindings:
 def required(loader: Loader, path: str, known: KnownMpi, sockets: Mapping[str, str]) -> DetectedBindings:
     """The bindings for an MPI in a tree: its libraries, the files that it opens, and the daemons' `sockets`."""
     closure = loader.closure([path, *_companions(loader, path, known)])
-    main, found = closure.loaded[0], _HostFiles()
+    main, files = closure.loaded[0], _HostFiles()
     for item in closure.loaded:
-        _place(loader, item, known, found)
-    notes = [f"{each.name}, required by {each.by.name}, not found" for each in closure.missing]
-    notes += _open_components(loader, closure, found)
+        _place(loader, item, known, files)
+    notes = [f"{absent.name}, required by {absent.by.name}, not found" for absent in closure.missing]
+    notes += _open_components(loader, closure, files)
     for place, why in sockets.items():
-        _bind(place, why, found)
-    return DetectedBindings(_bindings(loader.tree, main, known, closure, found), tuple(notes))
+        _bind(place, why, files)
+    return DetectedBindings(_bindings(loader.tree, main, known, closure, files), tuple(notes))
 
 
 def _directories(text: str) -> tuple[str, ...]:
@@ -106,8 +106,8 @@ def _directories(text: str) -> tuple[str, ...]:
 def library(loader: Loader, environ: Mapping[str, str], mpi: str) -> tuple[str, KnownMpi]:
     """The requested MPI's library, or the one that the environment leads to, and its identity; see `detect`."""
     for path in _candidates(loader, environ, mpi):
-        found = loader.tree.find(path)
-        known = known_mpi(found.outside) if found else None
+        place = loader.tree.find(path)
+        known = known_mpi(place.outside) if place else None
         if known is not None:
             return path, known
     if mpi:
@@ -142,8 +142,8 @@ def _of_system(loader: Loader, environ: Mapping[str, str]) -> Iterator[str]:
 
     paths = [path for name in _sorted_sonames() for path in loader.cached(name)]
     mpiexec = find_mpi(environ)
-    wanted = {"mpirun": ("openmpi", "spectrum"), "mpich": ("mpich",), "pals": ("mpich",)}
-    abis = wanted[mpiexec.launcher] if mpiexec else ()
+    families = {"mpirun": ("openmpi", "spectrum"), "mpich": ("mpich",), "pals": ("mpich",)}
+    abis = families[mpiexec.launcher] if mpiexec else ()
     yield from sorted(paths, key=lambda path: (known := known_mpi(Path(path))) is None or known.family.abi not in abis)
 
 
@@ -165,26 +165,26 @@ def _companions(loader: Loader, path: str, known: KnownMpi) -> list[str]:
     return [f"{directory}/{name}" for name in known.family.companions if loader.tree.find(f"{directory}/{name}")]
 
 
-def _place(loader: Loader, item: LoadedFile, known: KnownMpi, found: _HostFiles) -> None:
+def _place(loader: Loader, item: LoadedFile, known: KnownMpi, files: _HostFiles) -> None:
     """Decide how a library is bound into the image."""
     if is_left_to_image(item.name):
         return
     why = f"required by {item.by.name}" if item.by else known.title
     if item.name in known.family.companions:
         why = f"{known.title} for other languages"
-    _put(loader.tree, item, why, found)
+    _put(loader.tree, item, why, files)
 
 
-def _put(tree: Tree, item: LoadedFile, why: str, found: _HostFiles) -> None:
+def _put(tree: Tree, item: LoadedFile, why: str, files: _HostFiles) -> None:
     item = _for_all_processors(tree, item)
     directory = posixpath.dirname(item.inside)
     path = _own_path(tree, item)  # /lib may be a link to /usr/lib here
     if is_of_system(posixpath.dirname(path)):
-        found.libraries.setdefault(path, why)
+        files.libraries.setdefault(path, why)
         return
-    _bind(_whole(directory), why, found)
+    _bind(_whole(directory), why, files)
     if item.by is None or item.rule == "LD_LIBRARY_PATH":
-        found.library_path.setdefault(directory, f"{item.name} is there")
+        files.library_path.setdefault(directory, f"{item.name} is there")
 
 
 def _for_all_processors(tree: Tree, item: LoadedFile) -> LoadedFile:
@@ -193,10 +193,10 @@ def _for_all_processors(tree: Tree, item: LoadedFile) -> LoadedFile:
     return replace(item, inside=plain) if tree.find(plain) is not None else item
 
 
-def _bind(place: str, why: str, found: _HostFiles) -> None:
+def _bind(place: str, why: str, files: _HostFiles) -> None:
     """Bind a file or directory, unless a parent directory is bound."""
-    if not any(posixpath.commonpath([place, bound]) == bound for bound in found.binds):
-        found.binds[place] = why
+    if not any(posixpath.commonpath([place, bound]) == bound for bound in files.binds):
+        files.binds[place] = why
 
 
 def _soname(item: LoadedFile) -> str:
@@ -211,7 +211,7 @@ def _whole(directory: str) -> str:
     return parent if is_lib and parent not in _SHARED else directory
 
 
-def _open_components(loader: Loader, closure: Closure, found: _HostFiles) -> list[str]:
+def _open_components(loader: Loader, closure: Closure, files: _HostFiles) -> list[str]:
     """Directories of files opened by dlopen, with the dependencies of these files, recursively."""
     notes: dict[str, None] = {}
     opened: set[str] = set()
@@ -222,8 +222,8 @@ def _open_components(loader: Loader, closure: Closure, found: _HostFiles) -> lis
             for place in (*_beside(loader.tree, item, part.directories), *filter(loader.tree.find, part.paths)):
                 if place not in opened:
                     opened.add(place)
-                    _bind(place, part.why, found)
-                    notes.update(dict.fromkeys(_open_directory(loader, closure, place, found)))
+                    _bind(place, part.why, files)
+                    notes.update(dict.fromkeys(_open_directory(loader, closure, place, files)))
     return list(notes)
 
 
@@ -235,35 +235,35 @@ def _beside(tree: Tree, item: LoadedFile, names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(place.inside for place in places if place))
 
 
-def _open_directory(loader: Loader, closure: Closure, directory: str, found: _HostFiles) -> list[str]:
+def _open_directory(loader: Loader, closure: Closure, directory: str, host_files: _HostFiles) -> list[str]:
     """Add the dependencies of a directory's components. Returns those missing on this machine."""
     files = [path for path in files_below(loader.tree, directory) if re.search(r"\.so(\.\d+)*$", path)]
     files = [path for path in files if _is_below(loader.tree, path, directory)]
-    found.components += [posixpath.basename(path) for path in files]
+    host_files.components += [posixpath.basename(path) for path in files]
     inner = loader.closure(files)
     for item in inner.loaded:
         if item.by is None or item.inside.startswith(f"{directory}/") or closure.get(item.name) is not None:
             continue
         closure.add(item, item.elf.path)
         if not is_left_to_image(item.name):
-            _put(loader.tree, item, f"required by {item.by.name}", found)
-    return [f"{each.name}, required by the component {each.by.name}, not found" for each in inner.missing]
+            _put(loader.tree, item, f"required by {item.by.name}", host_files)
+    return [f"{lacking.name}, required by the component {lacking.by.name}, not found" for lacking in inner.missing]
 
 
 def _is_below(tree: Tree, path: str, directory: str) -> bool:
     """Whether a file is in a directory, and not a link to elsewhere, such as a compiler's link to a system library."""
-    found, above = tree.find(path), tree.find(directory)
-    return found is not None and above is not None and found.inside.startswith(f"{above.inside}/")
+    place, above = tree.find(path), tree.find(directory)
+    return place is not None and above is not None and place.inside.startswith(f"{above.inside}/")
 
 
 def files_below(tree: Tree, directory: str, depth: int = 4) -> Iterator[str]:
     """The files below a directory, by their paths inside."""
     for name in tree.names(directory):
         path = f"{directory}/{name}"
-        found = tree.find(path)
-        if found is None:
+        place = tree.find(path)
+        if place is None:
             continue
-        if found.outside.is_dir():
+        if place.outside.is_dir():
             if depth:
                 yield from files_below(tree, path, depth - 1)
         else:
@@ -276,8 +276,8 @@ def _own_path(tree: Tree, item: LoadedFile) -> str:
     return f"{directory.inside if directory else posixpath.dirname(item.inside)}/{_soname(item)}"
 
 
-def _bindings(tree: Tree, main: LoadedFile, known: KnownMpi, closure: Closure, found: _HostFiles) -> HostBindings:
-    names = [*(item.name for item in closure.loaded), *found.components]
+def _bindings(tree: Tree, main: LoadedFile, known: KnownMpi, closure: Closure, files: _HostFiles) -> HostBindings:
+    names = [*(item.name for item in closure.loaded), *files.components]
     why = "each rank in a namespace of its own cannot read another's memory: shared memory is copied twice instead"
     return HostBindings(
         name=f"{known.family.name}-{known.version}".rstrip("-"),
@@ -288,8 +288,8 @@ def _bindings(tree: Tree, main: LoadedFile, known: KnownMpi, closure: Closure, f
             library=_own_path(tree, main),
             pmi=pmi_kinds(known.family, names),
         ),
-        libraries=tuple(BoundPath(path=path, why=why) for path, why in found.libraries.items()),
-        binds=tuple(Bind(path=path, why=why) for path, why in found.binds.items()),
-        library_path=tuple(BoundPath(path=path, why=why) for path, why in found.library_path.items()),
+        libraries=tuple(BoundPath(path=path, why=why) for path, why in files.libraries.items()),
+        binds=tuple(Bind(path=path, why=why) for path, why in files.binds.items()),
+        library_path=tuple(BoundPath(path=path, why=why) for path, why in files.library_path.items()),
         variables=tuple(BoundVariable(name=n, value=v, why=why) for n, v in known.family.variables.items()),
     )

@@ -41,9 +41,9 @@ class Driver:
 
 def toolkit_of(path: str, text: str = "") -> Toolkit | None:
     """The toolkit that a file of an image belongs to: the CUDA run time, or ROCm's version file."""
-    found = _CUDART.fullmatch(path.rpartition("/")[2])
-    if found:
-        return Toolkit("nvidia", ".".join(found.group(1).split(".")[:2]), path)
+    match = _CUDART.fullmatch(path.rpartition("/")[2])
+    if match:
+        return Toolkit("nvidia", ".".join(match.group(1).split(".")[:2]), path)
     if re.fullmatch(r"/opt/rocm[\w.-]*/\.info/version", path) and re.match(r"\d+\.\d+", text):
         return Toolkit("amd", ".".join(text.split("-", maxsplit=1)[0].strip().split(".")[:2]), path)
     return None
@@ -60,10 +60,10 @@ def of_machine(here: Machine) -> tuple[Driver, ...]:
 def newest(toolkits: Iterable[Toolkit]) -> list[Toolkit]:
     """The newest toolkit of each vendor."""
     best: dict[str, Toolkit] = {}
-    for each in toolkits:
-        known = best.get(each.vendor)
-        if known is None or numbers(each.version) > numbers(known.version):
-            best[each.vendor] = each
+    for toolkit in toolkits:
+        known = best.get(toolkit.vendor)
+        if known is None or numbers(toolkit.version) > numbers(known.version):
+            best[toolkit.vendor] = toolkit
     return list(best.values())
 
 

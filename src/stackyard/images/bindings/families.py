@@ -97,11 +97,11 @@ def known_mpi(path: Path) -> KnownMpi | None:
 
 def _marked(data: mmap.mmap) -> KnownMpi | None:
     """The family whose mark a file contains, with its version."""
-    family = next((each for each in families() if data.find(each.mark.encode()) >= 0), None)
+    family = next((candidate for candidate in families() if data.find(candidate.mark.encode()) >= 0), None)
     if family is None:
         return None
-    found = re.search(family.version.encode(), cast(bytes, data)) if family.version else None
-    return KnownMpi(family, found.group(1).decode("ascii", "replace") if found else "")
+    match = re.search(family.version.encode(), cast(bytes, data)) if family.version else None
+    return KnownMpi(family, match.group(1).decode("ascii", "replace") if match else "")
 
 
 _ASK = """
@@ -118,8 +118,8 @@ def asked_version(path: str, environ: Mapping[str, str]) -> str:
         said = run([sys.executable, "-I", "-c", _ASK, path], env=dict(environ), check=False, timeout_s=30).stdout
     except StackyardError:
         return ""
-    found = re.search(r"(?:version|Open MPI v|Library)\s*:?\s*v?(\d[\w.]*)", said, re.IGNORECASE)
-    return found.group(1).rstrip(".") if found else ""
+    match = re.search(r"(?:version|Open MPI v|Library)\s*:?\s*v?(\d[\w.]*)", said, re.IGNORECASE)
+    return match.group(1).rstrip(".") if match else ""
 
 
 def pmi_kinds(family: Family, names: Iterable[str]) -> tuple[str, ...]:

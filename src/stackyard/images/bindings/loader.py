@@ -136,24 +136,24 @@ class Loader:
     @cached_property
     def cache(self) -> Mapping[str, tuple[CachedLibrary, ...]]:
         """ld.so.cache of the tree."""
-        found = self.tree.find("/etc/ld.so.cache")
-        return read_cache(found.outside) if found else {}
+        place = self.tree.find("/etc/ld.so.cache")
+        return read_cache(place.outside) if place else {}
 
     @cached_property
     def hwcaps(self) -> tuple[str, ...]:
         """Directories below ``glibc-hwcaps`` that the tree's C library searches on this machine, the best first."""
-        known = (each.path for each in self.cache.get("libc.so.6", ()))
+        known = (library.path for library in self.cache.get("libc.so.6", ()))
         default = (f"{directory}/libc.so.6" for directory in _default_directories(_own_machine()))
         for path in (*known, *default):
-            found = self.tree.find(path)
-            if found is not None:
-                return own_hwcaps() if _SINCE in read_versions(found.outside).defined else ()
+            place = self.tree.find(path)
+            if place is not None:
+                return own_hwcaps() if _SINCE in read_versions(place.outside).defined else ()
         return ()
 
     def cached(self, name: str) -> list[str]:
         """The files of a library in ld.so.cache, in the loader's order."""
         files = self.cache.get(name, ())
-        return [each.path for hwcaps in (*self.hwcaps, "") for each in files if each.hwcaps == hwcaps]
+        return [file.path for hwcaps in (*self.hwcaps, "") for file in files if file.hwcaps == hwcaps]
 
     def closure(self, paths: Iterable[str], *, preload: Iterable[str] = ()) -> Closure:
         """Everything loaded with some files of the tree; files other than ELF are skipped."""
@@ -170,15 +170,15 @@ class Loader:
 
     def open(self, path: str) -> LoadedFile | None:
         """A file of the tree by its path."""
-        found = self.tree.find(path)
-        elf = read_elf(found.outside) if found else None
+        place = self.tree.find(path)
+        elf = read_elf(place.outside) if place else None
         return LoadedFile(posixpath.basename(path), path, elf) if elf else None
 
     def find(self, name: str, item: LoadedFile) -> LoadedFile | None:
         """The file that the loader takes for a library which a loaded file needs, or None."""
         for path, rule in self._candidates(name, item):
-            found = self.tree.find(path)
-            elf = read_elf(found.outside) if found else None
+            place = self.tree.find(path)
+            elf = read_elf(place.outside) if place else None
             if elf is not None and elf.machine == item.elf.machine:
                 return LoadedFile(name, path, elf, item, rule)
         return None
@@ -191,16 +191,16 @@ class Loader:
     def _load(self, name: str, item: LoadedFile, result: Closure, queue: deque[LoadedFile]) -> None:
         if result.get(name) is not None:
             return
-        found = self.find(name, item)
-        if found is None:
-            if not any(each.name == name for each in result.missing):
+        place = self.find(name, item)
+        if place is None:
+            if not any(absent.name == name for absent in result.missing):
                 result.missing.append(MissingLibrary(name, item))
-        elif result.add(found, self._outside(found)):
-            queue.append(found)
+        elif result.add(place, self._outside(place)):
+            queue.append(place)
 
     def _outside(self, item: LoadedFile) -> Path:
-        found = self.tree.find(item.inside)
-        return found.outside if found else item.elf.path
+        place = self.tree.find(item.inside)
+        return place.outside if place else item.elf.path
 
     def _candidates(self, name: str, item: LoadedFile) -> Iterator[tuple[str, str]]:
         """Paths in the order in which the loader tries them, and the rule of each."""
@@ -217,7 +217,7 @@ class Loader:
     def _below(self, directory: str, name: str) -> Iterator[str]:
         """The possible paths of a library in a search directory."""
         if self.tree.find(f"{directory}/{_HWCAPS}") is not None:
-            yield from (f"{directory}/{_HWCAPS}/{each}/{name}" for each in self.hwcaps)
+            yield from (f"{directory}/{_HWCAPS}/{hwcap}/{name}" for hwcap in self.hwcaps)
         yield f"{directory}/{name}"
 
     def _directories(self, item: LoadedFile) -> Iterator[tuple[str, str]]:
@@ -235,8 +235,8 @@ class Loader:
 
     def expanded(self, directories: Iterable[str], item: LoadedFile) -> Iterator[str]:
         """Directories with ``$ORIGIN`` and ``$LIB`` replaced. The origin is the file's real directory."""
-        found = self.tree.find(item.inside)
-        origin = posixpath.dirname(_real(found, item))
+        place = self.tree.find(item.inside)
+        origin = posixpath.dirname(_real(place, item))
         for directory in directories:
             text = re.sub(r"\$(ORIGIN\b|\{ORIGIN\})", lambda _: origin, directory)
             triplet = _MULTIARCH.get(item.elf.machine, "lib64")
@@ -245,5 +245,5 @@ class Loader:
                 yield re.sub(r"\$(LIB\b|\{LIB\})", lambda _, lib=lib: lib, text)  # type: ignore[misc]
 
 
-def _real(found: TreePath | None, item: LoadedFile) -> str:
-    return found.inside if found else item.inside
+def _real(place: TreePath | None, item: LoadedFile) -> str:
+    return place.inside if place else item.inside

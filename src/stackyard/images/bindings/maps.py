@@ -45,7 +45,7 @@ class Rank:
 
     def to_json(self) -> dict[str, Any]:
         """The rank as JSON values."""
-        return {**asdict(self), "findings": [each.to_json() for each in self.findings]}
+        return {**asdict(self), "findings": [finding.to_json() for finding in self.findings]}
 
 
 def run_ranks(
@@ -72,7 +72,7 @@ def run_ranks(
         done = run([*shlex.split(launcher), str(script)], timeout_s=RUN_S, check=False)
         said = [json.loads(file.read_text()) for file in sorted(directory.glob("rank-*.json"))]
     library = Path(bindings.mpi.library)
-    ranks = sorted((_rank(each, library) for each in said), key=lambda rank: (rank.rank, rank.node))
+    ranks = sorted((_rank(row, library) for row in said), key=lambda rank: (rank.rank, rank.node))
     _started(ranks, done, launcher)
     return ranks, done
 
@@ -95,15 +95,15 @@ def _script(
     """The shell script for a rank: the runtime with the image, observed from outside."""
     runtime = runtime_of(policy.runtime, str(image.absolute()))
     own = [sys.executable, "-I", "-S", watch.__file__, str(directory), ",".join(RANKS)]
-    made = (
+    call = (
         _charliecloud(bindings.applied(policy, CHARLIECLOUD))
         if runtime == "charliecloud"
         else _apptainer(runtime, bindings.applied(policy))
     )
-    rest = [str(image.absolute()), *made.before, *program]
+    rest = [str(image.absolute()), *call.before, *program]
     return "\n".join(
-        ["#!/bin/bash -p", "sy_binds=()", *made.lines, _WIRE.format(option=made.option),
-         f'{made.start}{" ".join(map(_filled, [*own, *made.words]))} "${{sy_binds[@]}}" {shlex.join(rest)}\n']
+        ["#!/bin/bash -p", "sy_binds=()", *call.lines, _WIRE.format(option=call.option),
+         f'{call.start}{" ".join(map(_filled, [*own, *call.words]))} "${{sy_binds[@]}}" {shlex.join(rest)}\n']
     )  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def _files(policy: ContainerPolicy) -> list[str]:
 
 def _filled(word: str) -> str:
     """A quoted word in which the shell substitutes values that only the node has."""
-    return re.sub(r"\$\{STACKYARD_\w+\}", lambda found: f"'\"{found[0]}\"'", shlex.quote(word))
+    return re.sub(r"\$\{STACKYARD_\w+\}", lambda match: f"'\"{match[0]}\"'", shlex.quote(word))
 
 
 _WIRE = f"""for path in "${PMIX_DIRECTORY}" {SLURM_DIRECTORIES} "${PALS_DIRECTORY}"; do
@@ -186,7 +186,7 @@ def _findings(rank: Rank, mapped: dict[str, Any], library: Path) -> tuple[Findin
 
 def _is_mpi(path: str, names: frozenset[str]) -> bool:
     name = path.rpartition("/")[2]
-    return any(name == each or name.startswith(f"{each}.") for each in names)
+    return any(name == start or name.startswith(f"{start}.") for start in names)
 
 
 def _is_file(where: Sequence[int], library: Path) -> bool:

@@ -63,14 +63,14 @@ def _partitions(image: Path) -> list[int]:
         return [0]
     if len(head) < 128 or not sif.is_one(head):
         raise InputError(f"cannot read {image}: not an image", hint="use a directory, a SquashFS file or a SIF file")
-    found = sif.read(image)
-    overlays = found.partitions(sif.OVERLAY)
-    systems = found.partitions(sif.SYSTEM)
-    if any(found.read(each, len(_SQUASHFS)) != _SQUASHFS for each in (*overlays, *systems)):
+    image_file = sif.read(image)
+    overlays = image_file.partitions(sif.OVERLAY)
+    systems = image_file.partitions(sif.SYSTEM)
+    if any(image_file.read(part, len(_SQUASHFS)) != _SQUASHFS for part in (*overlays, *systems)):
         raise InputError(f"cannot read {image}: a partition is not SquashFS", hint="convert it to SquashFS")
     if not systems:
         raise InputError(f"cannot read {image}: no system partition", hint="see `apptainer sif list`")
-    return [each.offset for each in (*reversed(overlays), *systems)]
+    return [part.offset for part in (*reversed(overlays), *systems)]
 
 
 def _open(image: Path, offset: int, directory: Path, stack: ExitStack) -> str:

@@ -71,12 +71,12 @@ def of_this_machine(bindings: HostBindings) -> tuple[HostBindings, tuple[str, ..
             hint="run this on a node of the machine, with its modules loaded",
         )
     left: list[str] = []
-    kept = {
+    lists = {
         "libraries": _existing(bindings.libraries, left),
         "binds": _existing(bindings.binds, left),
-        "preload": tuple(each for each in bindings.preload if _outside(bindings, each.path, left)),
+        "preload": tuple(bound for bound in bindings.preload if _outside(bindings, bound.path, left)),
     }
-    return tested(bindings.model_copy(update=kept)), tuple(left)
+    return tested(bindings.model_copy(update=lists)), tuple(left)
 
 
 def tested(bindings: HostBindings) -> HostBindings:
@@ -92,7 +92,7 @@ def missing_here(bindings: HostBindings) -> list[str]:
 
 def expanded(bindings: HostBindings) -> HostBindings:
     """The bindings with every ``*`` replaced by the files of this machine."""
-    rows = tuple(BoundPath(path=path, why=each.why) for each in bindings.libraries for path in files_of(each.path))
+    rows = tuple(BoundPath(path=path, why=bound.why) for bound in bindings.libraries for path in files_of(bound.path))
     return bindings.model_copy(update={"libraries": rows})
 
 
@@ -101,17 +101,17 @@ def files_of(path: str) -> list[str]:
     if "*" not in path:
         return [path]
     fixed = path[: path.index("*")].rpartition("/")[0] or "/"
-    return sorted(str(found) for found in Path(fixed).glob(path[len(fixed) :].lstrip("/")))
+    return sorted(str(file) for file in Path(fixed).glob(path[len(fixed) :].lstrip("/")))
 
 
 def _existing(rows: Iterable[B], left: list[str]) -> tuple[B, ...]:
-    kept = []
+    result = []
     for row in rows:
         if any(Path(path).exists() for path in files_of(row.path)):
-            kept.append(row)
+            result.append(row)
         else:
             left.append(row.path)
-    return tuple(kept)
+    return tuple(result)
 
 
 def _outside(bindings: HostBindings, path: str, left: list[str]) -> bool:
@@ -132,7 +132,7 @@ def _filled(value: Any, environ: Mapping[str, str], name: str) -> Any:
     if isinstance(value, list):
         return [_filled(inner, environ, name) for inner in value]
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda found: _variable(found.group(1), environ, name), value)
+        return _VARIABLE.sub(lambda match: _variable(match.group(1), environ, name), value)
     return value
 
 

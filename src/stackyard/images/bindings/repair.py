@@ -33,20 +33,20 @@ def repaired(image: Path, paths: Iterable[str], directory: Path, bindings: HostB
     binds: list[Bind] = []
     with opened(image) as files:
         for path in paths:
-            found = files.tree.find(path)
-            if found is None:
+            place = files.tree.find(path)
+            if place is None:
                 raise StackyardError(f"cannot repair {path}: not found in {image}")
-            digest = sha256_file(found.outside)
-            copy = directory.absolute() / f"{found.outside.name}.{digest[:12]}"
+            digest = sha256_file(place.outside)
+            copy = directory.absolute() / f"{place.outside.name}.{digest[:12]}"
             directory.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(found.outside, copy)
+            shutil.copyfile(place.outside, copy)
             copy.chmod(0o755)
             to_runpath(copy)
             why = f"its RPATH is a RUNPATH, which lets LD_LIBRARY_PATH come first; the original has sha256 {digest}"
-            binds.append(Bind(path=str(copy), to=found.inside, why=why))
+            binds.append(Bind(path=str(copy), to=place.inside, why=why))
     replaced = {bind.to for bind in binds}
-    kept = tuple(bind for bind in bindings.binds if bind.to not in replaced)
-    return bindings.model_copy(update={"binds": (*kept, *binds)})
+    other_binds = tuple(bind for bind in bindings.binds if bind.to not in replaced)
+    return bindings.model_copy(update={"binds": (*other_binds, *binds)})
 
 
 def to_runpath(file: Path) -> None:

@@ -54,15 +54,15 @@ def traced(bindings: HostBindings, launcher: str, program: Sequence[str]) -> Hos
 
 def opened_paths(lines: Iterable[str]) -> list[str]:
     """The opened files and connected sockets in the output of strace, in order."""
-    found = (match.group(1) for line in lines for match in (_OPENED.search(line) or _CONNECTED.search(line),) if match)
-    return list(dict.fromkeys(found))
+    paths = (match.group(1) for line in lines for match in (_OPENED.search(line) or _CONNECTED.search(line),) if match)
+    return list(dict.fromkeys(paths))
 
 
 def with_opened(bindings: HostBindings, paths: Iterable[str], program: str) -> HostBindings:
     """The bindings, extended by those of the paths that an image needs."""
     tree = Tree()
     bound = [bind.path for bind in bindings.binds]
-    names = {posixpath.basename(each.path) for each in bindings.libraries}
+    names = {posixpath.basename(library.path) for library in bindings.libraries}
     libraries, binds = list(bindings.libraries), list(bindings.binds)
     for path in _relevant(paths, tree):
         if any(posixpath.commonpath([path, above]) == above for above in bound):
@@ -80,11 +80,11 @@ def with_opened(bindings: HostBindings, paths: Iterable[str], program: str) -> H
 def _relevant(paths: Iterable[str], tree: Tree) -> Iterator[str]:
     """Libraries, settings and sockets by their real paths; without those that every image has."""
     for path in paths:
-        found = tree.find(path)
-        if found is None or any(c in found.inside for c in ":,\"' \\$`"):
+        place = tree.find(path)
+        if place is None or any(c in place.inside for c in ":,\"' \\$`"):
             continue
-        real = found.inside
-        if _is_library(path, real) or _is_setting(real) or found.outside.is_socket():
+        real = place.inside
+        if _is_library(path, real) or _is_setting(real) or place.outside.is_socket():
             yield real
 
 

@@ -50,14 +50,14 @@ class Tree:
 
     def names(self, path: str) -> list[str]:
         """The sorted names in a directory, over all layers and mount points; empty if it does not exist."""
-        found = self.find(path)
-        if found is None:
+        where = self.find(path)
+        if where is None:
             return []
-        places = [found.outside]
-        if self._mounted(found.inside) is None:
-            places = [Path(f"{layer}{found.inside}") for layer in self.layers]
+        places = [where.outside]
+        if self._mounted(where.inside) is None:
+            places = [Path(f"{layer}{where.inside}") for layer in self.layers]
         names = {name for place in places for name in _listed(place)}
-        below = {point for point in self._points if posixpath.dirname(point) == found.inside}
+        below = {point for point in self._points if posixpath.dirname(point) == where.inside}
         return sorted(names | {posixpath.basename(point) for point in below})
 
     @cached_property

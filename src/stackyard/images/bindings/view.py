@@ -72,12 +72,12 @@ def view(image: Tree, policy: ContainerPolicy) -> View:
     mounts = {target: Path(source) for source, target in _binds(policy) if Path(source).exists()}
     mounts |= {f"{LIBRARIES}/{name}": file for name, file in libraries.items() if file.exists()}
     tree = image.bound(mounts)
-    given = policy.variables.get("LD_LIBRARY_PATH", "")
+    library_path = policy.variables.get("LD_LIBRARY_PATH", "")
     of_charliecloud = policy.runtime == "charliecloud"  # it reads no script of the image, and always has our path
     own = () if of_charliecloud else _own_library_path(image)
-    explicit = _without_variables(given)
-    path = [*explicit, *(own if not given or "LD_LIBRARY_PATH" in given else ())]
-    searched = LIBRARIES in path or bool(given) or of_charliecloud or image.find(_BASE) is not None
+    explicit = _without_variables(library_path)
+    path = [*explicit, *(own if not library_path or "LD_LIBRARY_PATH" in library_path else ())]
+    searched = LIBRARIES in path or bool(library_path) or of_charliecloud or image.find(_BASE) is not None
     if searched and LIBRARIES not in path:
         path.append(LIBRARIES)
     preload = tuple(word for word in re.split(r"[:\s]", policy.variables.get("LD_PRELOAD", "")) if word)
@@ -98,10 +98,10 @@ def _own_library_path(image: Tree) -> list[str]:
     """LD_LIBRARY_PATH from the image's own scripts, if they set it literally."""
     directories: list[str] = []
     for script in _SCRIPTS:
-        found = image.find(script)
-        text = found.outside.read_text(errors="replace") if found else ""
+        path = image.find(script)
+        text = path.outside.read_text(errors="replace") if path else ""
         for value in re.findall(r"^\s*(?:export\s+)?LD_LIBRARY_PATH=(.*)$", text, re.MULTILINE):
-            directories += [each.strip("\"'") for each in _without_variables(value.strip("\"'"))]
+            directories += [variable.strip("\"'") for variable in _without_variables(value.strip("\"'"))]
     return [directory for directory in directories if directory.startswith("/")]
 
 

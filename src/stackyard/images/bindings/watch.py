@@ -24,23 +24,23 @@ FIRST_S, LATER_S, FIRST_READS = 0.005, 0.1, 400
 
 def children(pid: int) -> list[int]:
     """The processes that a process has started."""
-    found: list[int] = []
+    pids: list[int] = []
     try:
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            found += [int(word) for word in (thread / "children").read_text().split()]
+            pids += [int(word) for word in (thread / "children").read_text().split()]
     except OSError:  # it, or one of its threads, has just ended
         pass
-    return found
+    return pids
 
 
 def descendants(pid: int) -> list[int]:
     """A process and all below it."""
-    found, queue = [], [pid]
+    pids, queue = [], [pid]
     while queue:
-        each = queue.pop()
-        found.append(each)
-        queue += children(each)
-    return found
+        current = queue.pop()
+        pids.append(current)
+        queue += children(current)
+    return pids
 
 
 def mapped(pid: int, known: Container[str]) -> dict[str, list[int]]:

@@ -53,7 +53,7 @@ def container_text(policy: ContainerPolicy) -> str:
         elif isinstance(value, str):
             lines.append(f"    {key}: {_scalar(value)}")
         else:
-            lines += [f"    {key}:", *(f"      - {_scalar(each)}" for each in value)]
+            lines += [f"    {key}:", *(f"      - {_scalar(item)}" for item in value)]
     return "\n".join(lines) + "\n"
 
 
@@ -76,7 +76,11 @@ def as_change(bindings: HostBindings, runtime: str = "apptainer") -> Environment
 def stack_text(bindings: HostBindings, runtime: str) -> str:
     """A stack.yaml without packages, which deploys the module `as_change` for all users of a yard."""
     change = as_change(bindings, runtime)
-    rows = [f"    {each.variable}: {json.dumps(each.value)}" for each in change if isinstance(each, SetRestorable)]
+    rows = [
+        f"    {operation.variable}: {json.dumps(operation.value)}"
+        for operation in change
+        if isinstance(operation, SetRestorable)
+    ]
     version = re.sub(r"[^\w.+-]", "-", bindings.name) or "1"
     lines = [
         f"# For those who call {runtime} themselves: stackyard deploy publishes it as a module.",
@@ -100,7 +104,7 @@ def _flow(row: Mapping[str, object]) -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_scalar(str(each)) for each in value) + "]"
+        return "[" + ", ".join(_scalar(str(item)) for item in value) + "]"
     return _scalar(str(value))
 
 

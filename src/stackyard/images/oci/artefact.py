@@ -85,12 +85,12 @@ class Fit:
         Raises:
             InputError: it is not a revision, or a later version wrote it.
         """
-        found = notes.get(ABOUT, "")
-        if not found:
+        text = notes.get(ABOUT, "")
+        if not text:
             hint = "`stackyard push REV` makes one; images for containers: `stackyard image pull`"
             raise InputError(f"{origin} is not a revision", hint=hint)
-        if found != str(FORMAT):
-            raise InputError(f"{origin} has format {found}, and this version reads {FORMAT}", hint="update Stackyard")
+        if text != str(FORMAT):
+            raise InputError(f"{origin} has format {text}, and this version reads {FORMAT}", hint="update Stackyard")
         try:
             keys = {key: notes[f"io.stackyard.{key}"] for key in ("module", "path", "platform")}
         except KeyError as error:
@@ -164,8 +164,8 @@ def _changed(record: BuildRecord, paths: RevisionPaths) -> list[str]:
         if bad := record.payload.changed(paths.image):
             return [bad]
         noted, parts = noted.without(PARTS[0]), list(PARTS[1:])
-    found = contents.compare(noted, paths.root, contents.scan(paths.root, parts), noted.hashed)
-    return sorted(str(each) for each in found if not _is_bytecode(each))
+    damages = contents.compare(noted, paths.root, contents.scan(paths.root, parts), noted.hashed)
+    return sorted(str(damage) for damage in damages if not _is_bytecode(damage))
 
 
 def _is_bytecode(damage: Damage) -> bool:
@@ -196,12 +196,12 @@ def pack(record: BuildRecord, entry: Mapping[str, Any], target: Reference, compr
         parts = list(_parts(record, paths))
         with ThreadPoolExecutor(cores()) as pool:
             numbers = range(len(parts))
-            made = list(pool.map(lambda number: _layer(into, number, *parts[number], compression), numbers))
+            packed = list(pool.map(lambda number: _layer(into, number, *parts[number], compression), numbers))
         if record.payload.is_packed:
-            made.append(_image(into, paths, record))
+            packed.append(_image(into, paths, record))
         notes = {TITLE: record.module, ABOUT: str(FORMAT), **fit.notes(), "io.stackyard.input-hash": record.input_hash,
                  "io.stackyard.lock-sha256": sha256_file(paths.lock)}  # fmt: skip
-        _publish(into, target.name, record, entry, made, notes, _signed(paths))
+        _publish(into, target.name, record, entry, packed, notes, _signed(paths))
     return image(target)
 
 
@@ -212,17 +212,17 @@ def _signed(paths: RevisionPaths) -> SignedRecord | None:
 
 def _publish(
     into: Writer, name: str, record: BuildRecord, entry: Mapping[str, Any],
-    made: Sequence[tuple[Descriptor, str]], notes: Mapping[str, str], signed: SignedRecord | None = None,
+    packed: Sequence[tuple[Descriptor, str]], notes: Mapping[str, str], signed: SignedRecord | None = None,
 ) -> None:  # fmt: skip
-    architecture = next((each for each, platform in ARCHITECTURES.items() if platform == record.platform), "unknown")
+    architecture = next((key for key, platform in ARCHITECTURES.items() if platform == record.platform), "unknown")
     config = into.add_json(KIND, {
         "architecture": architecture, "os": "linux", "format": FORMAT, "record": record.to_json(), "entry": dict(entry),
-        "rootfs": {"type": "layers", "diff_ids": [diff for _, diff in made]},
+        "rootfs": {"type": "layers", "diff_ids": [diff for _, diff in packed]},
         **({"signed": asdict(signed)} if signed else {}),
     })  # fmt: skip
     into.publish(name, into.add_json(MANIFEST, {
         "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": KIND, "config": config.to_json(),
-        "layers": [each.to_json() for each, _ in made], "annotations": dict(notes),
+        "layers": [descriptor.to_json() for descriptor, _ in packed], "annotations": dict(notes),
     }))  # fmt: skip
 
 
@@ -243,12 +243,12 @@ def _parts(record: BuildRecord, paths: RevisionPaths) -> Iterator[tuple[str, Lay
 def _of_prefix(record: BuildRecord, paths: RevisionPaths) -> list[Layer]:
     """The layers of the prefix, by package: revisions of one stack share equal packages in spite of their paths."""
     built = _built(contents.scan(paths.root, PARTS[:1]), paths)
-    entries = {each.name: each for each in _entries(paths.root, built)}
+    entries = {entry.name: entry for entry in _entries(paths.root, built)}
     owner = owners(paths.prefix, [name.removeprefix(PARTS[0]) for name in entries])
     owned: dict[str, list[Entry]] = {}
     for name, entry in entries.items():
         owned.setdefault(owner.get(name.removeprefix(PARTS[0]), ""), []).append(entry)
-    return layers.grouped(owned, {each.name: each.version for each in record.packages}, layers.MOST - 3)
+    return layers.grouped(owned, {package.name: package.version for package in record.packages}, layers.MOST - 3)
 
 
 def _outside(yard: Path, homes: Any) -> Iterator[Entry]:
@@ -278,42 +278,44 @@ def _entries(root: Path, tree: Tree) -> Iterator[Entry]:
 
 
 def _layer(into: Writer, number: int, part: str, layer: Layer, compression: Compression) -> tuple[Descriptor, str]:
-    made: PackedLayer = layers.write(layer, into.work / f"layer-{number}", compression)
-    assert made.file is not None
-    into.add_file(made.file, made.descriptor.digest)
-    kept = made.descriptor
-    return Descriptor(kept.kind, kept.digest, kept.size, {**kept.annotations, PART: part}), made.diff_id
+    packed: PackedLayer = layers.write(layer, into.work / f"layer-{number}", compression)
+    assert packed.file is not None
+    into.add_file(packed.file, packed.descriptor.digest)
+    descriptor = packed.descriptor
+    return Descriptor(
+        descriptor.kind, descriptor.digest, descriptor.size, {**descriptor.annotations, PART: part}
+    ), packed.diff_id
 
 
 def _image(into: Writer, paths: RevisionPaths, record: BuildRecord) -> tuple[Descriptor, str]:
-    made, facts = into.work / "image", record.payload.facts()
+    path, facts = into.work / "image", record.payload.facts()
     digest = f"sha256:{facts['sha256']}"
-    disk.link_or_copy(paths.image, made, link=False)
-    into.add_file(made, digest)
+    disk.link_or_copy(paths.image, path, link=False)
+    into.add_file(path, digest)
     return Descriptor(IMAGE, digest, facts["bytes"], {TITLE: paths.image.name, PART: "image"}), digest
 
 
 # --------------------------------------------------------------------------- reading
 
 
-def read(wanted: Reference) -> Artefact:
+def read(reference: Reference) -> Artefact:
     """An artefact in a layout. The caller has verified its blobs.
 
     Raises:
         InputError: it is not a revision.
         StackyardError: it is damaged.
     """
-    found = image(wanted)
-    fit = Fit.of_notes(found.annotations, str(wanted))
+    layout_image = image(reference)
+    fit = Fit.of_notes(layout_image.annotations, str(reference))
     try:
-        record = BuildRecord.from_json(found.settings["record"], str(wanted))
-        entry = members.make(manifest.Entry, found.settings["entry"])
-        signed = _read_signed(found.settings.get("signed"), record, str(wanted))
+        record = BuildRecord.from_json(layout_image.settings["record"], str(reference))
+        entry = members.make(manifest.Entry, layout_image.settings["entry"])
+        signed = _read_signed(layout_image.settings.get("signed"), record, str(reference))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StackyardError(f"cannot read {wanted}: {error}", hint="push it again") from error
+        raise StackyardError(f"cannot read {reference}: {error}", hint="push it again") from error
     if (record.module, record.path, record.platform) != (fit.module, fit.path, fit.platform):
-        raise StackyardError(f"{wanted} is damaged: its record is of another revision", hint="push it again")
-    return Artefact(wanted, found, fit, record, asdict(entry), signed)
+        raise StackyardError(f"{reference} is damaged: its record is of another revision", hint="push it again")
+    return Artefact(reference, layout_image, fit, record, asdict(entry), signed)
 
 
 def _read_signed(value: Any, record: BuildRecord, origin: str) -> SignedRecord | None:
@@ -321,8 +323,8 @@ def _read_signed(value: Any, record: BuildRecord, origin: str) -> SignedRecord |
     if value is None:
         return None
     signed: SignedRecord = members.make(SignedRecord, value)
-    for each in signed.signatures:
-        fingerprint(each)
+    for signature in signed.signatures:
+        fingerprint(signature)
     text, _ = checksum.remove(signed.record)
     if BuildRecord.from_json(formats.content(text), origin) != record:
         raise ValueError("the record that was signed is another one")

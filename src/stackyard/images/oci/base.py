@@ -64,8 +64,8 @@ class Base:
 
     def has(self, path: str) -> bool:
         """Whether a file exists at a path, with links followed."""
-        found = self.nodes.get(self.resolve(path))
-        return found is not None and found.regular
+        node = self.nodes.get(self.resolve(path))
+        return node is not None and node.regular
 
     def extract(self, path: str, target: Path) -> None:
         """Extract a file. `path` is a result of `resolve`."""
@@ -79,30 +79,32 @@ class Base:
         raise StackyardError(f"cannot read /{path} in {self.reference}")
 
 
-def read(wanted: Reference | None, platform: str) -> Base:
+def read(reference: Reference | None, platform: str) -> Base:
     """Read a base, and compare all its blobs with their digests.
 
     Args:
-        wanted: None: the base without files.
+        reference: None: the base without files.
         platform: conda's name; the base must be for the same platform.
 
     Raises:
         InputError: it is for another architecture.
         StackyardError: it is damaged, or a layer has an unsupported compression.
     """
-    if wanted is None:
+    if reference is None:
         return Base()
     architecture = ARCHITECTURES[platform]
-    found = image(wanted, architecture=architecture)
-    if found.settings.get("architecture") != architecture:
-        raise InputError(f"{wanted} is for {found.settings.get('architecture')}, and the stack for {architecture}")
-    if wrong := check.problems(wanted.directory, found):
-        raise StackyardError(f"{wanted} is damaged: {some(wrong, 3)}", hint="pull it again")
+    base_image = image(reference, architecture=architecture)
+    if base_image.settings.get("architecture") != architecture:
+        raise InputError(
+            f"{reference} is for {base_image.settings.get('architecture')}, and the stack for {architecture}"
+        )
+    if wrong := check.problems(reference.directory, base_image):
+        raise StackyardError(f"{reference} is damaged: {some(wrong, 3)}", hint="pull it again")
     nodes: dict[str, _Node] = {}
-    for number, layer in enumerate(found.layers):
-        for member, _ in _members(blob(wanted.directory, layer.digest)):
+    for number, layer in enumerate(base_image.layers):
+        for member, _ in _members(blob(reference.directory, layer.digest)):
             _apply(nodes, member, number)
-    return Base(wanted, found, nodes)
+    return Base(reference, base_image, nodes)
 
 
 def _members(place: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
@@ -160,13 +162,13 @@ def lacking(base: Base, programs: list[Path]) -> dict[str, str]:
     if base.image is None:
         return {}
     there = {posixpath.basename(name) for name in base.nodes} | {path.name for path in programs}
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for path in programs:
         elf = read_elf(path)
         for name in elf.needed if elf else ():
             if name not in there:
-                found.setdefault(name, path.name)
-    return found
+                result.setdefault(name, path.name)
+    return result
 
 
 def _libc(base: Base) -> tuple[str, str]:

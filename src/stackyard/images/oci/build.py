@@ -94,7 +94,7 @@ def name_of(record: BuildRecord) -> str:
     return tag(record.module.replace("/", "-"))
 
 
-def build(wanted: OciRequest) -> BuiltImage:
+def build(request: OciRequest) -> BuiltImage:
     """Build the image of a revision into a layout.
 
     Raises:
@@ -102,40 +102,40 @@ def build(wanted: OciRequest) -> BuiltImage:
         MissingError: the revision is an image that cannot be mounted on this machine.
         StackyardError: a file cannot be read or written; existing images of the layout are unchanged.
     """
-    if not wanted.place.startswith("/") or ":" in wanted.place or ".." in wanted.place.split("/"):
-        raise InputError(f"not an absolute path without `..` and `:`: {wanted.place}")
-    if wanted.record.payload.is_visible:
-        return carry_out(wanted)
+    if not request.place.startswith("/") or ":" in request.place or ".." in request.place.split("/"):
+        raise InputError(f"not an absolute path without `..` and `:`: {request.place}")
+    if request.record.payload.is_visible:
+        return carry_out(request)
     with scratch("oci") as work:
-        (work / "wanted").write_bytes(pickle.dumps(wanted))
-        done = run_module_within(wanted.record.payload, WITHIN, str(work), timeout_s=LIMIT_S)
+        (work / "wanted").write_bytes(pickle.dumps(request))
+        done = run_module_within(request.record.payload, WITHIN, str(work), timeout_s=LIMIT_S)
         if not (work / "built").exists():
-            message = f"building the image of {wanted.record.module} exited with status {done.returncode}"
+            message = f"building the image of {request.record.module} exited with status {done.returncode}"
             raise StackyardError(message, detail=done.output)
-        made = pickle.loads((work / "built").read_bytes())
-    if isinstance(made, StackyardError):
-        raise made
-    assert isinstance(made, BuiltImage)
-    return made
+        result = pickle.loads((work / "built").read_bytes())
+    if isinstance(result, StackyardError):
+        raise result
+    assert isinstance(result, BuiltImage)
+    return result
 
 
-def carry_out(wanted: OciRequest) -> BuiltImage:
+def carry_out(request: OciRequest) -> BuiltImage:
     """`build`, with the files of the prefix readable at their paths."""
-    record = wanted.record
-    base = bases.read(wanted.base, record.platform)
+    record = request.record
+    base = bases.read(request.base, record.platform)
     pairs, notices = _interpreter(record, base)
-    moves = Moves.of([(record.prefix, wanted.place), *pairs])
+    moves = Moves.of([(record.prefix, request.place), *pairs])
     with scratch("oci") as work:
-        parts = list(_parts(wanted, moves, work))
+        parts = list(_parts(request, moves, work))
         programs = [part.tree / name for part in parts for name in part.found.programs]
         bases.refuse_older(base, programs, record.module)
         below = len(base.image.layers) if base.image else 0
-        planned = _plan(wanted, parts, work, layers.MOST - below)
+        planned = _plan(request, parts, work, layers.MOST - below)
         notices += [sentence for part in parts for sentence in _said(part, base)]
         if lacking := [f"{name} (for {file})" for name, file in bases.lacking(base, programs).items()]:
             notices.append(f"{len(lacking)} libraries that neither the base nor the stack has: {some(lacking, 3)}")
-        with writer(wanted.target.directory) as into:
-            return _write(wanted, into, base, planned, moves, notices)
+        with writer(request.target.directory) as into:
+            return _write(request, into, base, planned, moves, notices)
 
 
 @dataclass(frozen=True)
@@ -168,9 +168,9 @@ def _interpreter(record: BuildRecord, base: bases.Base) -> tuple[list[tuple[str,
     return [], [f"its Python is {path} of the base"]
 
 
-def _parts(wanted: OciRequest, moves: Moves, work: Path) -> Iterator[_Part]:
-    record, yard = wanted.record, RevisionPaths.of(wanted.record.path).yard
-    trees = {Path(record.prefix): wanted.place}
+def _parts(request: OciRequest, moves: Moves, work: Path) -> Iterator[_Part]:
+    record, yard = request.record, RevisionPaths.of(request.record.path).yard
+    trees = {Path(record.prefix): request.place}
     if record.interpreter.get("source") == "uv":
         real = Path(record.interpreter["path"]).resolve().parents[1]
         trees[real] = moves.path(str(real))
@@ -178,37 +178,37 @@ def _parts(wanted: OciRequest, moves: Moves, work: Path) -> Iterator[_Part]:
     for number, (tree, place) in enumerate(trees.items()):
         changed = work / str(number)
         changed.mkdir()
-        made = Relocation(tree, place, moves, changed, yard).relocate(python if python.exists() else None)
-        yield _Part(tree, made)
+        prefix = Relocation(tree, place, moves, changed, yard).relocate(python if python.exists() else None)
+        yield _Part(tree, prefix)
 
 
-def _plan(wanted: OciRequest, parts: list[_Part], work: Path, room: int) -> list[Layer]:
+def _plan(request: OciRequest, parts: list[_Part], work: Path, room: int) -> list[Layer]:
     """The layers from the bottom up: the interpreter, the packages, and the description of the revision."""
     if room < layers.BUCKETS:
-        raise InputError(f"{wanted.base} has more layers than fit below a stack", hint="flatten it to a single layer")
+        raise InputError(f"{request.base} has more layers than fit below a stack", hint="flatten it to a single layer")
     prefix, *others = parts
     entries = prefix.found.entries
     owner = owners(prefix.tree, entries)
     owned: dict[str, list[Entry]] = {}
     for name, entry in entries.items():
         owned.setdefault(owner.get(name, ""), []).append(entry)
-    versions = {package.name: package.version for package in wanted.record.packages}
-    made = [Layer(f"interpreter {part.tree.name}", tuple(part.found.entries.values())) for part in others]
-    made += layers.grouped(owned, versions, room - len(made) - 1)
-    return [*made, _description(wanted, work)]
+    versions = {package.name: package.version for package in request.record.packages}
+    plan = [Layer(f"interpreter {part.tree.name}", tuple(part.found.entries.values())) for part in others]
+    plan += layers.grouped(owned, versions, room - len(plan) - 1)
+    return [*plan, _description(request, work)]
 
 
-def _description(wanted: OciRequest, work: Path) -> Layer:
+def _description(request: OciRequest, work: Path) -> Layer:
     """A last layer with the lock, the recipe and the packages."""
-    paths, place = RevisionPaths.of(wanted.record.path), wanted.place.lstrip("/")
-    listed = [[each.name, each.version, each.build, each.kind] for each in wanted.record.packages]
+    paths, place = RevisionPaths.of(request.record.path), request.place.lstrip("/")
+    listed = [[package.name, package.version, package.build, package.kind] for package in request.record.packages]
     file = work / "packages.json"
     file.write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
-    given = {"packages.json": file, "stack.lock": paths.lock}
+    sources = {"packages.json": file, "stack.lock": paths.lock}
     if paths.recipe.is_dir():
-        given |= {f"recipe/{each.name}": each for each in sorted(paths.recipe.iterdir()) if each.is_file()}
+        sources |= {f"recipe/{item.name}": item for item in sorted(paths.recipe.iterdir()) if item.is_file()}
     entries = [Entry(f"{place}/.stackyard/{name}", str(source), size=source.stat().st_size)
-               for name, source in sorted(given.items())]  # fmt: skip
+               for name, source in sorted(sources.items())]  # fmt: skip
     return Layer("lock and recipe", tuple(entries))
 
 
@@ -224,34 +224,36 @@ def _said(part: _Part, base: bases.Base) -> Iterator[str]:
 
 
 def _write(
-    wanted: OciRequest, into: Writer, base: bases.Base, planned: list[Layer], moves: Moves, notices: list[str]
+    request: OciRequest, into: Writer, base: bases.Base, planned: list[Layer], moves: Moves, notices: list[str]
 ) -> BuiltImage:
     before = {path.name for path in (into.directory / "blobs" / "sha256").iterdir()}
     # the layers: those of the base as they are, then one per group of packages
     below = _take_over(into, base)
-    made = _pack(into, planned, wanted.compression)
+    packed = _pack(into, planned, request.compression)
     # the settings: the base's, with the stack's environment and labels
     config = dict(base.settings)
-    yard = str(RevisionPaths.of(wanted.record.path).yard)
-    variables, lost = settings.environment(wanted.change, moves, yard, list(config.get("Env") or ()))  # type: ignore[call-overload]
+    yard = str(RevisionPaths.of(request.record.path).yard)
+    variables, lost = settings.environment(request.change, moves, yard, list(config.get("Env") or ()))  # type: ignore[call-overload]
     digest = base.image.manifest.digest if base.image else ""
-    labels = settings.labels(wanted.record, wanted.place, wanted.base_name if base.image else "", digest,
-                             wanted.compression)  # fmt: skip
+    labels = settings.labels(request.record, request.place, request.base_name if base.image else "", digest,
+                             request.compression)  # fmt: skip
     config |= {"Env": variables, "Labels": {**(config.get("Labels") or {}), **labels}}  # type: ignore[dict-item]
     below_settings = base.image.settings if base.image else {}
-    architecture = bases.ARCHITECTURES[wanted.record.platform]
-    value = settings.configuration(architecture, below_settings, config, made)
+    architecture = bases.ARCHITECTURES[request.record.platform]
+    value = settings.configuration(architecture, below_settings, config, packed)
     described = into.add_json(CONFIG, value)
     manifest = into.add_json(MANIFEST, {
         "schemaVersion": 2, "mediaType": MANIFEST, "config": described.to_json(), "annotations": labels,
-        "layers": [layer.to_json() for layer in (*below, *(each.descriptor for each in made))],
+        "layers": [layer.to_json() for layer in (*below, *(layer.descriptor for layer in packed))],
     })  # fmt: skip
-    into.publish(wanted.target.name, manifest)
+    into.publish(request.target.name, manifest)
     # for the report: bytes of the layers, and of those that the directory did not have before
-    new = sum(each.descriptor.size for each in made if each.descriptor.digest.removeprefix("sha256:") not in before)
-    total = sum(each.descriptor.size for each in made)
+    new = sum(
+        layer.descriptor.size for layer in packed if layer.descriptor.digest.removeprefix("sha256:") not in before
+    )
+    total = sum(layer.descriptor.size for layer in packed)
     notices += [f"not in the image's environment: {sentence}" for sentence in lost]
-    return BuiltImage(wanted.target, manifest.digest, len(below) + len(made), total, new, tuple(notices))
+    return BuiltImage(request.target, manifest.digest, len(below) + len(packed), total, new, tuple(notices))
 
 
 def _take_over(into: Writer, base: bases.Base) -> tuple[Descriptor, ...]:
@@ -263,14 +265,14 @@ def _take_over(into: Writer, base: bases.Base) -> tuple[Descriptor, ...]:
     return base.image.layers
 
 
-def copy_blob(source: Path, wanted: Descriptor, into: Writer) -> int:
+def copy_blob(source: Path, descriptor: Descriptor, into: Writer) -> int:
     """Copy a verified blob of another layout into this one; the bytes that it lacked."""
-    if size_of(blob(into.directory, wanted.digest)) == wanted.size:
+    if size_of(blob(into.directory, descriptor.digest)) == descriptor.size:
         return 0
-    made = into.work / wanted.digest.removeprefix("sha256:")
-    disk.link_or_copy(blob(source, wanted.digest), made, link=False)
-    into.add_file(made, wanted.digest)
-    return wanted.size
+    path = into.work / descriptor.digest.removeprefix("sha256:")
+    disk.link_or_copy(blob(source, descriptor.digest), path, link=False)
+    into.add_file(path, descriptor.digest)
+    return descriptor.size
 
 
 def _pack(into: Writer, planned: list[Layer], compression: Compression) -> list[PackedLayer]:
@@ -279,10 +281,10 @@ def _pack(into: Writer, planned: list[Layer], compression: Compression) -> list[
 
     def one(numbered: tuple[int, Layer]) -> PackedLayer:
         number, layer = numbered
-        made = layers.known(layer, there) or layers.write(layer, into.work / f"layer-{number}", compression)
-        if made.file is not None:
-            into.add_file(made.file, made.descriptor.digest)
-        return made
+        packed = layers.known(layer, there) or layers.write(layer, into.work / f"layer-{number}", compression)
+        if packed.file is not None:
+            into.add_file(packed.file, packed.descriptor.digest)
+        return packed
 
     with ThreadPoolExecutor(cores()) as pool:
         return list(pool.map(one, enumerate(planned)))
@@ -290,25 +292,25 @@ def _pack(into: Writer, planned: list[Layer], compression: Compression) -> list[
 
 def _packed_before(directory: Path, compressor: str) -> dict[str, Descriptor]:
     """The layers in a layout that the same compressor made, by their digests before compression."""
-    found: dict[str, Descriptor] = {}
+    by_digest: dict[str, Descriptor] = {}
     for entry in index(directory):
         try:
-            each = image(Reference(directory, entry.annotations.get(NAME, "")))
+            known_image = image(Reference(directory, entry.annotations.get(NAME, "")))
         except StackyardError:  # damaged, or for several architectures
             continue
-        if each.annotations.get(settings.COMPRESSOR) == compressor:
-            pairs = zip(each.diff_ids, each.layers, strict=True)
-            found |= {diff: one for diff, one in pairs if size_of(blob(directory, one.digest)) == one.size}
-    return found
+        if known_image.annotations.get(settings.COMPRESSOR) == compressor:
+            pairs = zip(known_image.diff_ids, known_image.layers, strict=True)
+            by_digest |= {diff: one for diff, one in pairs if size_of(blob(directory, one.digest)) == one.size}
+    return by_digest
 
 
-def verified(wanted: Reference) -> Image:
+def verified(source: Reference) -> Image:
     """The image of a reference, with all its blobs verified.
 
     Raises:
         StackyardError: it is damaged.
     """
-    found = image(wanted)
-    if wrong := check.problems(wanted.directory, found):
-        raise StackyardError(f"{wanted} is damaged: {some(wrong, 3)}", hint="pull or build it again")
-    return found
+    source_image = image(source)
+    if wrong := check.problems(source.directory, source_image):
+        raise StackyardError(f"{source} is damaged: {some(wrong, 3)}", hint="pull or build it again")
+    return source_image

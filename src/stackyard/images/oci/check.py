@@ -15,29 +15,29 @@ from stackyard.make.job import cores
 _BLOCK = 1 << 20
 
 
-def problems(directory: Path, found: Image) -> list[str]:
+def problems(directory: Path, image: Image) -> list[str]:
     """Sentences about the damaged blobs of an image; empty: none."""
     with ThreadPoolExecutor(cores()) as pool:
-        pairs = [*zip(found.layers, found.diff_ids, strict=True), (found.config, ""), (found.manifest, "")]
-        each = pool.map(lambda pair: list(_of_blob(directory, *pair)), pairs)
-        return list(dict.fromkeys(sentence for sentences in each for sentence in sentences))
+        pairs = [*zip(image.layers, image.diff_ids, strict=True), (image.config, ""), (image.manifest, "")]
+        problems_of_blob = pool.map(lambda pair: list(_of_blob(directory, *pair)), pairs)
+        return list(dict.fromkeys(sentence for sentences in problems_of_blob for sentence in sentences))
 
 
-def _of_blob(directory: Path, wanted: Descriptor, diff_id: str) -> Iterator[str]:
-    path = blob(directory, wanted.digest)
+def _of_blob(directory: Path, descriptor: Descriptor, diff_id: str) -> Iterator[str]:
+    path = blob(directory, descriptor.digest)
     size = size_of(path)
     if size < 0:
         yield f"{path.name} is missing"
-    elif size != wanted.size:
-        yield f"{path.name} is truncated or changed: {size} bytes instead of {wanted.size}"
+    elif size != descriptor.size:
+        yield f"{path.name} is truncated or changed: {size} bytes instead of {descriptor.size}"
     else:
         try:
-            packed, unpacked = digests(path, gzipped=wanted.kind.endswith("gzip"))
-            unpacked = _unpacked(path) if diff_id and wanted.kind.endswith("zstd") else unpacked
+            packed, unpacked = digests(path, gzipped=descriptor.kind.endswith("gzip"))
+            unpacked = _unpacked(path) if diff_id and descriptor.kind.endswith("zstd") else unpacked
         except OSError as error:
             yield f"{path.name} cannot be read: {error.strerror}"
             return
-        if packed != wanted.digest:
+        if packed != descriptor.digest:
             yield f"{path.name} has changed: its bytes do not have its digest"
         elif diff_id and unpacked != diff_id:
             yield f"{path.name} is not the layer {diff_id} of the configuration"

@@ -117,8 +117,8 @@ def write(layer: Layer, file: Path, compression: Compression = "gzip") -> Packed
     """
     with file.open("wb") as raw:
         diff, digest, size = _PACKERS[compression](layer, raw)
-    made = Descriptor(_KINDS[compression], f"sha256:{digest}", size, _notes(layer))
-    return PackedLayer(layer, made, f"sha256:{diff}", file)
+    descriptor = Descriptor(_KINDS[compression], f"sha256:{digest}", size, _notes(layer))
+    return PackedLayer(layer, descriptor, f"sha256:{diff}", file)
 
 
 def _gzip(layer: Layer, raw: IO[bytes]) -> tuple[str, str, int]:
@@ -146,8 +146,12 @@ def known(layer: Layer, there: Mapping[str, Descriptor]) -> PackedLayer | None:
     hashed = _HashedFile()
     _tar(layer, hashed)
     diff_id = f"sha256:{hashed.diff.hexdigest()}"
-    found = there.get(diff_id)
-    return None if found is None else PackedLayer(layer, replace(found, annotations=_notes(layer)), diff_id, None)
+    descriptor = there.get(diff_id)
+    return (
+        None
+        if descriptor is None
+        else PackedLayer(layer, replace(descriptor, annotations=_notes(layer)), diff_id, None)
+    )
 
 
 def _tar(layer: Layer, into: _HashedFile | _PackedFile) -> None:
@@ -164,25 +168,25 @@ def _notes(layer: Layer) -> dict[str, str]:
 
 def _directories(entries: Iterable[Entry]) -> list[str]:
     """Every directory with entries, except the top-level ones; an empty one is an entry itself."""
-    found: set[str] = set()
+    directories: set[str] = set()
     for entry in entries:
         above = entry.name.rpartition("/")[0]
-        while "/" in above and above not in found:
-            found.add(above)
+        while "/" in above and above not in directories:
+            directories.add(above)
             above = above.rpartition("/")[0]
-    return sorted(found - {entry.name for entry in entries})
+    return sorted(directories - {entry.name for entry in entries})
 
 
 def _header(entry: Entry) -> tarfile.TarInfo:
-    made = tarfile.TarInfo(entry.name)
-    made.mode = entry.mode
+    info = tarfile.TarInfo(entry.name)
+    info.mode = entry.mode
     if entry.directory:
-        made.type = tarfile.DIRTYPE
+        info.type = tarfile.DIRTYPE
     elif entry.target:
-        made.type, made.linkname, made.mode = tarfile.SYMTYPE, entry.target, 0o777
+        info.type, info.linkname, info.mode = tarfile.SYMTYPE, entry.target, 0o777
     else:
-        made.size = entry.size
-    return made
+        info.size = entry.size
+    return info
 
 
 def _add(tar: tarfile.TarFile, entry: Entry) -> None:

@@ -120,7 +120,7 @@ class Image:
         return (*self.layers, self.config, self.manifest)
 
 
-def image(wanted: Reference, *, architecture: str = "") -> Image:
+def image(target: Reference, *, architecture: str = "") -> Image:
     """Read an image's manifest and configuration, and verify them.
 
     Args:
@@ -130,26 +130,26 @@ def image(wanted: Reference, *, architecture: str = "") -> Image:
         InputError: the directory is not a layout, or has no image of this name.
         StackyardError: its content is damaged.
     """
-    found = _named(wanted, index(wanted.directory))
-    while found.kind in _INDEXES:
+    descriptor = _named(target, index(target.directory))
+    while descriptor.kind in _INDEXES:
         try:
-            found = _for(architecture or _own_architecture(), found, wanted)
+            descriptor = _for(architecture or _own_architecture(), descriptor, target)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise StackyardError(f"cannot read {wanted}: its list of platforms is damaged: {error!r}") from error
-    if found.kind not in _MANIFESTS:
-        raise StackyardError(f"cannot read {wanted}: {found.kind or 'its entry'} is not an image's manifest")
-    manifest = content(wanted.directory, found)
+            raise StackyardError(f"cannot read {target}: its list of platforms is damaged: {error!r}") from error
+    if descriptor.kind not in _MANIFESTS:
+        raise StackyardError(f"cannot read {target}: {descriptor.kind or 'its entry'} is not an image's manifest")
+    manifest = content(target.directory, descriptor)
     try:
         config, layers = _descriptor(manifest["config"]), tuple(map(_descriptor, manifest["layers"]))
-        settings = content(wanted.directory, config)
-        made = Image(found.annotations.get(NAME, wanted.name), found, config, layers, settings,
+        settings = content(target.directory, config)
+        result = Image(descriptor.annotations.get(NAME, target.name), descriptor, config, layers, settings,
                      manifest.get("annotations") or {})  # fmt: skip
-        matches = len(made.diff_ids) == len(layers)
+        matches = len(result.diff_ids) == len(layers)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise StackyardError(f"cannot read {wanted}: its manifest or configuration is damaged: {error!r}") from error
+        raise StackyardError(f"cannot read {target}: its manifest or configuration is damaged: {error!r}") from error
     if not matches:
-        raise StackyardError(f"cannot read {wanted}: {len(layers)} layers and {len(made.diff_ids)} digests of them")
-    return made
+        raise StackyardError(f"cannot read {target}: {len(layers)} layers and {len(result.diff_ids)} digests of them")
+    return result
 
 
 def index(directory: Path) -> tuple[Descriptor, ...]:
@@ -174,19 +174,19 @@ def index(directory: Path) -> tuple[Descriptor, ...]:
 def _descriptor(value: Mapping[str, Any]) -> Descriptor:
     if not _DIGEST.fullmatch(value["digest"]):
         raise ValueError(f"not a sha256 digest: {value['digest']!r}")
-    notes = {str(key): str(each) for key, each in (value.get("annotations") or {}).items()}
+    notes = {str(key): str(text) for key, text in (value.get("annotations") or {}).items()}
     return Descriptor(str(value.get("mediaType", MANIFEST)), value["digest"], int(value["size"]), notes)
 
 
-def _named(wanted: Reference, entries: Sequence[Descriptor]) -> Descriptor:
-    fits = [each for each in entries if not wanted.name or each.annotations.get(NAME) == wanted.name]
+def _named(target: Reference, entries: Sequence[Descriptor]) -> Descriptor:
+    fits = [entry for entry in entries if not target.name or entry.annotations.get(NAME) == target.name]
     if len(fits) == 1:
         return fits[0]
-    names = [each.annotations.get(NAME, "(no name)") for each in entries]
+    names = [entry.annotations.get(NAME, "(no name)") for entry in entries]
     if fits:
-        raise InputError(f"{wanted.directory} has {len(fits)} images: {some(names, 5)}", hint="name one: oci:DIR:NAME")
-    what = f"an image named {wanted.name}" if wanted.name else "an image"
-    raise InputError(f"{wanted.directory} does not have {what}", hint=f"it has: {some(names, 5)}" if names else None)
+        raise InputError(f"{target.directory} has {len(fits)} images: {some(names, 5)}", hint="name one: oci:DIR:NAME")
+    what = f"an image named {target.name}" if target.name else "an image"
+    raise InputError(f"{target.directory} does not have {what}", hint=f"it has: {some(names, 5)}" if names else None)
 
 
 def _own_architecture() -> str:
@@ -195,16 +195,16 @@ def _own_architecture() -> str:
     return next((name for name, platform in ARCHITECTURES.items() if platform == this_platform()), "")
 
 
-def _for(architecture: str, found: Descriptor, wanted: Reference) -> Descriptor:
+def _for(architecture: str, descriptor: Descriptor, target: Reference) -> Descriptor:
     """The image for an architecture, from a multi-architecture index."""
-    rows = content(wanted.directory, found).get("manifests", ())
+    rows = content(target.directory, descriptor).get("manifests", ())
     for row in rows:
         platform = row.get("platform") or {}
         if platform.get("os", "linux") == "linux" and platform.get("architecture", "") == architecture:
             chosen = _descriptor(row)
-            return Descriptor(chosen.kind, chosen.digest, chosen.size, {**chosen.annotations, **found.annotations})
+            return Descriptor(chosen.kind, chosen.digest, chosen.size, {**chosen.annotations, **descriptor.annotations})
     has = sorted({str((row.get("platform") or {}).get("architecture")) for row in rows})
-    raise InputError(f"{wanted} is not for {architecture}: it is for {', '.join(has)}")
+    raise InputError(f"{target} is not for {architecture}: it is for {', '.join(has)}")
 
 
 def blob(directory: Path, digest: str) -> Path:
@@ -212,16 +212,16 @@ def blob(directory: Path, digest: str) -> Path:
     return directory / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
 
-def content(directory: Path, wanted: Descriptor) -> Any:
+def content(directory: Path, descriptor: Descriptor) -> Any:
     """The JSON value of a blob, verified against its digest.
 
     Raises:
         StackyardError: it is missing, damaged, or too large.
     """
     try:
-        return json.loads(read(directory, wanted.digest))
+        return json.loads(read(directory, descriptor.digest))
     except (ValueError, RecursionError) as error:
-        raise StackyardError(f"cannot read {blob(directory, wanted.digest)}: {error}") from error
+        raise StackyardError(f"cannot read {blob(directory, descriptor.digest)}: {error}") from error
 
 
 def read(directory: Path, digest: str) -> bytes:

@@ -22,15 +22,15 @@ def owners(tree: Path, names: Iterable[str]) -> dict[str, str]:
         StackyardError: a record of an installer cannot be read.
     """
     there = set(names)
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for package, file in (*_conda(tree), *_distributions(tree, there)):
         if file in there:
-            found[file] = package
+            result[file] = package
     for name in there:
         source = source_of(name)
-        if source in found and name not in found:
-            found[name] = found[source]
-    return found
+        if source in result and name not in result:
+            result[name] = result[source]
+    return result
 
 
 def _conda(tree: Path) -> Iterator[tuple[str, str]]:

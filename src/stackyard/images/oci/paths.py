@@ -43,8 +43,8 @@ class Moves:
 
     def found_in(self, data: bytes, more: bytes = b"") -> bool:
         """Whether one of the paths occurs in `data`; `more` has the two bytes after it."""
-        found = (pattern.search(data + more) for (old, _), (pattern, _) in self._each() if old.encode() in data)
-        return any(each is not None and each.end() <= len(data) for each in found)
+        match = (pattern.search(data + more) for (old, _), (pattern, _) in self._each() if old.encode() in data)
+        return any(hit is not None and hit.end() <= len(data) for hit in match)
 
     def _each(self) -> zip[tuple[tuple[str, str], tuple[re.Pattern[bytes], bytes]]]:
         return zip(self.pairs, self._patterns, strict=True)
@@ -65,8 +65,8 @@ class Moves:
     def in_strings(self, data: Buffer) -> None:
         """Replace paths in a binary file that conda prepared for relocation: null-terminated strings with padding."""
         for pattern, new in self._patterns:
-            for found in re.finditer(pattern.pattern + rb"[^\0]*\0", data):
-                data[found.start() : found.end()] = _padded(found[0], pattern, new)
+            for match in re.finditer(pattern.pattern + rb"[^\0]*\0", data):
+                data[match.start() : match.end()] = _padded(match[0], pattern, new)
 
     def in_binary(self, data: Buffer, name: str) -> None:
         """Any other binary file, without a change of length: a longer old path is padded with slashes.
@@ -77,13 +77,13 @@ class Moves:
         for (old, new), (pattern, _) in self._each():
             if len(new) > len(old) and pattern.search(data):
                 raise too_long(name, old, new)
-            for found in pattern.finditer(data):
-                data[found.start() : found.end()] = new.encode() + b"/" * (len(old) - len(new))
+            for match in pattern.finditer(data):
+                data[match.start() : match.end()] = new.encode() + b"/" * (len(old) - len(new))
 
 
 def _padded(text: bytes, pattern: re.Pattern[bytes], new: bytes) -> bytes:
-    made = pattern.sub(lambda _: new, text)
-    return made + b"\0" * (len(text) - len(made))
+    text_at_new = pattern.sub(lambda _: new, text)
+    return text_at_new + b"\0" * (len(text) - len(text_at_new))
 
 
 def too_long(name: str, old: str, new: str) -> InputError:

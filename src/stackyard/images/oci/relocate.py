@@ -110,15 +110,15 @@ class Relocation:
     def _refuse(self, tree: Tree) -> None:
         from stackyard.images.squashfs.file import special
 
-        found = [f"{what}: {name}" for name, what in special(self._tree)]
-        if found:
-            raise InputError(f"cannot pack {self._tree}: {some(found, 3)}",
+        problems = [f"{what}: {name}" for name, what in special(self._tree)]
+        if problems:
+            raise InputError(f"cannot pack {self._tree}: {some(problems, 3)}",
                              hint="remove them in the stack's post script")  # fmt: skip
 
     def _look(self, name: str) -> _FileTraits:
         """The properties of a file, read in overlapping pieces, since a library may have gigabytes."""
         moves = yard = elf = binary = False
-        kept = self._moves.reach + len(self._yard)
+        overlap = self._moves.reach + len(self._yard)
         place = self._changed.get(name, self._tree / name)
         try:
             with place.open("rb") as stream:
@@ -128,7 +128,7 @@ class Relocation:
                     more = stream.read(_PIECE)
                     moves = moves or self._moves.found_in(data, more[:2])
                     yard, binary = yard or self._yard in data, binary or b"\0" in data
-                    data = data[-kept:] + more if more else b""
+                    data = data[-overlap:] + more if more else b""
         except OSError as error:
             raise StackyardError(f"cannot read {place}: {cause(error)}") from error
         return _FileTraits(moves, yard, elf, binary)
@@ -149,12 +149,12 @@ class Relocation:
 
     def _made_for_any_prefix(self) -> set[str]:
         """The binary files in which conda has left room for a long prefix."""
-        found = set()
+        names = set()
         for file in self._conda_files():
             for path in json.loads(self._read(file)).get("paths_data", {}).get("paths", ()):
                 if path.get("prefix_placeholder") and path.get("file_mode") == "binary":
-                    found.add(str(path["_path"]))
-        return found
+                    names.add(str(path["_path"]))
+        return names
 
     def _conda_files(self) -> list[str]:
         directory = self._tree / "conda-meta"
@@ -168,9 +168,9 @@ class Relocation:
         for old, new in self._moves.pairs if has_room else ():
             if len(new) > len(old):
                 raise too_long(name, old, new)
-        made = self._place(name)
-        shutil.copyfile(self._tree / name, made)
-        with made.open("r+b") as stream, mmap(stream.fileno(), 0) as mapped:
+        entry = self._place(name)
+        shutil.copyfile(self._tree / name, entry)
+        with entry.open("r+b") as stream, mmap(stream.fileno(), 0) as mapped:
             if has_room:
                 self._moves.in_strings(mapped)
             else:
@@ -180,13 +180,13 @@ class Relocation:
         """Remove the time, source and command of the installation from files."""
         for name in self._conda_files():
             value = json.loads(self._read(name))
-            kept = {key: each for key, each in value.items() if key not in CONDA_ORIGINS}
-            for path in kept.get("paths_data", {}).get("paths", ()):
-                if (made := self._changed.get(str(path["_path"]))) is not None:
-                    digest = sha256_file(made)
+            fields = {key: item for key, item in value.items() if key not in CONDA_ORIGINS}
+            for path in fields.get("paths_data", {}).get("paths", ()):
+                if (changed_file := self._changed.get(str(path["_path"]))) is not None:
+                    digest = sha256_file(changed_file)
                     own = {"sha256": digest} if path.get("path_type") == "unix_python_entry_point" else {}
-                    path |= {"sha256_in_prefix": digest, "size_in_bytes": made.stat().st_size, **own}
-            self._place(name).write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+                    path |= {"sha256_in_prefix": digest, "size_in_bytes": changed_file.stat().st_size, **own}
+            self._place(name).write_text(json.dumps(fields, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         if (self._tree / "conda-meta" / "history").exists():
             self._place("conda-meta/history").write_bytes(b"")
         self._dropped |= {name for name in files if _NOTES.search(name) and self._names_a_file(name)}
@@ -200,14 +200,14 @@ class Relocation:
         self._dropped |= sources.keys()
         if python is None or not sources:
             return
-        tasks, made = [], {}
+        tasks, results = [], {}
         for number, (name, source) in enumerate(sorted(sources.items())):
-            text, made[name] = self._work / f"{number}.py", self._work / f"{number}.pyc"
+            text, results[name] = self._work / f"{number}.py", self._work / f"{number}.pyc"
             text.write_bytes(self._read(source))
-            tasks.append((str(made[name]), str(text), source))
+            tasks.append((str(results[name]), str(text), source))
         order = json.dumps({"workers": min(cores(), 1 + len(tasks) // 64), "tasks": tasks})
         run([python, "-I", "-S", "-B", bytecode_worker.__file__], stdin=order, timeout_s=COMPILE_S)
-        for name, file in made.items():
+        for name, file in results.items():
             if file.exists():
                 self._changed[name] = file
                 self._dropped.discard(name)
@@ -218,9 +218,9 @@ class Relocation:
             if name.endswith(".dist-info/RECORD"):
                 base = os.path.dirname(os.path.dirname(name))  # noqa: PTH120 - a relative path in the prefix
                 text = self._read(name).decode("utf-8", "surrogateescape")
-                made = self._record(text, base)
-                if made != text:
-                    self._place(name).write_bytes(made.encode("utf-8", "surrogateescape"))
+                record = self._record(text, base)
+                if record != text:
+                    self._place(name).write_bytes(record.encode("utf-8", "surrogateescape"))
 
     def _record(self, text: str, base: str) -> str:
         out = io.StringIO()
@@ -237,15 +237,15 @@ class Relocation:
     # ------------------------------------------------------------------- the result
 
     def _result(self, tree: Tree, seen: Mapping[str, _FileTraits]) -> RelocatedPrefix:
-        found = RelocatedPrefix(programs=[name for name, each in seen.items() if each.elf])
+        result = RelocatedPrefix(programs=[name for name, traits in seen.items() if traits.elf])
         full = {name.rstrip("/").rpartition("/")[0] for name in tree}
         for name, status in sorted(tree.items()):
             if name in self._dropped or (name.endswith("/") and name[:-1] in full):
                 continue
-            found.entries[name.rstrip("/")] = self._entry(name.rstrip("/"), status)
-        found.outside = {name: entry.target for name, entry in found.entries.items() if self._leads_out(entry)}
-        found.traces = [name for name, each in seen.items() if each.yard and self._names_the_yard(name)]
-        return found
+            result.entries[name.rstrip("/")] = self._entry(name.rstrip("/"), status)
+        result.outside = {name: entry.target for name, entry in result.entries.items() if self._leads_out(entry)}
+        result.traces = [name for name, traits in seen.items() if traits.yard and self._names_the_yard(name)]
+        return result
 
     def _names_the_yard(self, name: str) -> bool:
         """Whether a file that contained the yard's path still does."""
@@ -259,10 +259,10 @@ class Relocation:
             return Entry(inside, target=self._moves.path(str((self._tree / name).readlink())))
         if stat.S_ISDIR(status.st_mode):
             return Entry(inside, mode=0o755, directory=True)
-        made = self._changed.get(name)
-        if made is None:
+        changed_file = self._changed.get(name)
+        if changed_file is None:
             return Entry(inside, str(self._tree / name), size=status.st_size, mode=mode_of(status))
-        return Entry(inside, str(made), size=made.stat().st_size, mode=mode_of(status))
+        return Entry(inside, str(changed_file), size=changed_file.stat().st_size, mode=mode_of(status))
 
     def _leads_out(self, entry: Entry) -> bool:
         if not entry.target:

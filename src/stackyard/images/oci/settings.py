@@ -33,7 +33,7 @@ def environment(
         base: the variables of the base.
     """
     environ = {"PATH": PATH, **dict(line.partition("=")[::2] for line in base)}
-    kept: list[ops.Operation] = []
+    operations: list[ops.Operation] = []
     lost: dict[str, list[str]] = {}
     for operation in change:
         moved = _moved(operation, moves)
@@ -45,9 +45,9 @@ def environment(
         elif any(f"{yard}/" in str(value) for value in vars(moved).values()):
             lost.setdefault("it names a file of the yard", []).append(name)
         else:
-            kept.append(moved)
-    made = ops.EnvironmentChange(tuple(kept)).apply(environ)
-    return [f"{name}={value}" for name, value in sorted(made.items())], [
+            operations.append(moved)
+    variables = ops.EnvironmentChange(tuple(operations)).apply(environ)
+    return [f"{name}={value}" for name, value in sorted(variables.items())], [
         f"{', '.join(names)} ({why})" for why, names in lost.items()
     ]
 
@@ -67,8 +67,8 @@ def labels(
     Args:
         base, digest: the name of the base, and its manifest's digest; empty without one.
     """
-    licences = sorted({str(each.get("name", "")) for each in record.licences} - {""})
-    made = {
+    licences = sorted({str(licence.get("name", "")) for licence in record.licences} - {""})
+    result = {
         "org.opencontainers.image.title": record.module,
         "org.opencontainers.image.version": record.version,
         "org.opencontainers.image.description": record.summary,
@@ -81,11 +81,11 @@ def labels(
         "io.stackyard.lock-sha256": sha256_file(RevisionPaths.of(record.path).lock),
         COMPRESSOR: layers.compressor(compression),
     }
-    return {name: value for name, value in made.items() if value}
+    return {name: value for name, value in result.items() if value}
 
 
 def configuration(
-    architecture: str, base: Mapping[str, Any], config: Mapping[str, Any], made: Sequence[layers.PackedLayer]
+    architecture: str, base: Mapping[str, Any], config: Mapping[str, Any], packed: Sequence[layers.PackedLayer]
 ) -> dict[str, Any]:
     """The configuration of an image: the base's, extended by our layers.
 
@@ -94,12 +94,12 @@ def configuration(
         config: the settings of the containers.
     """
     below = base.get("rootfs", {}).get("diff_ids", [])
-    history = [{"created": EPOCH, "created_by": f"stackyard: {each.layer.title}"} for each in made]
+    history = [{"created": EPOCH, "created_by": f"stackyard: {layer.layer.title}"} for layer in packed]
     return {
         "architecture": architecture,
         "os": "linux",
         "created": EPOCH,
         "config": config,
-        "rootfs": {"type": "layers", "diff_ids": [*below, *(each.diff_id for each in made)]},
+        "rootfs": {"type": "layers", "diff_ids": [*below, *(layer.diff_id for layer in packed)]},
         "history": [*base.get("history", []), *history],
     }

@@ -47,8 +47,8 @@ class Registry:
 
     def words(self, *ends: str) -> list[str]:
         """skopeo's options; `ends` are the prefixes of its TLS option (``src-``, ``dest-``)."""
-        found = [f"--{end}tls-verify=false" for end in ends if self.plain_http]
-        return found + (["--authfile", str(self.logins.absolute())] if self.logins else [])
+        words = [f"--{end}tls-verify=false" for end in ends if self.plain_http]
+        return words + (["--authfile", str(self.logins.absolute())] if self.logins else [])
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ def push(source: Reference, target: str, registry: Registry = Registry()) -> Tra
         MissingError: skopeo is missing.
         StackyardError: the image is damaged, or the registry cannot be reached or refuses it.
     """
-    found = verified(source)
+    source_image = verified(source)
     if is_reference(target):
-        return _copied(source, found, _named(reference(target), found))
+        return _copied(source, source_image, _named(reference(target), source_image))
     host = _parsed(target)["registry"]
     _probe(target, host, registry, may_lack=True)
     with scratch("push") as work:
@@ -80,14 +80,14 @@ def push(source: Reference, target: str, registry: Registry = Registry()) -> Tra
             "--digestfile",
             str(noted),
             *registry.words("dest-"),
-            f"oci:.:{found.name}",
+            f"oci:.:{source_image.name}",
             target,
         ]
         _copy(words, f"push to {target}", host, registry, source.directory)
         digest = noted.read_text(encoding="ascii").strip()
-    if digest != found.manifest.digest:
+    if digest != source_image.manifest.digest:
         raise StackyardError(f"{target} has another digest than was sent: {digest}", hint="push it again")
-    return Transfer(target, digest, found)
+    return Transfer(target, digest, source_image)
 
 
 def notes_of(source: str, registry: Registry = Registry()) -> Mapping[str, str]:
@@ -98,8 +98,8 @@ def notes_of(source: str, registry: Registry = Registry()) -> Mapping[str, str]:
     """
     if is_reference(source):
         return image(reference(source)).annotations
-    found = parsed(_probe(source, _parsed(source)["registry"], registry, may_lack=False).encode(), source)
-    notes = found.get("annotations") or {}
+    fields = parsed(_probe(source, _parsed(source)["registry"], registry, may_lack=False).encode(), source)
+    notes = fields.get("annotations") or {}
     return {str(key): str(value) for key, value in notes.items()} if isinstance(notes, dict) else {}
 
 
@@ -114,9 +114,9 @@ def pull(source: str, directory: Path, name: str = "", registry: Registry = Regi
         InputError, MissingError, StackyardError: as for `push`.
     """
     if is_reference(source):
-        wanted = reference(source)
-        found = verified(wanted)
-        return _copied(wanted, found, Reference(directory, tag(name) if name else _named(wanted, found).name))
+        target = reference(source)
+        pulled = verified(target)
+        return _copied(target, pulled, Reference(directory, tag(name) if name else _named(target, pulled).name))
     parts = _parsed(source)
     name = tag(name or parts["tag"] or parts["digest"][:12] or "latest")
     _probe(source, parts["registry"], registry, may_lack=False)
@@ -124,33 +124,33 @@ def pull(source: str, directory: Path, name: str = "", registry: Registry = Regi
         received = Reference(into.work / "received", name)
         words = [*registry.words("src-"), source, f"oci:{received.directory.name}:{name}"]
         _copy(words, f"pull {source}", parts["registry"], registry, into.work)
-        found = verified(received)
-        for each in found.blobs:
-            into.add_file(blob(received.directory, each.digest), each.digest)
-        into.publish(name, found.manifest)
-    return Transfer(str(Reference(directory, name)), found.manifest.digest, found)
+        pulled = verified(received)
+        for part in pulled.blobs:
+            into.add_file(blob(received.directory, part.digest), part.digest)
+        into.publish(name, pulled.manifest)
+    return Transfer(str(Reference(directory, name)), pulled.manifest.digest, pulled)
 
 
-def _named(wanted: Reference, found: Image) -> Reference:
-    name = wanted.name or found.name
+def _named(target: Reference, pulled: Image) -> Reference:
+    name = target.name or pulled.name
     if not name:
-        raise InputError(f"the image of {wanted} has no name", hint="name it: oci:DIR:NAME")
-    return Reference(wanted.directory, name)
+        raise InputError(f"the image of {target} has no name", hint="name it: oci:DIR:NAME")
+    return Reference(target.directory, name)
 
 
-def _copied(source: Reference, found: Image, target: Reference) -> Transfer:
+def _copied(source: Reference, source_image: Image, target: Reference) -> Transfer:
     with writer(target.directory) as into:
-        for each in found.blobs:
-            copy_blob(source.directory, each, into)
-        into.publish(target.name, found.manifest)
-    return Transfer(str(target), found.manifest.digest, found)
+        for part in source_image.blobs:
+            copy_blob(source.directory, part, into)
+        into.publish(target.name, source_image.manifest)
+    return Transfer(str(target), source_image.manifest.digest, source_image)
 
 
 def _parsed(text: str) -> dict[str, str]:
-    found = _NAME.fullmatch(text.removeprefix(DOCKER))
-    if not text.startswith(DOCKER) or found is None:
+    match = _NAME.fullmatch(text.removeprefix(DOCKER))
+    if not text.startswith(DOCKER) or match is None:
         raise InputError(f"not an image: {text}", hint="write docker://REGISTRY/NAME:TAG, or oci:DIR:NAME")
-    return {key: value or "" for key, value in found.groupdict().items()}
+    return {key: value or "" for key, value in match.groupdict().items()}
 
 
 # --------------------------------------------------------------------------- skopeo

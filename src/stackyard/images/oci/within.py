@@ -17,12 +17,12 @@ from stackyard.images.squashfs.enter import staying_mounted
 def main(work: Path) -> None:
     """Run the requested build, and write the result or the error."""
     try:
-        wanted = pickle.loads((work / "wanted").read_bytes())
-        with staying_mounted(wanted.record.payload):
-            made: BuiltImage | StackyardError = carry_out(wanted)
+        request = pickle.loads((work / "wanted").read_bytes())
+        with staying_mounted(request.record.payload):
+            result: BuiltImage | StackyardError = carry_out(request)
     except StackyardError as error:
-        made = error
-    (work / "built").write_bytes(pickle.dumps(made))
+        result = error
+    (work / "built").write_bytes(pickle.dumps(result))
 
 
 if __name__ == "__main__":

@@ -38,17 +38,17 @@ class Writer:
     directory: Path
     work: Path
 
-    def add_file(self, made: Path, digest: str) -> None:
+    def add_file(self, path: Path, digest: str) -> None:
         """Move a finished file of `work` to its digest, unless the layout has that blob."""
         target = blob(self.directory, digest)
-        if size_of(target) == made.stat().st_size:
-            made.unlink()
+        if size_of(target) == path.stat().st_size:
+            path.unlink()
             return
-        with made.open("rb") as stream:
+        with path.open("rb") as stream:
             os.fsync(stream.fileno())
-        made.chmod(0o644)
+        path.chmod(0o644)
         fault_point("blob")
-        os.replace(made, target)
+        os.replace(path, target)
 
     def add_json(self, kind: str, value: Mapping[str, Any], annotations: Mapping[str, str] | None = None) -> Descriptor:
         """Add a value as a blob, serialised deterministically."""
@@ -57,9 +57,9 @@ class Writer:
     def add_bytes(self, kind: str, data: bytes, annotations: Mapping[str, str] | None = None) -> Descriptor:
         """Add bytes as a blob."""
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        made = self.work / digest.removeprefix("sha256:")
-        made.write_bytes(data)
-        self.add_file(made, digest)
+        path = self.work / digest.removeprefix("sha256:")
+        path.write_bytes(data)
+        self.add_file(path, digest)
         return Descriptor(kind, digest, len(data), annotations or {})
 
     def publish(self, name: str, manifest: Descriptor) -> None:
@@ -67,8 +67,8 @@ class Writer:
         named = replace(manifest, annotations={**manifest.annotations, NAME: name})
         fault_point("index")
         with _locked(self.directory):
-            kept = [each for each in index(self.directory) if each.annotations.get(NAME) != name]
-            _write_index(self.directory, [*kept, named])
+            others = [descriptor for descriptor in index(self.directory) if descriptor.annotations.get(NAME) != name]
+            _write_index(self.directory, [*others, named])
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def _prepare(directory: Path) -> None:
 
 
 def _write_index(directory: Path, entries: list[Descriptor]) -> None:
-    value = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [each.to_json() for each in entries]}
+    value = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry.to_json() for entry in entries]}
     write_text(directory / "index.json", json.dumps(value, indent=2, sort_keys=True) + "\n", mode=0o644)
 
 

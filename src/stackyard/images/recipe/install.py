@@ -20,12 +20,12 @@ def main(prefix: Path) -> None:
     """Install both kinds of packages and compile them."""
     if prefix.exists():
         sys.exit(f"{prefix} exists in this image: take another builder, or another prefix")
-    wanted = json.loads((HERE / "packages.json").read_text(encoding="utf-8"))
+    packages = json.loads((HERE / "packages.json").read_text(encoding="utf-8"))
     uv = Path(sys.executable).with_name("uv")
-    if wanted["conda"]:
-        asyncio.run(_conda(wanted, prefix))
+    if packages["conda"]:
+        asyncio.run(_conda(packages, prefix))
     else:
-        subprocess.run([uv, "venv", "--python", wanted["python"], "--no-python-downloads", prefix], check=True)
+        subprocess.run([uv, "venv", "--python", packages["python"], "--no-python-downloads", prefix], check=True)
     python = prefix / "bin" / "python"
     if (HERE / "pylock.toml").exists():
         words = [str(uv), "pip", "install", "--python", str(python), "--no-deps", "--link-mode", "copy", "--no-cache"]
@@ -35,11 +35,13 @@ def main(prefix: Path) -> None:
         subprocess.run([*words, "-s", f"{prefix}/", str(prefix / "lib")], check=False)  # some packages hold Python 2
 
 
-async def _conda(wanted: "dict[str, Any]", prefix: Path) -> None:
+async def _conda(packages: "dict[str, Any]", prefix: Path) -> None:
     from rattler import Subdir, install
 
-    records = [_record(package) for package in wanted["conda"]]
-    await install(records, prefix, platform=Subdir(wanted["platform"]), execute_link_scripts=True, show_progress=False)
+    records = [_record(package) for package in packages["conda"]]
+    await install(
+        records, prefix, platform=Subdir(packages["platform"]), execute_link_scripts=True, show_progress=False
+    )
     (prefix / "CACHEDIR.TAG").unlink(missing_ok=True)  # backups would skip the prefix
 
 

@@ -62,8 +62,8 @@ class Recipe:
         """The environment of a container, and sentences about the parts that it lacks."""
         yard = str(RevisionPaths.of(self.record.path).yard)
         moves = Moves.of([(self.record.prefix, self.place)])
-        made, lost = environment(self.change, moves, yard, [f"PATH={_PATH}"])
-        return [line.partition("=")[::2] for line in made], lost
+        variables, lost = environment(self.change, moves, yard, [f"PATH={_PATH}"])
+        return [line.partition("=")[::2] for line in variables], lost
 
 
 def files(recipe: Recipe, kind: str) -> tuple[dict[str, str], list[str]]:
@@ -75,25 +75,25 @@ def files(recipe: Recipe, kind: str) -> tuple[dict[str, str], list[str]]:
     """
     notes = _check(recipe)
     name, render = KINDS[kind]
-    made = {
+    texts = {
         name: render(recipe),
         "install.py": Path(install.__file__).read_text(encoding="utf-8"),
         "packages.json": json.dumps(_packages(recipe.locked), indent=1, sort_keys=True) + "\n",
     }
     if recipe.locked.pip:
-        made["pylock.toml"] = pylock(recipe.locked)
-    return made, [*notes, *(f"not in the environment: {sentence}" for sentence in recipe.variables()[1])]
+        texts["pylock.toml"] = pylock(recipe.locked)
+    return texts, [*notes, *(f"not in the environment: {sentence}" for sentence in recipe.variables()[1])]
 
 
 def _check(recipe: Recipe) -> list[str]:
     locked = recipe.locked
     local = [package.name for package in locked.pip if package.kind == "path"]
-    for found, what in (
+    for is_there, what in (
         (local, f"it has local projects: {some(local, 3)}"),
         ("post" in recipe.record.timings_s, "it has a post script"),
         (locked.interpreter.source == "uv", "its Python is one that uv keeps in the yard"),
     ):
-        if found:
+        if is_there:
             raise InputError(f"no recipe builds {recipe.record.module} elsewhere: {what}",
                              hint="send the image itself: `stackyard image push`")  # fmt: skip
     if not recipe.base.startswith(_AGENTS):

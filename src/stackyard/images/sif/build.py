@@ -39,7 +39,7 @@ class SifRequest:
     site: Site
 
 
-def build(wanted: SifRequest, *, dry_run: bool = False) -> list[str]:
+def build(request: SifRequest, *, dry_run: bool = False) -> list[str]:
     """Write a SIF; returns sentences for the user.
 
     Args:
@@ -49,19 +49,19 @@ def build(wanted: SifRequest, *, dry_run: bool = False) -> list[str]:
         InputError: the revision does not run on the base, or the base on no node kind of the site.
         StackyardError: it cannot be written.
     """
-    if not wanted.file.parent.is_dir():
-        raise InputError(f"no such directory: {wanted.file.parent}", hint="create it, or choose another -o")
-    record, base, change = wanted.record, wanted.base, _within(wanted.change)
+    if not request.file.parent.is_dir():
+        raise InputError(f"no such directory: {request.file.parent}", hint="create it, or choose another -o")
+    record, base, change = request.record, request.base, _within(request.change)
     fit.require(record, base)
-    found = fit.require_driver(base.base, wanted.site)
+    findings = fit.require_driver(base.base, request.site)
     if not dry_run:
-        _write(wanted, change, labels_of(record, base))
-    return [*(each.message for each in found), *fit.notices(record, base), *inside.left_out_of(change)]
+        _write(request, change, labels_of(record, base))
+    return [*(finding.message for finding in findings), *fit.notices(record, base), *inside.left_out_of(change)]
 
 
 def _within(change: EnvironmentChange) -> EnvironmentChange:
     """The change without variables that name images to mount: inside, the files are unpacked."""
-    return EnvironmentChange(tuple(each for each in change if getattr(each, "variable", "") != IMAGES))
+    return EnvironmentChange(tuple(operation for operation in change if getattr(operation, "variable", "") != IMAGES))
 
 
 def labels_of(record: BuildRecord, base: StoredBase) -> dict[str, str]:
@@ -73,17 +73,17 @@ def labels_of(record: BuildRecord, base: StoredBase) -> dict[str, str]:
         "org.opencontainers.image.title": record.module,
         "org.opencontainers.image.description": record.summary,
         "org.opencontainers.image.version": record.version,
-        "org.opencontainers.image.licenses": ", ".join(str(each["name"]) for each in licences),
+        "org.opencontainers.image.licenses": ", ".join(str(licence["name"]) for licence in licences),
         "io.stackyard.prefix": record.prefix,
         "io.stackyard.platform": record.platform,
         "io.stackyard.version": __version__,
         "io.stackyard.input-hash": record.input_hash,
         "io.stackyard.lock-sha256": sha256_file(paths.lock) if paths.lock.exists() else "",
         "io.stackyard.recipe": " ".join(f"{name}={digest}" for name, digest in recipe.items()),
-        "io.stackyard.packages": " ".join(sorted(f"{each.name}={each.version}" for each in record.packages)),
+        "io.stackyard.packages": " ".join(sorted(f"{package.name}={package.version}" for package in record.packages)),
     }
-    given = {**base.base.defaults.labels, **labels, **_labels_of_base(base)}
-    return {key: value for key, value in given.items() if value}
+    all_labels = {**base.base.defaults.labels, **labels, **_labels_of_base(base)}
+    return {key: value for key, value in all_labels.items() if value}
 
 
 def _labels_of_base(base: StoredBase) -> dict[str, str]:
@@ -108,13 +108,13 @@ def build_base(base: StoredBase, file: Path) -> None:
         _put_together(base, upper, labels, f"# the base {base.base.name}\n".encode(), file, work)
 
 
-def _write(wanted: SifRequest, change: EnvironmentChange, labels: Mapping[str, str]) -> None:
+def _write(request: SifRequest, change: EnvironmentChange, labels: Mapping[str, str]) -> None:
     """Write the base's SquashFS unchanged, and the revision as an overlay: nothing is packed twice."""
-    record, base = wanted.record, wanted.base
-    with scratch("sif", wanted.file.parent) as work:
+    record, base = request.record, request.base
+    with scratch("sif", request.file.parent) as work:
         root = _root(work, base, change, labels)
         upper = overlay.pack(record, root, overlay.SideFiles.of(record), work)
-        _put_together(base, upper, labels, _recipe(record), wanted.file, work)
+        _put_together(base, upper, labels, _recipe(record), request.file, work)
 
 
 def _root(work: Path, base: StoredBase, change: EnvironmentChange, labels: Mapping[str, str]) -> Path:
@@ -127,16 +127,16 @@ def _root(work: Path, base: StoredBase, change: EnvironmentChange, labels: Mappi
 def _put_together(
     base: StoredBase, upper: Path, labels: Mapping[str, str], recipe: bytes, file: Path, work: Path
 ) -> None:
-    made, said = work / "new.sif", {**labels, OVERLAY_LABEL: sha256_file(upper)}
-    sif.write(made, base.base.architecture, [
+    path, said = work / "new.sif", {**labels, OVERLAY_LABEL: sha256_file(upper)}
+    sif.write(path, base.base.architecture, [
         sif.PartSource(sif.DEFINITION, "recipe", recipe),
         sif.PartSource(sif.JSON, sif.INSPECT, _metadata(said, recipe)),
         sif.PartSource(sif.PARTITION, f"base-{base.base.name}", base.paths.image, sif.SYSTEM, base.base.root.sha256),
         sif.PartSource(sif.PARTITION, "prefix", upper, sif.OVERLAY, said[OVERLAY_LABEL]),
     ])  # fmt: skip
-    made.chmod(program_mode())
+    path.chmod(program_mode())
     fault_point("sif")
-    made.replace(file)
+    path.replace(file)
 
 
 def check(file: Path) -> list[str]:
@@ -146,14 +146,14 @@ def check(file: Path) -> list[str]:
         InputError: it is not a SIF, or was not written by this program.
         ChecksFailed: a partition differs.
     """
-    found = sif.read(file)
-    labels, done = found.labels(), []
+    image_file = sif.read(file)
+    labels, done = image_file.labels(), []
     for part, label in ((sif.SYSTEM, BASE_LABEL), (sif.OVERLAY, OVERLAY_LABEL)):
-        partition = found.partition(part)
+        partition = image_file.partition(part)
         if partition is None or label not in labels:
             raise InputError(f"{file} was not written by stackyard: no hash of its {sif.PARTS[part]} partition",
                              hint="verify it with the program that made it")  # fmt: skip
-        if found.sha256(partition) != labels[label]:
+        if image_file.sha256(partition) != labels[label]:
             raise ChecksFailed(f"{file} has changed: its {partition.title} is not the one in its labels",
                                hint="copy or build it again")  # fmt: skip
         done.append(partition.title)

@@ -68,7 +68,7 @@ class Sif:
 
     def find(self, kind: int, name: str = "") -> Part | None:
         """The first part of a kind, and of this name if one is given."""
-        return next((each for each in self.parts if each.kind == kind and name in ("", each.name)), None)
+        return next((part for part in self.parts if part.kind == kind and name in ("", part.name)), None)
 
     def partition(self, part: int) -> Part | None:
         """The first partition of this kind."""
@@ -76,13 +76,13 @@ class Sif:
 
     def partitions(self, part: int) -> list[Part]:
         """The partitions of this kind."""
-        return [each for each in self.parts if (each.kind, each.part) == (PARTITION, part)]
+        return [partition for partition in self.parts if (partition.kind, partition.part) == (PARTITION, part)]
 
     def labels(self) -> dict[str, str]:
         """The labels that `apptainer inspect` shows; empty if the file has none."""
-        found = self.find(JSON, INSPECT)
+        part = self.find(JSON, INSPECT)
         try:
-            value = json.loads(self.read(found)) if found else {}
+            value = json.loads(self.read(part)) if part else {}
             return {str(key): str(text) for key, text in value["data"]["attributes"]["labels"].items()}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return {}
@@ -132,12 +132,12 @@ def read(file: Path) -> Sif:
     # every part must lie within the file: a download that stopped has an intact header
     step = _DESCRIPTOR.size
     parts = (_part(table[n : n + step]) for n in range(0, len(table) - step + 1, step))
-    found = tuple(part for part in parts if part is not None)
-    for part in found:
+    present = tuple(part for part in parts if part is not None)
+    for part in present:
         end = part.offset + part.size
         if part.offset < 0 or part.size < 0 or end > size:
             raise StackyardError(f"{file} is truncated: its {part.title} ends at {end} of {size} bytes", hint=_AGAIN)
-    return Sif(file, str(uuid.UUID(bytes=unique)), found)
+    return Sif(file, str(uuid.UUID(bytes=unique)), present)
 
 
 def _part(data: bytes) -> Part | None:
@@ -148,7 +148,7 @@ def _part(data: bytes) -> Part | None:
     if kind != PARTITION:
         return Part(kind, text, offset, size)
     _, part, code = _PART.unpack(extra[: _PART.size])
-    architecture = next((each for each, number in ARCHITECTURES.items() if number == code[:2]), "")
+    architecture = next((key for key, number in ARCHITECTURES.items() if number == code[:2]), "")
     return Part(kind, text, offset, size, part, architecture)
 
 
@@ -167,7 +167,7 @@ class PartSource:
     sha256: str = ""
 
 
-def write(file: Path, architecture: str, given: Sequence[PartSource]) -> Sif:
+def write(file: Path, architecture: str, sources: Sequence[PartSource]) -> Sif:
     """Write a new SIF file, deterministically.
 
     Args:
@@ -181,17 +181,17 @@ def write(file: Path, architecture: str, given: Sequence[PartSource]) -> Sif:
     at = start = _up(_TABLE + _SLOTS * _DESCRIPTOR.size)
     table = b""
     with file.open("xb") as stream:
-        for number, each in enumerate(given, 1):
-            offset = _up(at) if each.kind == PARTITION else at
+        for number, source in enumerate(sources, 1):
+            offset = _up(at) if source.kind == PARTITION else at
             stream.seek(offset)
-            size, found = _copy(each, stream)
-            digest.update(found)
-            table += _descriptor(each, number, offset, size, offset - at + size, code)
+            size, sha256 = _copy(source, stream)
+            digest.update(sha256)
+            table += _descriptor(source, number, offset, size, offset - at + size, code)
             at = offset + size
         unique = uuid.UUID(bytes=hashlib.sha256(digest.digest() + table).digest()[:16], version=5)
         stream.seek(0)
         stream.write(_HEADER.pack(
-            _LAUNCH, _MAGIC, _VERSION, code, unique.bytes, 0, 0, _SLOTS - len(given), _SLOTS, _TABLE,
+            _LAUNCH, _MAGIC, _VERSION, code, unique.bytes, 0, 0, _SLOTS - len(sources), _SLOTS, _TABLE,
             _SLOTS * _DESCRIPTOR.size, start, at - start,
         ))  # fmt: skip
         stream.seek(_TABLE)
@@ -201,27 +201,27 @@ def write(file: Path, architecture: str, given: Sequence[PartSource]) -> Sif:
     return read(file)
 
 
-def _copy(each: PartSource, stream: IO[bytes]) -> tuple[int, bytes]:
+def _copy(part_source: PartSource, stream: IO[bytes]) -> tuple[int, bytes]:
     """Write the data of a part; returns its size and sha256."""
-    if isinstance(each.data, bytes):
-        stream.write(each.data)
-        return len(each.data), hashlib.sha256(each.data).digest()
+    if isinstance(part_source.data, bytes):
+        stream.write(part_source.data)
+        return len(part_source.data), hashlib.sha256(part_source.data).digest()
     digest, size = hashlib.sha256(), 0
-    with at.open_regular(each.data) as source:
+    with at.open_regular(part_source.data) as source:
         while block := source.read(_BLOCK):
             digest.update(block)
             stream.write(block)
             size += len(block)
-    if each.sha256 not in ("", digest.hexdigest()):
-        message = f"{each.data} has changed: its hash is not the one in the record"
+    if part_source.sha256 not in ("", digest.hexdigest()):
+        message = f"{part_source.data} has changed: its hash is not the one in the record"
         raise StackyardError(message, hint="see `stackyard image check`")
     return size, digest.digest()
 
 
-def _descriptor(each: PartSource, number: int, offset: int, size: int, padded: int, code: bytes) -> bytes:
-    extra = _PART.pack(_SQUASHFS, each.part, code + b"\0") if each.kind == PARTITION else b""
-    return _DESCRIPTOR.pack(each.kind, True, number, _GROUP | 1, 0, offset, size, padded, 0, 0, 0, 0,
-                            each.name.encode()[:127], extra)  # fmt: skip
+def _descriptor(source: PartSource, number: int, offset: int, size: int, padded: int, code: bytes) -> bytes:
+    extra = _PART.pack(_SQUASHFS, source.part, code + b"\0") if source.kind == PARTITION else b""
+    return _DESCRIPTOR.pack(source.kind, True, number, _GROUP | 1, 0, offset, size, padded, 0, 0, 0, 0,
+                            source.name.encode()[:127], extra)  # fmt: skip
 
 
 def _up(number: int) -> int:

@@ -73,9 +73,9 @@ def write(directory: Path, env: Sequence[str], change: ops.EnvironmentChange, la
 def _of_revision(change: ops.EnvironmentChange) -> str:
     """The script with the same effect as loading the module: the user's values are kept or extended."""
     names: dict[str, None] = {}
-    for each in change:
-        if isinstance(each, ops.Default | ops.Flags | ops.Join | ops.UserPath):
-            names |= dict.fromkeys((each.variable, *getattr(each, "bases", ())))
+    for operation in change:
+        if isinstance(operation, ops.Default | ops.Flags | ops.Join | ops.UserPath):
+            names |= dict.fromkeys((operation.variable, *getattr(operation, "bases", ())))
     own = [_HOST, *(f"_host_value {name}" for name in names), "unset _host_value"] if names else []
     return "\n".join([*own, *ops.rendered(change, RULES), ""])
 
@@ -84,28 +84,28 @@ def left_out_of(change: ops.EnvironmentChange) -> list[str]:
     """Sentences about parts of a change that a container cannot have: functions and aliases end with the script."""
     kinds = {ops.Function: "shell function", ops.Alias: "alias"}
     return [
-        f"the {kinds[type(each)]} {each.name} is not set in a container"
-        for each in change
-        if isinstance(each, ops.Function | ops.Alias)
+        f"the {kinds[type(operation)]} {operation.name} is not set in a container"
+        for operation in change
+        if isinstance(operation, ops.Function | ops.Alias)
     ]
 
 
 def _of_base(env: Sequence[str]) -> str:
     """The script that sets the image's variables; values from the image's own scripts are kept."""
     lines = []
-    for each in env:
-        name, _, value = each.partition("=")
+    for line in env:
+        name, _, value = line.partition("=")
         if name.isidentifier() and name.isascii():
             word = shlex.quote(value)
-            given = "" if name == "PATH" else f'[ -n "${{{name}+x}}" ] || '
-            lines.append(f"{given}export {name}={word}")
+            guard = "" if name == "PATH" else f'[ -n "${{{name}+x}}" ] || '
+            lines.append(f"{guard}export {name}={word}")
     return "\n".join([*lines, ""])
 
 
-def _set_restorable(each: ops.SetRestorable) -> list[str]:
-    if each.value is None:  # empty and not exported: else the host's would be given back
-        return [f"unset {each.variable}; {each.variable}="]
-    return [posix.export(each.variable, each.value)]
+def _set_restorable(operation: ops.SetRestorable) -> list[str]:
+    if operation.value is None:  # empty and not exported: else the host's would be given back
+        return [f"unset {operation.variable}; {operation.variable}="]
+    return [posix.export(operation.variable, operation.value)]
 
 
 RULES: ops.Rules = {**posix.RULES, ops.SetRestorable: _set_restorable, ops.SaveValue: ops.left_out}

@@ -40,8 +40,8 @@ def interpreter(record: BuildRecord) -> dict[str, Path]:
     if record.interpreter.get("source") != "uv":
         return {}
     home = Path(record.interpreter["path"]).resolve().parent.parent
-    links = (each for each in home.parent.iterdir() if each.is_symlink() and each.resolve() == home)
-    return {str(each): each for each in (home, *links)}
+    links = (link for link in home.parent.iterdir() if link.is_symlink() and link.resolve() == home)
+    return {str(path): path for path in (home, *links)}
 
 
 def pack(record: BuildRecord, root: Path, beside: SideFiles, work: Path) -> Path:
@@ -75,7 +75,7 @@ def _levels(prefix: Path, root: Path, beside: SideFiles, work: Path) -> dict[Pat
     for entry in root.iterdir():
         entry.rename(levels[Path("/")] / entry.name)
     for inside, source in beside.sources.items():
-        above = next(each for each in prefix.parents if Path(inside).is_relative_to(each))
+        above = next(parent for parent in prefix.parents if Path(inside).is_relative_to(parent))
         _place(source, levels[above] / Path(inside).relative_to(above))
     return levels
 

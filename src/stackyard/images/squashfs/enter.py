@@ -36,8 +36,8 @@ def run_module_within(
     Raises:
         MissingError, StackyardError, CommandError: as for `run_within`.
     """
-    held = ["/bin/sh", "-c", 'exec "$@" 9<"$0"', str(payload.root)]
-    return run_within(payload, [*held, sys.executable, "-m", module, *words], timeout_s=timeout_s, environ=environ)
+    argv = ["/bin/sh", "-c", 'exec "$@" 9<"$0"', str(payload.root)]
+    return run_within(payload, [*argv, sys.executable, "-m", module, *words], timeout_s=timeout_s, environ=environ)
 
 
 def run_within(

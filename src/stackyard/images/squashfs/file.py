@@ -136,13 +136,13 @@ def _words(program: Path, tree: Path, file: Path) -> list[str]:
 
 
 def _program() -> Path:
-    found = which("mksquashfs")
-    if found is None:
+    path = which("mksquashfs")
+    if path is None:
         raise MissingError("mksquashfs not found", hint="install squashfs-tools (4.4 or newer)")
-    said = run([found, "-help"], check=False, timeout_s=60).output
+    said = run([path, "-help"], check=False, timeout_s=60).output
     if "zstd" not in said:
-        raise MissingError(f"{found} cannot compress with zstd", hint="install squashfs-tools built with zstd")
-    return Path(found)
+        raise MissingError(f"{path} cannot compress with zstd", hint="install squashfs-tools built with zstd")
+    return Path(path)
 
 
 def version_of(program: Path) -> str:
@@ -153,10 +153,10 @@ def version_of(program: Path) -> str:
 
 def _refuse(tree: Path) -> None:
     """Reject trees with set-user-ID programs or devices, which other users of the image could exploit."""
-    found = [f"{what}: {name}" for name, what in special(tree)]
-    if found:
+    problems = [f"{what}: {name}" for name, what in special(tree)]
+    if problems:
         raise StackyardError(
-            f"cannot pack {tree}: {some(found, 3)}",
+            f"cannot pack {tree}: {some(problems, 3)}",
             hint="remove them in the stack's post script, or leave out `image: squashfs`",
         )
 
@@ -188,7 +188,7 @@ def failure(error: CommandError, file: Path, tree: Path | None = None) -> Stacky
     why = "disk quota exceeded" if is_quota else "no space left on device"
     if tree is not None:
         entries = (os.lstat(os.path.join(directory, name)) for directory, _, names in os.walk(tree) for name in names)  # noqa: PTH118
-        why += f": {sum({each.st_ino: each.st_size for each in entries}.values()) >> 20:,} MiB to pack"
+        why += f": {sum({entry.st_ino: entry.st_size for entry in entries}.values()) >> 20:,} MiB to pack"
         why += ", of which an image keeps a third to a half"
     if not is_quota:
         room = os.statvfs(file.parent)

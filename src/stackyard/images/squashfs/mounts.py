@@ -61,7 +61,7 @@ class Way:
 
 def mounts() -> list[Mount]:
     """The mounts in this namespace; of several at one place the last is in effect."""
-    return [Mount(Path(each.where), each.kind, each.source, each.options) for each in filesystem.mounts()]
+    return [Mount(Path(row.where), row.kind, row.source, row.options) for row in filesystem.mounts()]
 
 
 def mounted(record: BuildRecord) -> Mount | None:
@@ -83,7 +83,7 @@ def ways() -> list[Way]:
              "squashfuse_ll, shared by your processes"),
         _way("fusermount3", [*([] if helper else ["fusermount3 not found (install fuse3)"]), *lacks],
              "squashfuse_ll, for revisions of your own"),
-        _way("Apptainer", _contained([each for each in (namespace, device) if each]),
+        _way("Apptainer", _contained([way for way in (namespace, device) if way]),
              "mounts it for one command, which starts 0.1 to 0.3 s later"),
     ]  # fmt: skip
 
@@ -117,8 +117,8 @@ def _unmounting(record: BuildRecord) -> str:
 
 def file_system_server() -> Path | None:
     """squashfuse_ll: on PATH, or the one in an installation of Apptainer or Singularity."""
-    if found := which("squashfuse_ll"):
-        return found
+    if path := which("squashfuse_ll"):
+        return path
     for name in RUNTIMES:
         brought = Path(_configured(name, "LIBEXECDIR"), name, "bin", "squashfuse_ll")
         if brought.is_absolute() and os.access(brought, os.X_OK):
@@ -132,7 +132,7 @@ def _contained(lacks: list[str]) -> list[str]:
     Args:
         lacks: the requirements missing for ordinary programs, which a set-user-ID installation does not have.
     """
-    name = next((each for each in RUNTIMES if which(each)), "")
+    name = next((runtime for runtime in RUNTIMES if which(runtime)), "")
     if not name:
         return ["apptainer or singularity not found"]
     if not lacks or os.geteuid() == 0:

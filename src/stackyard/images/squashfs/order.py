@@ -60,5 +60,5 @@ def traced(record: BuildRecord, requested: Iterable[str]) -> tuple[str, ...]:
         except CommandError:
             return ()
     said = next((line for line in done.stdout.splitlines() if line.startswith("order:")), "order:[]")
-    found = json.loads(said.removeprefix("order:"))
-    return tuple(name for name in found if (Path(record.prefix) / name).is_file())
+    order = json.loads(said.removeprefix("order:"))
+    return tuple(name for name in order if (Path(record.prefix) / name).is_file())

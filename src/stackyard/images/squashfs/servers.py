@@ -10,19 +10,19 @@ from stackyard.host.files import automount
 
 def of_images(prefixes: Iterable[Path]) -> dict[Path, list[int]]:
     """The processes that serve each prefix's image in other mount namespaces, as far as this user may inspect these."""
-    found: dict[Path, list[int]] = {prefix: [] for prefix in prefixes}
+    servers: dict[Path, list[int]] = {prefix: [] for prefix in prefixes}
     here = Path("/proc/self/ns/mnt").readlink()
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
             if not words[0].endswith(b"squashfuse_ll") or (process / "ns/mnt").readlink() == here:
                 continue
-            for prefix, pids in found.items():
+            for prefix, pids in servers.items():
                 if bytes(prefix) in words:
                     pids.append(int(process.name))
         except OSError:  # it has ended, or is another user's
             continue
-    return found
+    return servers
 
 
 def silent(prefixes: Iterable[Path]) -> dict[Path, list[int]]:

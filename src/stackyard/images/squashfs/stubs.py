@@ -51,15 +51,15 @@ def text_of(prefix: Path) -> str:
 
 def commands(directory: Path) -> list[str]:
     """The programs of a directory: its executable files, with links followed inside."""
-    found = []
-    for entry in sorted(os.scandir(directory), key=lambda each: each.name) if directory.is_dir() else ():
+    names = []
+    for entry in sorted(os.scandir(directory), key=lambda item: item.name) if directory.is_dir() else ():
         try:
             mode = entry.stat().st_mode
         except OSError:  # a link that leads nowhere
             continue
         if stat.S_ISREG(mode) and mode & 0o111:
-            found.append(entry.name)
-    return found
+            names.append(entry.name)
+    return names
 
 
 def _values(change: EnvironmentChange) -> Iterator[tuple[str, str]]:

@@ -55,11 +55,11 @@ _HIDDEN = {"host": ("/home", "/run", "/mnt", "/media", "/srv", *_EMPTY), "isolat
 """Directories of the image that are not in the container, by its mode (images/squashfs/launcher/newroot.c)."""
 
 
-def wrap(record: BuildRecord, wanted: Wrap, workspace: Workspace, directory: Path) -> BuildRecord:
+def wrap(record: BuildRecord, request: Wrap, workspace: Workspace, directory: Path) -> BuildRecord:
     """Put an image into a revision that is built but not yet marked; returns its record.
 
     Args:
-        wanted: the request, with the digest of the image.
+        request: the request, with the digest of the image.
         directory: the directory to which paths in the stack's file are relative.
 
     Raises:
@@ -69,36 +69,36 @@ def wrap(record: BuildRecord, wanted: Wrap, workspace: Workspace, directory: Pat
     """
     paths = RevisionPaths.of(record.path)
     try:
-        return _wrapped(record, paths, wanted, workspace, directory)
+        return _wrapped(record, paths, request, workspace, directory)
     finally:
         disk.remove_tree(paths.work, paths.yard)
 
 
 def _wrapped(
-    record: BuildRecord, paths: RevisionPaths, wanted: Wrap, workspace: Workspace, directory: Path
+    record: BuildRecord, paths: RevisionPaths, request: Wrap, workspace: Workspace, directory: Path
 ) -> BuildRecord:
     payload = Container(paths.prefix)
     made_by = launcher.make(paths.launcher, container=True)
     paths.work.mkdir(mode=0o700, parents=True, exist_ok=True)
-    taken = take(wanted, workspace, directory, paths.image, paths.work)
+    taken = take(request, workspace, directory, paths.image, paths.work)
     paths.image.chmod(file_mode() & 0o444)
     listed = inventory.read(paths.image)
     _let_write(paths)
-    made = replace(
+    result = replace(
         record,
         form=Form("container", paths.image.name, taken.packed.sha256, taken.packed.size, taken.packed.entries,
                   f"{taken.packed.tool}; launcher: {made_by}", launcher=sha256_file(paths.launcher)),
     )  # fmt: skip
-    environ = _environment(made, wanted, taken, listed)
+    environ = _environment(result, request, taken, listed)
     path = environ["PATH"].split(":")
-    programs = commands.chosen(listed, wanted.commands, path)
-    _require_visible(programs, wanted.mode, listed)
-    _write_stubs(payload, programs, _settings(wanted, taken, environ, listed, next(iter(programs.values()))))
+    programs = commands.chosen(listed, request.commands, path)
+    _require_visible(programs, request.mode, listed)
+    _write_stubs(payload, programs, _settings(request, taken, environ, listed, next(iter(programs.values()))))
     files = _noted(paths)
     return replace(
-        made,
+        result,
         container={
-            "source": taken.source, "digest": taken.digest, "labels": dict(taken.labels), "mode": wanted.mode,
+            "source": taken.source, "digest": taken.digest, "labels": dict(taken.labels), "mode": request.mode,
             "commands": programs, "shell": _shell(listed),
         },
         disk=replace(disk.measure([paths.image.stat(), paths.launcher.stat()]), link_mode="image"),
@@ -128,30 +128,30 @@ def _let_write(paths: RevisionPaths) -> None:
 
 
 def _shell(listed: Inventory) -> str:
-    return next((each for each in ("/bin/bash", "/bin/sh") if listed.is_program(each)), "")
+    return next((shell for shell in ("/bin/bash", "/bin/sh") if listed.is_program(shell)), "")
 
 
-def _environment(record: BuildRecord, wanted: Wrap, taken: CopiedImage, listed: Inventory) -> dict[str, str]:
+def _environment(record: BuildRecord, request: Wrap, taken: CopiedImage, listed: Inventory) -> dict[str, str]:
     """The environment from the image: its configuration, and the result of its scripts for Apptainer."""
-    values = dict(each.partition("=")[::2] for each in taken.defaults.env if "=" in each)
+    values = dict(line.partition("=")[::2] for line in taken.defaults.env if "=" in line)
     values.setdefault("PATH", ":".join(PATH))
-    if listed.programs(SCRIPTS) or any(each.startswith(f"{SCRIPTS}/") for each in listed.entries):
-        values = _of_scripts(record, wanted, taken, values, listed)
-    values["PATH"] = ":".join(each for each in values["PATH"].split(":") if each.startswith("/"))
+    if listed.programs(SCRIPTS) or any(path.startswith(f"{SCRIPTS}/") for path in listed.entries):
+        values = _of_scripts(record, request, taken, values, listed)
+    values["PATH"] = ":".join(directory for directory in values["PATH"].split(":") if directory.startswith("/"))
     return values
 
 
 def _of_scripts(
-    record: BuildRecord, wanted: Wrap, taken: CopiedImage, values: Mapping[str, str], listed: Inventory
+    record: BuildRecord, request: Wrap, taken: CopiedImage, values: Mapping[str, str], listed: Inventory
 ) -> dict[str, str]:
     """The environment that a SIF's scripts produce: run once now, instead of for every command."""
     if not listed.is_program("/bin/sh"):
         return dict(values)
-    cat = next((f"{each}/cat" for each in PATH if listed.is_program(f"{each}/cat")), "")
+    cat = next((f"{directory}/cat" for directory in PATH if listed.is_program(f"{directory}/cat")), "")
     if not cat:
         raise InputError(f"cannot tell what the scripts in {SCRIPTS} set: no cat in the image")
     payload = Container(Path(record.prefix))
-    isolated = wanted.model_copy(update={"mode": "isolated", "bind": (), "libraries": (), "nv": False})
+    isolated = request.model_copy(update={"mode": "isolated", "bind": (), "libraries": (), "nv": False})
     _write_stubs(payload, {"sh": "/bin/sh"}, _settings(isolated, taken, {}, listed, "/bin/sh"))
     script = f'for each in {SCRIPTS}/*.sh; do [ ! -f "$each" ] || . "$each" >&2; done; exec {cat} /proc/self/environ'
     clean = {**values, "HOME": "/", "STACKYARD_TMP": str(RevisionPaths.of(record.path).work),
@@ -167,28 +167,36 @@ def _of_scripts(
 
 def _without_ours(values: Mapping[str, str]) -> dict[str, str]:
     """The variables without our own, and without Apptainer's library directory, which is empty here."""
-    kept = {name: value for name, value in values.items() if not name.startswith("STACKYARD_")}
-    libraries = (each for each in kept.pop(_LIBRARY_PATH, "").split(":") if each not in ("", f"{_SINGULARITY}/libs"))
+    others = {name: value for name, value in values.items() if not name.startswith("STACKYARD_")}
+    libraries = (
+        directory
+        for directory in others.pop(_LIBRARY_PATH, "").split(":")
+        if directory not in ("", f"{_SINGULARITY}/libs")
+    )
     path = ":".join(libraries)
-    return {**kept, _LIBRARY_PATH: path} if path else kept
+    return {**others, _LIBRARY_PATH: path} if path else others
 
 
-def _settings(wanted: Wrap, taken: CopiedImage, environ: Mapping[str, str], listed: Inventory, program: str) -> str:
+def _settings(request: Wrap, taken: CopiedImage, environ: Mapping[str, str], listed: Inventory, program: str) -> str:
     """The launcher's settings file. Source: images/squashfs/launcher/container.c."""
     values = {key: text for key, text in environ.items() if key not in _OURS and "\n" not in text}
-    own = dict(wanted.environment)
+    own = dict(request.environment)
     if before := own.get(_LIBRARY_PATH):
         own[_LIBRARY_PATH] = ":".join(filter(None, (before, values.get(_LIBRARY_PATH))))
     values = {"PYTHONNOUSERSITE": "1", **values, **own}
-    lines = [f"mode {wanted.mode}", f"probe {listed.real(program)}", f"holds {':'.join(listed.directories_with_files)}"]
+    lines = [
+        f"mode {request.mode}",
+        f"probe {listed.real(program)}",
+        f"holds {':'.join(listed.directories_with_files)}",
+    ]
     if environ.get("PATH"):
         lines.append(f"path {environ['PATH']}")
     if taken.defaults.directory.startswith("/"):
         lines.append(f"directory {taken.defaults.directory}")
     lines += [f"env {name}={value}" for name, value in sorted(values.items())]
-    lines += [f"bind {each.source}\t{each.target}\t{'ro' if each.read_only else 'rw'}" for each in wanted.bind]
-    nvidia = [f"{directory}/{name}" for directory in _NVIDIA_DIRECTORIES for name in _NVIDIA] if wanted.nv else []
-    lines += [f"library {each}" for each in (*wanted.libraries, *nvidia)]
+    lines += [f"bind {bind.source}\t{bind.target}\t{'ro' if bind.read_only else 'rw'}" for bind in request.bind]
+    nvidia = [f"{directory}/{name}" for directory in _NVIDIA_DIRECTORIES for name in _NVIDIA] if request.nv else []
+    lines += [f"library {library}" for library in (*request.libraries, *nvidia)]
     if len(lines) > _MOST_SETTINGS or sum(map(len, lines)) + len(lines) >= _MOST_BYTES:
         raise InputError("cannot wrap the image: too many variables or bindings")
     wrong = [line for line in lines if "\n" in line or "\0" in line]

@@ -95,16 +95,16 @@ def take(wrap: Wrap, workspace: Workspace, directory: Path, target: Path, work: 
     if source is not None and source.kind == "sif":
         return _of_sif(Path(source.place), wrap.digest, target, work)
     if source is None:
-        kept = store.find(workspace, wrap.image)
-        if wrap.digest not in kept.base.digests:
-            raise InputError(f"wrong digest: the base {wrap.image} is {kept.base.manifest}, expected {wrap.digest}")
-        _require_platform(wrap.image, kept.base.platform)
-        shutil.copyfile(kept.paths.image, target)
+        stored = store.find(workspace, wrap.image)
+        if wrap.digest not in stored.base.digests:
+            raise InputError(f"wrong digest: the base {wrap.image} is {stored.base.manifest}, expected {wrap.digest}")
+        _require_platform(wrap.image, stored.base.platform)
+        shutil.copyfile(stored.paths.image, target)
     else:
-        kept = store.add(Yard(work / "yard"), store.BaseImport(source, NAME, digest=wrap.digest))
-        kept.paths.root.chmod(0o700)
-        kept.paths.image.rename(target)
-    base = kept.base
+        stored = store.add(Yard(work / "yard"), store.BaseImport(source, NAME, digest=wrap.digest))
+        stored.paths.root.chmod(0o700)
+        stored.paths.image.rename(target)
+    base = stored.base
     packed = squashfs.PackedTree(base.root.sha256, base.root.bytes, base.root.entries, base.root.packed_with)
     if sha256_file(target) != packed.sha256:
         raise StackyardError(f"{target} is not what was read", hint="see whether the disk of this machine is faulty")
@@ -113,21 +113,21 @@ def take(wrap: Wrap, workspace: Workspace, directory: Path, target: Path, work: 
 
 def _of_sif(file: Path, digest: str, target: Path, work: Path) -> CopiedImage:
     """Copy its system partition, which is a SquashFS file; with an overlay, merge both into one tree."""
-    found = sif.read(file)
-    part = found.partition(sif.SYSTEM)
+    image = sif.read(file)
+    part = image.partition(sif.SYSTEM)
     if part is None:
         raise InputError(f"{file} has no system partition", hint="it holds data only: nothing to run in")
     _require_platform(str(file), ARCHITECTURES.get(part.architecture, part.architecture))
     if f"sha256:{sha256_file(file)}" != digest:
         raise StackyardError(f"wrong digest: {file} is not {digest}", hint="correct `digest:`, or get that image")
-    overlays = found.partitions(sif.OVERLAY)
+    overlays = image.partitions(sif.OVERLAY)
     if overlays:
         packed = _united(file, [part, *overlays], target, work)
     else:
         _copy(file, part, target)
         entries = squashfs.superblock(target).entries
         packed = squashfs.PackedTree(sha256_file(target), part.size, entries, "the SIF file's builder")
-    return CopiedImage(f"sif:{file}", digest, packed, Defaults(), found.labels())
+    return CopiedImage(f"sif:{file}", digest, packed, Defaults(), image.labels())
 
 
 def _copy(file: Path, part: sif.Part, target: Path) -> None:
@@ -166,32 +166,32 @@ def _lay(over: Path, below: Path) -> None:
 
     Links are never followed. Modes and times of directories are those of the upper one.
     """
-    joined, kept = [(over, below)], []
+    joined, links = [(over, below)], []
     for upper, lower in joined:
-        kept.append((lower, upper.lstat()))
+        links.append((lower, upper.lstat()))
         for directory in (upper, lower):
             directory.chmod(0o700)
-        for each in upper.iterdir():
-            place = lower / each.name
-            if _is_directory(each) and _is_directory(place):
-                joined.append((each, place))
+        for path in upper.iterdir():
+            place = lower / path.name
+            if _is_directory(path) and _is_directory(place):
+                joined.append((path, place))
             else:
-                _replace(each, place)
-    for directory, status in reversed(kept):
+                _replace(path, place)
+    for directory, status in reversed(links):
         directory.chmod(stat.S_IMODE(status.st_mode))
         os.utime(directory, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def _replace(each: Path, place: Path) -> None:
+def _replace(path: Path, place: Path) -> None:
     """Move a file, link or directory to a path, replacing an existing entry."""
     if _is_directory(place):
         disk.delete_tree(place)
     else:
         place.unlink(missing_ok=True)
-    mode, is_directory = stat.S_IMODE(each.lstat().st_mode), _is_directory(each)
+    mode, is_directory = stat.S_IMODE(path.lstat().st_mode), _is_directory(path)
     if is_directory:
-        each.chmod(mode | stat.S_IWUSR)  # without it a directory cannot be moved
-    each.rename(place)
+        path.chmod(mode | stat.S_IWUSR)  # without it a directory cannot be moved
+    path.rename(place)
     if is_directory:
         place.chmod(mode)
 

@@ -89,7 +89,7 @@ def parse_environment(node: Node, base_dir: Path, *, axes: Collection[str] = (),
 
 def channel_variables(channel: str) -> tuple[str, ...]:
     """The names of the variables in a channel."""
-    return tuple(found["braced"] or found["plain"] for found in _VARIABLE.finditer(channel))
+    return tuple(match["braced"] or match["plain"] for match in _VARIABLE.finditer(channel))
 
 
 def channels_for(environment: Environment, platform: str, axes: Mapping[str, str]) -> tuple[str, ...]:
@@ -278,13 +278,13 @@ class _Reader:
         """conda-lock's keys: more package indexes, and whether PyPI itself may be used. ``$NAME`` becomes ``${NAME}``,
         the one form that pip's own options have."""
         items = self._list("pip-repositories", "https://host/simple")
-        given = [_VARIABLE.sub(r"${\g<braced>\g<plain>}", item.text.strip()) for item in items]
+        channels = [_VARIABLE.sub(r"${\g<braced>\g<plain>}", item.text.strip()) for item in items]
         allowed = self.node.get("allow-pypi-requests")
         options = self.dependencies.pip
         if allowed is not None and allowed.value is False:
-            if given:
-                options.add_option("--index-url", given.pop(0))
+            if channels:
+                options.add_option("--index-url", channels.pop(0))
             else:
                 options.add_option("--no-index", "")
-        for url in given:
+        for url in channels:
             options.add_option("--extra-index-url", url)

@@ -129,9 +129,9 @@ def _read_archive(reading: _SpecParts, body: str, fragment: str, base_dir: Path)
     directory, _, last = url.rsplit("/", 1)[0].rpartition("/")
     if last in SUBDIRS:
         reading.channel, reading.subdir = directory, last
-    found = _HASH.fullmatch(fragment)
-    if found:
-        reading.others |= {kind: value.lower() for kind, value in found.groupdict().items() if value}
+    match = _HASH.fullmatch(fragment)
+    if match:
+        reading.others |= {kind: value.lower() for kind, value in match.groupdict().items() if value}
     elif fragment:
         reading.notices.append(f"`#{fragment}` after a package file is neither an md5 nor a sha256 and is ignored")
     return reading
@@ -158,7 +158,7 @@ def _brackets(reading: _SpecParts, body: str) -> tuple[str, dict[str, str]]:
 
 
 def _pairs(inside: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     position = 0
     while inside[position:].strip(" ,\t"):
         pair = _PAIR.match(inside, position)
@@ -171,9 +171,9 @@ def _pairs(inside: str) -> dict[str, str]:
             raise SpecProblem(
                 f"{quoted(pair['key'])} is not a key of a spec", f"known keys: {', '.join(sorted(_FIELDS))}"
             )
-        found[pair["key"]] = value
+        pairs[pair["key"]] = value
         position = pair.end()
-    return found
+    return pairs
 
 
 def _read_channel(reading: _SpecParts, outside: str) -> None:

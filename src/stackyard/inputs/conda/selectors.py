@@ -102,14 +102,14 @@ def looks_like_selector(text: str, axes: Collection[str] = ()) -> bool:
 
 def in_comment(comment: str) -> str:
     """The text in the brackets of a comment such as ``# installed by hand [linux]``, or empty."""
-    found = _IN_COMMENT.match(comment)
-    return found["selector"].strip() if found else ""
+    match = _IN_COMMENT.match(comment)
+    return match["selector"].strip() if match else ""
 
 
 def in_key(key: str) -> str | None:
     """The selector of mamba's ``sel(linux)`` key, or None for any other key."""
-    found = _IN_KEY.match(key.strip())
-    return found["selector"].strip() if found else None
+    match = _IN_KEY.match(key.strip())
+    return match["selector"].strip() if match else None
 
 
 def check(selector: str, axes: Collection[str] = (), *, where: Where | None = None) -> None:
@@ -142,7 +142,7 @@ def _is_axis(name: str, axes: Collection[str]) -> bool:
 
 @lru_cache(maxsize=512)
 def _parse_text(selector: str) -> tuple[str, ast.Expression] | None:
-    source = _DASHED.sub(lambda found: found.group().replace("-", "_"), selector.strip())
+    source = _DASHED.sub(lambda match: match.group().replace("-", "_"), selector.strip())
     try:
         tree = ast.parse(source, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -225,8 +225,8 @@ class _Evaluation:
 def _compare(op: ast.cmpop, left: object, right: object) -> bool:
     if isinstance(op, ast.In | ast.NotIn):
         group = right if isinstance(right, tuple) else (right,)
-        found = any(_compare(ast.Eq(), left, item) for item in group)
-        return found if isinstance(op, ast.In) else not found
+        is_match = any(_compare(ast.Eq(), left, item) for item in group)
+        return is_match if isinstance(op, ast.In) else not is_match
     if isinstance(left, str) and isinstance(right, str):
         versions = _versions(left, right)
         if versions:

@@ -65,10 +65,10 @@ def _one(version: str) -> str:
 
 
 def _relation(version: str) -> str:
-    found = _OPERATOR.fullmatch(version)
-    if not found:
+    match = _OPERATOR.fullmatch(version)
+    if not match:
         raise SpecProblem(f"{quoted(version)} lacks a valid operator or a version", "operators: = == != < <= > >= ~=")
-    operator, bare = found.groups()
+    operator, bare = match.groups()
     stem = bare.removesuffix(".*")
     if operator == "~=" and stem != bare:
         raise SpecProblem("`~=` does not allow a wildcard", f"write ~={stem} or {stem}.*")

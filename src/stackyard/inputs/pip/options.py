@@ -70,7 +70,7 @@ def parse_options(text: str, place: Where) -> tuple[list[tuple[str, str]], list[
         words = shlex.split(text)
     except ValueError as error:
         raise InputError(f"{quoted(text)}: {error}", where=place, hint="close the quotes") from error
-    found: list[tuple[str, str]] = []
+    options: list[tuple[str, str]] = []
     ignored: list[str] = []
     while words:
         word = words.pop(0)
@@ -85,8 +85,8 @@ def parse_options(text: str, place: Where) -> tuple[list[tuple[str, str]], list[
             if not words:
                 raise InputError(f"missing value of {name}", where=place, hint=f"write {name} VALUE")
             value = words.pop(0)
-        found.append((name, value))
-    return found, ignored
+        options.append((name, value))
+    return options, ignored
 
 
 def _split_word(word: str, where: Where) -> tuple[str, str, bool]:

@@ -64,7 +64,7 @@ class Context:
 
 def expand(text: str, environ: Mapping[str, str]) -> str:
     """Replace ``${NAME}`` as pip does: capital letters, digits and ``_`` only; what is not set stays as it is."""
-    return _VARIABLE.sub(lambda found: environ.get(found["name"]) or found.group(), text)
+    return _VARIABLE.sub(lambda match: environ.get(match["name"]) or match.group(), text)
 
 
 def lacks_project(path: Path) -> bool:
@@ -176,18 +176,18 @@ class _Reader:
             self._require_git(url)
         self.hashes = tuple(f"{kind}:{parts[kind]}" for kind in HEX_LENGTHS if kind in parts)
         name, specifier = self._from_filename(base, name)
-        kept = "&".join(part for part in fragment.split("&") if part and not part.startswith("egg="))
-        clean = f"{base}#{kept}" if kept else base
+        parameters = "&".join(part for part in fragment.split("&") if part and not part.startswith("egg="))
+        clean = f"{base}#{parameters}" if parameters else base
         line = f"{name}{_bracketed(extras)} @ {clean}" if name else clean
         kind: Kind = "vcs" if vcs else "url"
         return self._fields(kind, line, name, extras, specifier, self._marker(marker), url=clean)
 
     def _require_git(self, url: str) -> None:
         """Refuse repositories that pip reads and uv does not; most servers have closed git://, which pip takes."""
-        found = _REPOSITORY.fullmatch(url)
-        if not found:
+        match = _REPOSITORY.fullmatch(url)
+        if not match:
             return
-        system, scheme, rest = found["system"].lower(), found["scheme"].lower(), found["rest"]
+        system, scheme, rest = match["system"].lower(), match["scheme"].lower(), match["rest"]
         if system != "git":
             hint = "write a git+https:// repository or an archive, or save the source and write its path"
             raise self._unsupported(f"{_SYSTEMS[system]} repositories are not supported", hint)
@@ -253,10 +253,10 @@ class _Reader:
         if len(filename.encode("utf-8", "replace")) > _LONGEST_FILENAME:
             raise self.refuse(f"a file name is at most {_LONGEST_FILENAME} bytes long", hint)
         try:
-            found, version, _, _ = parse_wheel_filename(filename)
+            project, version, _, _ = parse_wheel_filename(filename)
         except ValueError as error:
             raise self.refuse(f"{quoted(filename)} is not a wheel file name", hint) from error
-        return name or found, f"=={version}"
+        return name or project, f"=={version}"
 
     def _marker(self, marker: str) -> str:
         if not marker:
@@ -312,15 +312,15 @@ def _cut(text: str, separator: str) -> tuple[str, str]:
 
 
 def _strip_extras(text: str) -> tuple[str, str]:
-    found = _EXTRAS.fullmatch(text)
-    return (found["path"], found["extras"]) if found else (text, "")
+    match = _EXTRAS.fullmatch(text)
+    return (match["path"], match["extras"]) if match else (text, "")
 
 
 def _name_and_extras(text: str) -> tuple[str, tuple[str, ...]]:
     stem, brackets = _strip_extras(text.strip())
     extras = tuple(sorted(extra.strip() for extra in brackets.strip("[]").split(",") if extra.strip()))
-    found = re.match(r"[A-Za-z0-9][\w.-]*", stem)
-    return (found.group() if found else ""), extras
+    match = re.match(r"[A-Za-z0-9][\w.-]*", stem)
+    return (match.group() if match else ""), extras
 
 
 _LONG_NUMBER = re.compile(r"\d{301}")

@@ -228,8 +228,8 @@ class RequirementsReader:
             inside = bool(commented) and line.text.endswith("\\")
 
     def _notice_selector(self, line: Line) -> None:
-        found = _COMMENT.search(line.text)
-        selector = in_comment(found["comment"]) if found else ""
+        match = _COMMENT.search(line.text)
+        selector = in_comment(match["comment"]) if match else ""
         if selector and not line.text.lstrip().startswith("#") and is_selector(selector):
             text = f"[{cut(selector)}] is a comment for pip, not a selector; use a marker: `; sys_platform == 'linux'`"
             self.notices.append(f"{line.place.in_short}: {text}")

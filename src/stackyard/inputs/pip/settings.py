@@ -48,7 +48,7 @@ def settings(
     usable, notices = _existing([] if no_index else [mirrored(url, policy) for url in indexes], environ)
     links, more = _existing([*_list(config, "find-links"), *policy.find_links, *options.find_links], environ)
     no_binary, only_binary = _formats(config, options)
-    made = PipSettings(
+    result = PipSettings(
         indexes=tuple(dict.fromkeys(url.rstrip("/") for url in usable)),
         find_links=tuple(dict.fromkeys(links)),
         constraints=tuple(_list(config, "constraint")),
@@ -66,7 +66,7 @@ def settings(
         all_releases=tuple(canonical(name) for name in options.all_releases if name != ":all:"),
         only_final=tuple(name if name == ":all:" else canonical(name) for name in options.only_final),
     )
-    return made, (*notices, *more)
+    return result, (*notices, *more)
 
 
 def mirrored(url: str, policy: PipPolicy) -> str:
@@ -99,26 +99,26 @@ def unset(url: str, text: str, environ: Mapping[str, str], where: Where | None) 
 
 def compiling(base: PipSettings, names: tuple[str, ...]) -> PipSettings:
     """The settings with more packages that are compiled here even where a wheel exists."""
-    wanted = tuple(canonical(n) for n in names)
+    targets = tuple(canonical(n) for n in names)
     return replace(
         base,
-        no_binary=tuple(sorted({*base.no_binary, *wanted})),
-        only_binary=tuple(n for n in base.only_binary if n not in wanted),
+        no_binary=tuple(sorted({*base.no_binary, *targets})),
+        only_binary=tuple(n for n in base.only_binary if n not in targets),
     )
 
 
 def _existing(places: list[str], environ: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """The addresses of places without local ones that do not exist, which pip skips too."""
-    kept, notices = [], []
+    paths, notices = [], []
     for place in (secrets.address(text, environ, base=True) for text in places):
         opened = secrets.with_server(place, environ)
         expanded = str(with_home(opened)) if opened.startswith("~") else opened
         path = local_path(expanded) if "://" in expanded else Path(expanded).absolute()
         if path is None or path.exists():
-            kept.append(place if "://" in expanded else str(path))
+            paths.append(place if "://" in expanded else str(path))
         else:
             notices.append(f"{place} of pip's configuration does not exist and is skipped, as by pip")
-    return kept, notices
+    return paths, notices
 
 
 def _formats(config: Mapping[str, str], options: PipOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:

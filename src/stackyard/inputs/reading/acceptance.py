@@ -80,8 +80,8 @@ class ShortForm:
         """The same for pydantic."""
         from pydantic import BeforeValidator
 
-        made = BeforeValidator(self.before, json_schema_input_type=self.written)
-        return made.__get_pydantic_core_schema__(source, handler)
+        validator = BeforeValidator(self.before, json_schema_input_type=self.written)
+        return validator.__get_pydantic_core_schema__(source, handler)
 
 
 def keyed(key: str) -> Callable[[Any], Any]:
@@ -118,8 +118,8 @@ _WITHIN: dict[str, Any] = {
 @cache
 def hints_of(cls: Any) -> dict[str, Any]:
     """The types of a model's fields, with what is said about them."""
-    found = get_type_hints(cls, include_extras=True)
-    return {name: found[name] for name in cls.model_fields}
+    types = get_type_hints(cls, include_extras=True)
+    return {name: types[name] for name in cls.model_fields}
 
 
 def accepted(model: Any, values: Any) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _accept(kind: Any, value: Any) -> Any:
 
 
 def _literal(known: Any, value: Any) -> Any:
-    if not any(type(value) is type(each) and value == each for each in known):
+    if not any(type(value) is type(option) and value == option for option in known):
         raise UnclearValue
     return value
 
@@ -176,24 +176,24 @@ def _union(kinds: Any, value: Any) -> Any:
 def _tuple(kinds: Any, value: Any) -> Any:
     if type(value) not in (tuple, list) or kinds[1:] != (...,):
         raise UnclearValue
-    return tuple(_accept(kinds[0], each) for each in value)
+    return tuple(_accept(kinds[0], item) for item in value)
 
 
 def _dict(kinds: Any, value: Any) -> Any:
     if type(value) is not dict:
         raise UnclearValue
-    return {_accept(kinds[0], key): _accept(kinds[1], each) for key, each in value.items()}
+    return {_accept(kinds[0], key): _accept(kinds[1], item) for key, item in value.items()}
 
 
 def _annotated(kinds: Any, value: Any) -> Any:
-    for each in kinds[1:]:
-        value = each.before(value) if hasattr(each, "before") else value
-    found = _accept(kinds[0], value)
-    for each in kinds[1:]:
-        if not hasattr(each, "accept"):
+    for rule in kinds[1:]:
+        value = rule.before(value) if hasattr(rule, "before") else value
+    result = _accept(kinds[0], value)
+    for rule in kinds[1:]:
+        if not hasattr(rule, "accept"):
             raise UnclearValue
-        found = each.accept(found)
-    return found
+        result = rule.accept(result)
+    return result
 
 
 _GENERIC: Mapping[Any, Any] = {

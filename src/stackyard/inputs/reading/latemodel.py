@@ -35,17 +35,20 @@ class _LateModel:
     __pydantic_fields_set__: set[str]
 
     def __init_subclass__(cls) -> None:
-        made = {name: vars(cls).get(name, MISSING) for name in vars(cls).get("__annotations__", ())}
-        fields = {name: each if isinstance(each, LateField) else LateField(each) for name, each in made.items()}
-        for name, each in fields.items():
-            each.owner, each.name = cls, name
+        defaults = {name: vars(cls).get(name, MISSING) for name in vars(cls).get("__annotations__", ())}
+        fields = {
+            name: default if isinstance(default, LateField) else LateField(default)
+            for name, default in defaults.items()
+        }
+        for name, field in fields.items():
+            field.owner, field.name = cls, name
             if name in vars(cls):
                 delattr(cls, name)
         cls.model_fields = {**cls.model_fields, **fields}
 
     def __init__(self, **values: Any) -> None:
-        made = type(self).model_validate(values)
-        self._put(made.__dict__, made.model_fields_set)
+        model = type(self).model_validate(values)
+        self._put(model.__dict__, model.model_fields_set)
 
     def checked(self) -> None:
         """Raise ValueError where values contradict each other; a model with such rules has its own."""
@@ -72,14 +75,14 @@ class _LateModel:
     @classmethod
     def model_accept(cls, values: Mapping[str, Any]) -> Any:
         """The model of values that are plainly right. Raises UnclearValue, or the ValueError of `checked`."""
-        made = object.__new__(cls)
-        made._put(accepted(cls, values), values)
-        made.checked()
-        return made
+        model = object.__new__(cls)
+        model._put(accepted(cls, values), values)
+        model.checked()
+        return model
 
-    def _put(self, values: Mapping[str, Any], given: Iterable[str]) -> None:
+    def _put(self, values: Mapping[str, Any], names: Iterable[str]) -> None:
         object.__setattr__(self, "__dict__", dict(values))
-        object.__setattr__(self, "__pydantic_fields_set__", set(given))
+        object.__setattr__(self, "__pydantic_fields_set__", set(names))
         object.__setattr__(self, "__pydantic_extra__", None)
         object.__setattr__(self, "__pydantic_private__", None)
 
@@ -90,9 +93,9 @@ class _LateModel:
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Any:
         """A copy with other values, which are not checked."""
-        made = object.__new__(type(self))
-        made._put({**self.__dict__, **(update or {})}, {*self.model_fields_set, *(update or {})})
-        return made
+        model = object.__new__(type(self))
+        model._put({**self.__dict__, **(update or {})}, {*self.model_fields_set, *(update or {})})
+        return model
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
         """As plain values."""
@@ -108,15 +111,15 @@ class _LateModel:
 
     def _dump(self, how: _PlainForm, include: Any = None, exclude: Iterable[str] = ()) -> dict[str, Any]:
         """The fields in `include`, a set or a mapping to the set of a field which is a model; None: all."""
-        made = {}
+        values = {}
         for name, field in type(self).model_fields.items():
             value = self.__dict__[name]
             if field.exclude or name in exclude or (include is not None and name not in include):
                 continue
             if not how.lean or value != field.default:
                 below = include[name] if isinstance(include, Mapping) else True
-                made[name] = _plain(value, how) if below is True else value._dump(how, below)
-        return made
+                values[name] = _plain(value, how) if below is True else value._dump(how, below)
+        return values
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable: use model_copy")
@@ -149,10 +152,10 @@ class _LateModel:
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
         """The schema of the class for pydantic, which makes instances of this one instead."""
         schema = handler(_strict(cls))
-        found = handler.resolve_ref_schema(schema)
-        while found["type"] != "model":
-            found = found["schema"]
-        found["cls"] = cls
+        core_schema = handler.resolve_ref_schema(schema)
+        while core_schema["type"] != "model":
+            core_schema = core_schema["schema"]
+        core_schema["cls"] = cls
         return schema
 
 
@@ -166,11 +169,11 @@ def _plain(value: Any, how: _PlainForm) -> Any:
     if isinstance(value, _LateModel):
         return value._dump(how)
     if isinstance(value, dict):
-        return {key: _plain(each, how) for key, each in value.items()}
+        return {key: _plain(item, how) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return (list if how.as_json else type(value))(_plain(each, how) for each in value)
+        return (list if how.as_json else type(value))(_plain(item, how) for item in value)
     if is_dataclass(value):
-        shown = ((each.name, getattr(value, each.name), each.default) for each in fields(value))
+        shown = ((field.name, getattr(value, field.name), field.default) for field in fields(value))
         return {name: _plain(inner, how) for name, inner, default in shown if not how.lean or inner != default}
     return value
 

@@ -40,9 +40,9 @@ def require_file(path: Path, hint: str, where: Where | None = None, *, kind: str
         kind: for the message: ``included file``.
     """
     try:
-        found = disk.is_file(path)
+        is_there = disk.is_file(path)
     except OSError as error:  # too long, a loop of links, below a directory without permission
         message = f"cannot look up the {kind} {cut(str(path))}: {cause(error)}"
         raise InputError(message, where=where, hint="check the path and its permissions") from error
-    if not found:
+    if not is_there:
         raise InputError(f"no such {kind}: {path}", where=where, hint=hint)

@@ -62,7 +62,7 @@ def validate(
     except ValueError as error:
         if not hasattr(error, "errors"):  # pydantic's ValidationError
             raise
-        problems += [problem(model, each, document) for each in error.errors(include_url=False)]
+        problems += [problem(model, detail, document) for detail in error.errors(include_url=False)]
         return None
 
 
@@ -128,7 +128,7 @@ def _model(kind: Any) -> type[BaseModel] | None:
     if get_origin(kind) is None and isinstance(kind, type) and hasattr(kind, "model_fields"):
         return kind  # list[str] is a type for Python 3.10
     if get_origin(kind) is Annotated or get_origin(kind) is Union:
-        return next((found for found in map(_model, get_args(kind)) if found), None)
+        return next((model for model in map(_model, get_args(kind)) if model), None)
     return None
 
 

@@ -39,12 +39,12 @@ def load_versioned(
         raise InputError(f"{what} must be a mapping", where=document.root.where, hint=hint)
     data = dict(fill(plain(document.root) or {}))
     problems: list[InputError] = []
-    found = data.pop("format", None)
-    if str(found) != str(version):
-        message = "missing key 'format'" if found is None else f"unknown format {found!r}"
-        where = document.where("format") if found is not None else document.where()
+    number = data.pop("format", None)
+    if str(number) != str(version):
+        message = "missing key 'format'" if number is None else f"unknown format {number!r}"
+        where = document.where("format") if number is not None else document.where()
         problems.append(InputError(message, where=where, hint=f"write format: {version}"))
-    made = validate(model, data, document, problems)
+    parsed = validate(model, data, document, problems)
     raise_problems(problems)
-    assert made is not None
-    return made
+    assert parsed is not None
+    return parsed

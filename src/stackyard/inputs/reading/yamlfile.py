@@ -307,8 +307,8 @@ class _Builder:
 
     def _comment_at(self, mark: Any, pattern: re.Pattern[str]) -> str:
         line = self.lines[mark.line] if mark.line < len(self.lines) else ""
-        found = pattern.match(line[mark.column :])
-        return found["comment"].strip() if found else ""
+        match = pattern.match(line[mark.column :])
+        return match["comment"].strip() if match else ""
 
     def _collection_comment(self, raw: Any, above: Node | None) -> str:
         if raw.flow_style:
@@ -384,11 +384,11 @@ def _outside_comment(line: str) -> bool:
 
 
 def _jinja_error(file: str, number: int, line: str) -> InputError:
-    found = _JINJA.search(line)
-    shown = found.group() if found else line.strip()
+    match = _JINJA.search(line)
+    shown = match.group() if match else line.strip()
     hint = (
         "render the template first and use the result, or write the condition as a selector after the line "
         "(`- package  # [linux64]`); put a value that really contains `{{` in quotes"
     )
-    column = found.start() + 1 if found else 1
+    column = match.start() + 1 if match else 1
     return InputError(f"a Jinja template, not YAML: {cut(shown.strip())}", where=Where(file, number, column), hint=hint)

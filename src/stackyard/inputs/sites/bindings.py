@@ -103,35 +103,35 @@ class HostBindings(Model):
     @property
     def needed(self) -> tuple[str, ...]:
         """The paths without which no program starts: a runtime refuses to bind what does not exist."""
-        every = (*self.binds, *self.libraries, *(each for each in self.preload if not self._is_bound(each.path)))
-        return tuple(dict.fromkeys(each.path for each in every if "*" not in each.path))
+        every = (*self.binds, *self.libraries, *(bound for bound in self.preload if not self._is_bound(bound.path)))
+        return tuple(dict.fromkeys(bound.path for bound in every if "*" not in bound.path))
 
     def applied(self, policy: ContainerPolicy, place: Place = APPTAINER) -> ContainerPolicy:
         """The site's container policy with these bindings in it: its own binds, variables and options stay."""
-        extra = [each.path for each in self.preload if not self._is_bound(each.path)]
+        extra = [entry.path for entry in self.preload if not self._is_bound(entry.path)]
         preload = [
-            f"{place.libraries}/{Path(p).name}" if p in extra else p for p in (each.path for each in self.preload)
+            f"{place.libraries}/{Path(p).name}" if p in extra else p for p in (entry.path for entry in self.preload)
         ]
-        libraries = (*(each.path for each in self.libraries), *extra)
-        variables = {each.name: each.value for each in self.variables}
-        path = [each.path for each in self.library_path] + ([place.libraries] if libraries else [])
+        libraries = (*(library.path for library in self.libraries), *extra)
+        variables = {variable.name: variable.value for variable in self.variables}
+        path = [entry.path for entry in self.library_path] + ([place.libraries] if libraries else [])
         if path:
             variables["LD_LIBRARY_PATH"] = ":".join(path) + place.rest
         if preload:
             variables["LD_PRELOAD"] = ":".join(preload)
-        binds = tuple(f"{each.path}:{each.to}" if each.to else each.path for each in self.binds)
+        binds = tuple(f"{bind.path}:{bind.to}" if bind.to else bind.path for bind in self.binds)
         return policy.model_copy(
             update={
                 "binds": tuple(dict.fromkeys((*policy.binds, *binds))),
                 "libraries": tuple(dict.fromkeys((*policy.libraries, *libraries))),
                 "variables": {**variables, **policy.variables},
-                "options": (*policy.options, *(each.option for each in self.options)),
+                "options": (*policy.options, *(option.option for option in self.options)),
                 "bindings": "",
             }
         )
 
     def _is_bound(self, path: str) -> bool:
-        return any(Path(path).is_relative_to(each.to or each.path) for each in self.binds)
+        return any(Path(path).is_relative_to(bind.to or bind.path) for bind in self.binds)
 
 
 def load_bindings(file: Path) -> HostBindings:

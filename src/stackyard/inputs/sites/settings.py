@@ -108,14 +108,14 @@ class Settings:
             InputError: its path cannot be used.
             StackyardError: it was moved or copied, so that what is in it does not work.
         """
-        found = self.yard_as_named()
-        for each in found.lineage():
-            problem = moved.look(each, writing=each is found and not reading)
-            if problem and each is found and not reading:
+        yard = self.yard_as_named()
+        for ancestor in yard.lineage():
+            problem = moved.look(ancestor, writing=ancestor is yard and not reading)
+            if problem and ancestor is yard and not reading:
                 raise problem.error()
             if problem:
                 self.notice(f"{problem.sentence}; {problem.remedy}")
-        return found
+        return yard
 
     def yard_as_named(self) -> Yard:
         """The same, wherever it was built."""
@@ -215,8 +215,8 @@ def cache_directory() -> Path:
 
 
 def _own_directory(variable: str, below_home: str) -> Path:
-    found = home.xdg(variable, below_home)
-    return found / "stackyard" if found else home.NOWHERE
+    path = home.xdg(variable, below_home)
+    return path / "stackyard" if path else home.NOWHERE
 
 
 def scratch_yard() -> Path:
@@ -225,8 +225,8 @@ def scratch_yard() -> Path:
     Raises:
         MissingError: the account has no home.
     """
-    found = cache_directory()
-    if found == home.NOWHERE:
+    path = cache_directory()
+    if path == home.NOWHERE:
         hint = "set HOME or XDG_CACHE_HOME to a directory of yours; or use a yard that you can write to, with --yard"
         raise home.no_home("cannot solve without a directory for caches", hint)
-    return found / "yard"
+    return path / "yard"

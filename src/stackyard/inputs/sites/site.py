@@ -75,7 +75,8 @@ def _launch(site: Site, directory: Path) -> Any:
 def _checks(site: Site, directory: Path) -> Any:
     """The checks of every stack with the paths of their files made absolute."""
     return tuple(
-        each.model_copy(update={"file": _absolute(each.file, directory)}) if each.file else each for each in site.checks
+        check.model_copy(update={"file": _absolute(check.file, directory)}) if check.file else check
+        for check in site.checks
     )
 
 

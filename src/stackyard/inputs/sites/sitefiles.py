@@ -73,8 +73,8 @@ def load_checks(file: Path) -> tuple[Check, ...]:
             place.
     """
     document, problems = _listed(file, "checks"), list[InputError]()
-    found = validate(CheckFile, plain(document.root), document, problems)
-    checks = [named_check(each) for each in found.checks] if found else []
+    content = validate(CheckFile, plain(document.root), document, problems)
+    checks = [named_check(check) for check in content.checks] if content else []
     for index, check in enumerate(checks):
         if not check.script:
             continue
@@ -100,8 +100,8 @@ def load_causes(file: Path, facts: Collection[str]) -> tuple[CauseRow, ...]:
     document, problems = _listed(file, "causes"), list[InputError]()
     listed = document.at("causes")
     typed = [("causes", n, "when") for n in range(len(listed.items) if listed else 0)]  # numbers stay numbers, as facts
-    found = validate(CauseFile, plain(document.root, typed), document, problems)
-    rows = found.causes if found else ()
+    content = validate(CauseFile, plain(document.root, typed), document, problems)
+    rows = content.causes if content else ()
     for path in [("causes", index, "when", name) for index, row in enumerate(rows) for name in row.when]:
         if path[-1] not in facts:
             problems.append(unknown_key(path, facts, document.key_where(*path)))

@@ -45,8 +45,8 @@ def unused(site: Site) -> list[str]:
     said = [("permissions", "permissions" in site.model_fields_set), ("modules: root", bool(site.modules.root))]
     return [
         f"{site.file}: `{key}` is not used: it is for the site's own yard, and `yard:` names none"
-        for key, given in said
-        if given and not site.yard
+        for key, is_set in said
+        if is_set and not site.yard
     ]
 
 

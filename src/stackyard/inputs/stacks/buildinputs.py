@@ -13,8 +13,8 @@ from stackyard.inputs.reading.paths import require_file
 
 def package_build(build: BuildSpec, name: str) -> PackageBuild | None:
     """A stack's settings for compiling one package, whatever the spelling of its name; None without any."""
-    wanted = canonical(name)
-    return next((value for key, value in build.packages.items() if canonical(key) == wanted), None)
+    target = canonical(name)
+    return next((value for key, value in build.packages.items() if canonical(key) == target), None)
 
 
 def build_inputs(build: BuildSpec, name: str, requirement: PipRequirement | None = None) -> dict[str, str]:
@@ -28,18 +28,18 @@ def build_inputs(build: BuildSpec, name: str, requirement: PipRequirement | None
     """
     own = package_build(build, name)
     variables: Mapping[str, str] = {**build.variables, **(own.variables if own else {})}
-    found = {f"variable {key}": value for key, value in variables.items()}
-    found |= {f"tool {tool.name}": f"{tool.version} {tool.variable}".strip() for tool in build.tools}
-    found |= {f"module {module}": str(n) for n, module in enumerate(build.modules)}
+    inputs = {f"variable {key}": value for key, value in variables.items()}
+    inputs |= {f"tool {tool.name}": f"{tool.version} {tool.variable}".strip() for tool in build.tools}
+    inputs |= {f"module {module}": str(n) for n, module in enumerate(build.modules)}
     if own is not None:
-        found |= {f"patch {n} {Path(patch).name}": patch_hash(patch) for n, patch in enumerate(own.patches)}
-        found |= {f"config {key}": value for key, value in own.config_settings.items()}
-        found["requires"] = " ".join(own.requires)
+        inputs |= {f"patch {n} {Path(patch).name}": patch_hash(patch) for n, patch in enumerate(own.patches)}
+        inputs |= {f"config {key}": value for key, value in own.config_settings.items()}
+        inputs["requires"] = " ".join(own.requires)
     for text in requirement.config_settings if requirement else ():
         key, _, value = text.partition("=")
-        found[f"config {key}"] = value
-    found["isolation"] = str(own.isolation if own else True).lower()
-    return dict(sorted(found.items()))
+        inputs[f"config {key}"] = value
+    inputs["isolation"] = str(own.isolation if own else True).lower()
+    return dict(sorted(inputs.items()))
 
 
 def patch_hash(path: str) -> str:

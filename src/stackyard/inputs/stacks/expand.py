@@ -72,7 +72,7 @@ def conditions(node: Node, words: Mapping[str, str], what: str = "", *, platform
         InputError: a condition is invalid or contains an unknown name.
     """
     if node.kind == "sequence":
-        items = tuple(made for item in node.items for made in _item(item, words, what, platforms))
+        items = tuple(branch for item in node.items for branch in _item(item, words, what, platforms))
         return replace(node, items=items, value=[item.value for item in items])
     if node.kind == "mapping":
         judged = [(key, value, _verdict_of(value, words, what, platforms)) for key, value in node.entries]
@@ -92,7 +92,7 @@ def _item(item: Node, words: Mapping[str, str], what: str, platforms: bool) -> I
     settled = _settled(item, verdict)
     if item.get("if"):
         inner = _branches(settled, words, what, platforms)
-        yield from [_under(made, verdict) for made in inner] if isinstance(verdict, str) else inner
+        yield from [_under(branch, verdict) for branch in inner] if isinstance(verdict, str) else inner
     else:
         yield conditions(settled, words, what, platforms=platforms)
 
@@ -112,12 +112,12 @@ def _branches(item: Node, words: Mapping[str, str], what: str, platforms: bool) 
     condition = item.get("if")
     assert condition is not None
     verdict = _verdict(condition.text, words, condition.where, what, platforms)
-    made: list[Node] = []
+    branches: list[Node] = []
     for name, side in (("then", verdict), ("else", _negated(verdict))):
         if side is not False:
             entries = _flat(item.get(name), words, what, platforms)
-            made += [_under(entry, side) for entry in entries] if isinstance(side, str) else entries
-    return made
+            branches += [_under(entry, side) for entry in entries] if isinstance(side, str) else entries
+    return branches
 
 
 def _flat(node: Node | None, words: Mapping[str, str], what: str, platforms: bool) -> list[Node]:
@@ -125,7 +125,7 @@ def _flat(node: Node | None, words: Mapping[str, str], what: str, platforms: boo
     if node is None or node.is_null:
         return []
     items = node.items if node.kind == "sequence" else (node,)
-    return [made for item in items for made in _item(item, words, what, platforms)]
+    return [branch for item in items for branch in _item(item, words, what, platforms)]
 
 
 def _negated(verdict: bool | str) -> bool | str:
@@ -164,10 +164,10 @@ def verdict_for(text: str, words: Mapping[str, str], at: Where | None = None) ->
         return selectors.holds(text, PLATFORMS[0], words, where=at)
     if mentioned.isdisjoint(words) and selectors.is_selector(text):
         return text
-    found = [name for name in PLATFORMS if selectors.holds(text, name, words, where=at)]
-    if len(found) in (0, len(PLATFORMS)):
-        return bool(found)
-    return text if selectors.is_selector(text) else " or ".join(found)
+    platforms = [name for name in PLATFORMS if selectors.holds(text, name, words, where=at)]
+    if len(platforms) in (0, len(PLATFORMS)):
+        return bool(platforms)
+    return text if selectors.is_selector(text) else " or ".join(platforms)
 
 
 def _under(node: Node, condition: str) -> Node:
@@ -204,20 +204,20 @@ def names(node: Node, words: Mapping[str, str], problems: list[InputError], path
 
 def left_alone(path: Path) -> frozenset[str]:
     """The words that stay in a string at this path, for the build to replace."""
-    return next((kept for prefix, kept in _LEFT if under_path(path, prefix)), frozenset())
+    return next((words for prefix, words in _LEFT if under_path(path, prefix)), frozenset())
 
 
 def fill(text: str, words: Mapping[str, str], left: frozenset[str], at: Where, problems: list[InputError]) -> str:
     """A string with its names replaced; unknown ones are kept and added to the problems."""
 
-    def value(found: re.Match[str]) -> str:
-        name = found["name"]
+    def value(match: re.Match[str]) -> str:
+        name = match["name"]
         if name in left or (left is BUILD_WORDS and name.startswith("env:")):
-            return found.group()
+            return match.group()
         known = words.get(name.removeprefix("axis."))
         if known is None:
             problems.append(_unknown_name(name, words, left, at))
-            return found.group()
+            return match.group()
         return known
 
     return _NAME.sub(value, text)
@@ -256,7 +256,7 @@ def tree(value: Any, place: Where) -> Node:
 def everything(node: Node) -> Node:
     """The tree with all branches of all conditions, as if every one held: for checking its shape once."""
     if node.kind == "sequence":
-        items = tuple(made for item in node.items for made in _all_branches(item))
+        items = tuple(branch for item in node.items for branch in _all_branches(item))
         return replace(node, items=items, value=[item.value for item in items])
     if node.kind == "mapping":
         entries = tuple((key, everything(value)) for key, value in node.entries)

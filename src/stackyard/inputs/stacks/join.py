@@ -35,10 +35,12 @@ def unique(*parts: Iterable[T]) -> tuple[T, ...]:
 
 def problems_of(error: StackyardError) -> list[InputError]:
     """One error, or the many in it, as a list."""
-    found = error.problems if isinstance(error, ManyErrors) else (error,)
+    errors = error.problems if isinstance(error, ManyErrors) else (error,)
     return [
-        each if isinstance(each, InputError) else InputError(each.message, where=each.where, hint=each.hint)
-        for each in found
+        problem
+        if isinstance(problem, InputError)
+        else InputError(problem.message, where=problem.where, hint=problem.hint)
+        for problem in errors
     ]
 
 
@@ -83,10 +85,12 @@ def _stacks(stacks: Sequence[StackFile]) -> StackFile:
             "checks": tuple(check for stack in reversed(stacks) for check in stack.checks),
             "collisions": _first(stack.collisions for stack in stacks),
             "on_host": unique(*(stack.on_host for stack in stacks)),
-            "licences": tuple({each.name: each for stack in reversed(stacks) for each in stack.licences}.values()),
+            "licences": tuple(
+                {licence.name: licence for stack in reversed(stacks) for licence in stack.licences}.values()
+            ),
             "exceptions": _united(exceptions[0], exceptions, ("imports", "commands", "libraries", "distributions")),
             "modules": _united(modules[0], modules, ("conflict", "depends_on")).model_copy(
-                update={"variables": _first(each.variables for each in modules)}
+                update={"variables": _first(module.variables for module in modules)}
             ),
         }
     )
@@ -112,10 +116,10 @@ def _builds(builds: Sequence[BuildBlock]) -> BuildBlock:
 
 def _first(mappings: Iterable[Mapping[str, T]]) -> dict[str, T]:
     """Mappings as one; the first that has a key wins."""
-    made: dict[str, T] = {}
+    result: dict[str, T] = {}
     for mapping in mappings:
-        made = {**mapping, **made}
-    return made
+        result = {**mapping, **result}
+    return result
 
 
 def _united(own: Any, models: Sequence[Any], names: Iterable[str]) -> Any:
@@ -154,7 +158,7 @@ def _chosen_names(environment: Environment, axes: Mapping[str, str]) -> dict[str
 
 
 def _chosen(requirements: Iterable[R], axes: Mapping[str, str]) -> tuple[R, ...]:
-    kept: list[R] = []
+    rows: list[R] = []
     for requirement in requirements:
         place = requirement.place
         verdict: bool | str = True
@@ -162,8 +166,8 @@ def _chosen(requirements: Iterable[R], axes: Mapping[str, str]) -> tuple[R, ...]
             verdict = expand.verdict_for(requirement.selector, axes, place)
         if verdict is not False:
             condition = verdict if isinstance(verdict, str) else ""
-            kept.append(requirement.model_copy(update={"selector": condition}))
-    return tuple(kept)
+            rows.append(requirement.model_copy(update={"selector": condition}))
+    return tuple(rows)
 
 
 def environments(parts: Sequence[Environment], problems: list[InputError]) -> Environment:
@@ -202,24 +206,30 @@ def _requirements(parts: Iterable[Sequence[R]]) -> tuple[R, ...]:
     """All requirements in order; the very same one from two parts once."""
     seen: dict[tuple[str, str], R] = {}
     for part in parts:
-        for each in part:
-            seen.setdefault((each.spec if isinstance(each, CondaRequirement) else each.line, each.selector), each)
+        for requirement in part:
+            seen.setdefault(
+                (
+                    requirement.spec if isinstance(requirement, CondaRequirement) else requirement.line,
+                    requirement.selector,
+                ),
+                requirement,
+            )
     return tuple(seen.values())
 
 
 def _platforms(parts: Sequence[tuple[str, ...]], problems: list[InputError]) -> tuple[str, ...]:
     """The platforms that every part allows; a part without any allows all."""
     named = [part for part in parts if part]
-    kept = tuple(each for each in named[0] if all(each in part for part in named)) if named else ()
-    if named and not kept:
+    platforms = tuple(platform for platform in named[0] if all(platform in part for part in named)) if named else ()
+    if named and not platforms:
         shown = " and ".join(", ".join(part) for part in named)
         hint = "name a platform in `platforms:` that all parts have"
         problems.append(InputError(f"parts of this stack are for different platforms: {shown}", hint=hint))
-    return kept
+    return platforms
 
 
 def _options(options: Sequence[PipOptions], problems: list[InputError]) -> PipOptions:
-    urls = unique(each.index_url for each in options if each.index_url)
+    urls = unique(option.index_url for option in options if option.index_url)
     if len(urls) > 1:
         problems.append(
             InputError(
@@ -232,6 +242,6 @@ def _options(options: Sequence[PipOptions], problems: list[InputError]) -> PipOp
              "all_releases", "only_final")  # fmt: skip
     return PipOptions(
         index_url=urls[0] if urls else None,
-        **{name: any(getattr(each, name) for each in options) for name in flags},
-        **{name: unique(*(getattr(each, name) for each in options)) for name in lists},
+        **{name: any(getattr(option, name) for option in options) for name in flags},
+        **{name: unique(*(getattr(option, name) for option in options)) for name in lists},
     )

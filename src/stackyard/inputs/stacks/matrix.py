@@ -72,11 +72,11 @@ def points(
     included = [point for rule in rules for point in _included(rule, axes, every, problems)]
     products = _products(versions, known, axes, matrix.where, problems)
     problems += slips or _without_effect(excluded, [point for row in products.values() for point in row])
-    found: list[Point] = []
+    result: list[Point] = []
     for version in versions:
-        found += [point for point in products[version] if not any(_matches(rule, point) for rule in excluded)]
-        found += [point for point in included if point.version == version]
-    return _unique(found, problems)
+        result += [point for point in products[version] if not any(_matches(rule, point) for rule in excluded)]
+        result += [point for point in included if point.version == version]
+    return _unique(result, problems)
 
 
 def _check_axes(matrix: Node, axes: Mapping[str, Node], problems: list[InputError]) -> None:
@@ -91,18 +91,18 @@ def _products(
     versions: Sequence[str], known: Sequence[str], axes: Mapping[str, Node], place: Where, problems: list[InputError]
 ) -> dict[str, list[Point]]:
     """The points of every version; problems are those of `versions`. None at all where they are too many."""
-    found: dict[str, list[Point]] = {}
+    products: dict[str, list[Point]] = {}
     count = 0
     for version in (*versions, *known):
-        found[version] = _product(version, axes, place, problems if version in versions else [])
-        count += len(found[version])
+        products[version] = _product(version, axes, place, problems if version in versions else [])
+        count += len(products[version])
         most = f"{MOST_IN_ALL} variants" if count > MOST_IN_ALL else ""
-        most = f"{MOST_POINTS} variants of a version" if len(found[version]) > MOST_POINTS else most
+        most = f"{MOST_POINTS} variants of a version" if len(products[version]) > MOST_POINTS else most
         if most:
             hint = "give fewer values, or list single variants with `include`"
             problems.append(InputError(f"matrix: more than {most}", where=place, hint=hint))
             return {version: [] for version in (*versions, *known)}
-    return found
+    return products
 
 
 def _product(version: str, axes: Mapping[str, Node], place: Where, problems: list[InputError]) -> list[Point]:
@@ -127,11 +127,11 @@ def values(axis: str, node: Node, words: Mapping[str, str], problems: list[Input
         chosen = node.get(words["version"]) or node.get("*")
         return values(axis, chosen, words, problems) if chosen and chosen.kind != "mapping" else []
     try:
-        kept = expand.conditions(node, words, f"matrix.{axis}")
+        branches = expand.conditions(node, words, f"matrix.{axis}")
     except InputError as error:
         problems.append(error)
         return []
-    items = kept.items if kept.kind == "sequence" else () if kept.is_null else (kept,)
+    items = branches.items if branches.kind == "sequence" else () if branches.is_null else (branches,)
     for item in items:
         if item.kind != "scalar":
             problems.append(
@@ -184,7 +184,9 @@ def _included(rule: Node, axes: Mapping[str, Node], every: Sequence[str], proble
             problems.append(InputError(f"matrix: {cut(key.text)}: expected one value", where=value.where, hint=hint))
     plain = {key.text: value.text for key, value in rule.entries}
     ordered = {axis: plain[axis] for axis in axes if axis in plain}
-    return [Point(each, ordered, plain.get("variant"), rule.where) for each in (_texts(version) if version else every)]
+    return [
+        Point(value, ordered, plain.get("variant"), rule.where) for value in (_texts(version) if version else every)
+    ]
 
 
 def _matches(rule: Node, point: Point) -> bool:
@@ -196,9 +198,9 @@ def _texts(node: Node) -> list[str]:
     return [item.text for item in node.items] if node.kind == "sequence" else [node.text]
 
 
-def _unique(found: list[Point], problems: list[InputError]) -> list[Point]:
+def _unique(candidates: list[Point], problems: list[InputError]) -> list[Point]:
     seen: dict[tuple[str, ...], Point] = {}
-    for point in found:
+    for point in candidates:
         key = (point.version, *(f"{axis}={value}" for axis, value in sorted(point.axes.items())))
         if seen.setdefault(key, point) is not point:
             where = point.place

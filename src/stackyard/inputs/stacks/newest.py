@@ -20,10 +20,10 @@ def end_of(date: str) -> datetime.datetime:
     """
     form = _DATE.fullmatch(date)
     try:
-        found = datetime.datetime.fromisoformat(date.replace("Z", "+00:00") if form else "")  # 3.10 does not read Z
+        moment = datetime.datetime.fromisoformat(date.replace("Z", "+00:00") if form else "")  # 3.10 does not read Z
         if form and not form["time"]:
-            found = found.replace(hour=23, minute=59, second=59)
-        return found.replace(tzinfo=found.tzinfo or datetime.timezone.utc).astimezone(datetime.timezone.utc)
+            moment = moment.replace(hour=23, minute=59, second=59)
+        return moment.replace(tzinfo=moment.tzinfo or datetime.timezone.utc).astimezone(datetime.timezone.utc)
     except (ValueError, OverflowError) as error:
         message = f"channels.exclude_newer: {quoted(date)} is not a date"
         raise InputError(message, hint="write it as 2025-06-30 or 2025-06-30T12:00Z") from error

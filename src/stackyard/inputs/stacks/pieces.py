@@ -72,14 +72,14 @@ def read_source(file: Path) -> Source:
     return source_of(file, document.root)
 
 
-def source_of(file: Path, root: Node, given: tuple[Environment, ...] = ()) -> Source:
+def source_of(file: Path, root: Node, environments: tuple[Environment, ...] = ()) -> Source:
     """A stack from its tree. Raises as `read_source`."""
     whole = expand.everything(root)
     problems: list[InputError] = []
     shape = validate(StackFile, plain(whole), Document(str(file), "", whole), problems, unfilled=True)
     raise_problems(problems)
     assert shape is not None
-    return Source(file, root, shape, given)
+    return Source(file, root, shape, environments)
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Reader:
         stack = validate(StackFile, data, Document(str(source.file), "", root), self.problems)
         environment = self._environment(source, root, words)
         imported = [
-            self._import(each, root, index, words, chain) for index, each in enumerate(stack.imports if stack else ())
+            self._import(entry, root, index, words, chain) for index, entry in enumerate(stack.imports if stack else ())
         ]
         if stack is None or len(self.problems) > before:
             return None
@@ -123,13 +123,13 @@ class Reader:
             if key.text in _APART - {"environment"}:
                 continue
             try:
-                kept = expand.conditions(value, known, key.text, platforms=key.text == "environment")
+                branches = expand.conditions(value, known, key.text, platforms=key.text == "environment")
             except InputError as error:
                 self.problems.append(error)
                 continue
             present = {name: word for name, word in words.items() if word or name == "name"}
             before = len(self.problems)
-            filled = expand.names(kept, present, self.problems, (key.text,))
+            filled = expand.names(branches, present, self.problems, (key.text,))
             if key.text == "environment" and len(self.problems) > before:
                 continue  # a spec with an unknown name in it would be reported twice
             entries.append((key, self._absolute(filled, (key.text,))))
@@ -155,14 +155,14 @@ class Reader:
         node = root.get("environment")
         items = () if node is None or node.is_null else node.items if node.kind == "sequence" else (node,)
         axes = {key: value for key, value in words.items() if key != "name"}
-        found = list(source.given)
+        environments = list(source.given)
         for item in items:
             try:
-                found.append(self._one_environment(item, axes))
+                environments.append(self._one_environment(item, axes))
             except StackyardError as error:
                 self.problems += joining.problems_of(error)
-        kept = [joining.selected(each, axes) for each in found]
-        return joining.environments(kept, self.problems)
+        selected = [joining.selected(environment, axes) for environment in environments]
+        return joining.environments(selected, self.problems)
 
     def _one_environment(self, item: Node, axes: Mapping[str, str]) -> Environment:
         if item.kind == "mapping":
@@ -185,7 +185,7 @@ class Reader:
         try:
             file = Path(os.path.realpath(Path(place.file).parent / item.file))
             if file in chain:
-                shown = " imports ".join(each.name for each in (*chain[chain.index(file) :], file))
+                shown = " imports ".join(path.name for path in (*chain[chain.index(file) :], file))
                 raise InputError(f"imports: {shown}", where=place, hint="remove one import of the cycle")
             require_file(file, "name a stack.yaml, relative to the directory of this file", place)
             source = self.source(file)
@@ -202,15 +202,15 @@ class Reader:
             axis: list(dict.fromkeys(point.axes.get(axis, "") for point in points))
             for axis in joining.unique(*(point.axes for point in points))
         }
-        made = {key: value for key, value in words.items() if key not in ("version", "name")}
+        known = {key: value for key, value in words.items() if key not in ("version", "name")}
         for axis, values in own.items():
-            if axis not in made and len(values) == 1:
-                made[axis] = values[0]
-            elif made.get(axis) not in values:
-                message = f"{source.file.name} has {axis} {', '.join(values)}, not {made.get(axis, 'without a value')}"
+            if axis not in known and len(values) == 1:
+                known[axis] = values[0]
+            elif known.get(axis) not in values:
+                message = f"{source.file.name} has {axis} {', '.join(values)}, not {known.get(axis, 'without a value')}"
                 hint = f"name the axis {axis} in this stack's matrix with these values"
                 raise InputError(message, where=place, hint=hint)
-        return {**made, "version": version, "name": source.shape.name or source.file.parent.name}
+        return {**known, "version": version, "name": source.shape.name or source.file.parent.name}
 
 
 def _imported_version(source: Source, item: Import, version: str, place: Where) -> str:

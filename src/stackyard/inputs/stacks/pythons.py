@@ -36,8 +36,8 @@ def settle(
 
 def requirement(environment: Environment) -> str | None:
     """The version that a conda part asks of Python, empty for any; None where it does not name Python."""
-    found = [each.version for each in environment.conda if each.name == "python"]
-    return next((version for version in found if version), found[0] if found else None)
+    versions = [package.version for package in environment.conda if package.name == "python"]
+    return next((version for version in versions if version), versions[0] if versions else None)
 
 
 def pinned(version: str) -> tuple[str, str]:
@@ -47,18 +47,18 @@ def pinned(version: str) -> tuple[str, str]:
     (('3', '11'), ('3', '11'), ('3', '11'), ('', ''), ('3', ''))
     """
     first = version.split(",", maxsplit=1)[0].strip() if "|" not in version else ""
-    found = _PINNED.match(first)
-    if found:
-        return found["major"], found["minor"] or ""
+    match = _PINNED.match(first)
+    if match:
+        return match["major"], match["minor"] or ""
     return ("2", "") if _BELOW_3.search(version) else ("", "")
 
 
 def short_name(environment: Environment, interpreter: str) -> str:
     """The name of a variant without axes: ``py311`` where the minor version of Python is pinned, ``py3`` where
     Python is in it and not pinned, ``default`` where it is not. It depends on nothing but the files and the site."""
-    asked = requirement(environment)
-    major, minor = pinned(asked or interpreter)
-    if asked is None and environment.conda and not environment.pip and not interpreter:
+    version = requirement(environment)
+    major, minor = pinned(version or interpreter)
+    if version is None and environment.conda and not environment.pip and not interpreter:
         return "default"
     return f"py{major or '3'}{minor}"
 
@@ -67,13 +67,13 @@ def check(
     variant: str, environment: Environment, interpreter: Interpreter, axes: Mapping[str, str], place: Where
 ) -> None:
     """Raise InputError for an impossible Python: Python 2 with pip packages, or another version than the axis."""
-    asked = pinned(requirement(environment) or "")
+    pin = pinned(requirement(environment) or "")
     wished = pinned(axes.get("python", ""))
-    if asked[0] and wished[0] and any(a and w and a != w for a, w in zip(asked, wished, strict=True)):
+    if pin[0] and wished[0] and any(a and w and a != w for a, w in zip(pin, wished, strict=True)):
         message = f"the variant {variant} is for Python {'.'.join(filter(None, wished))}, but its environment requires"
         hint = "write `python={python}` in the environment, or leave it out: it is added"
-        raise InputError(f"{message} {'.'.join(filter(None, asked))}", where=place, hint=hint)
-    major = asked[0] or pinned(interpreter.version)[0]
+        raise InputError(f"{message} {'.'.join(filter(None, pin))}", where=place, hint=hint)
+    major = pin[0] or pinned(interpreter.version)[0]
     if major == "2" and environment.pip:
         first = environment.pip[0]
         message = (

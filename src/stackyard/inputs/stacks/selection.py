@@ -22,10 +22,10 @@ def choose(stack: Stack, names: Collection[str]) -> Stack:
     Raises:
         InputError: the file has no such variant.
     """
-    known = [{each.name, label(each.version, each.name)} - {""} for each in stack.variants]
+    known = [{variant.name, label(variant.version, variant.name)} - {""} for variant in stack.variants]
     for name in names:
-        if not any(name in each for each in known):
-            there = ", ".join(dict.fromkeys(each.name or each.version for each in stack.variants))
+        if not any(name in variant_names for variant_names in known):
+            there = ", ".join(dict.fromkeys(variant.name or variant.version for variant in stack.variants))
             raise InputError(f"no such variant in {stack.file}: {name}", hint=f"it has {there}")
-    chosen = tuple(n for n, each in enumerate(known) if not each.isdisjoint(names))
+    chosen = tuple(n for n, variant_names in enumerate(known) if not variant_names.isdisjoint(names))
     return stack.model_copy(update={"chosen": chosen})

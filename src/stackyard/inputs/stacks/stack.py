@@ -115,10 +115,10 @@ class _Maker:
                 where=self.source.root.where,
                 hint="check its `exclude:`",
             )
-        made = [self._variant(name, point, notices) for point in points]
-        self._check_indexes([variant for variant, _ in made if variant], [piece for _, piece in made if piece])
+        pairs = [self._variant(name, point, notices) for point in points]
+        self._check_indexes([variant for variant, _ in pairs if variant], [piece for _, piece in pairs if piece])
         raise_problems(_distinct(self.problems))
-        variants = tuple(variant for variant, _ in made if variant)
+        variants = tuple(variant for variant, _ in pairs if variant)
         naming.check_claims(name, self.site, variants)
         self._check_default(shape, variants)
         return Stack(
@@ -134,15 +134,15 @@ class _Maker:
     def _versions(self) -> tuple[tuple[str, ...], bool]:
         """The versions to make, and whether the one is only the date."""
         named = self.source.versions
-        asked = self.asked_version
-        if asked and len(named) > 1 and asked not in named:
+        requested = self.asked_version
+        if requested and len(named) > 1 and requested not in named:
             at = self.source.document.where("versions")
-            raise InputError(f"no such version: {asked}", where=at, hint=among(asked, named))
-        versions = (asked,) if asked else named
+            raise InputError(f"no such version: {requested}", where=at, hint=among(requested, named))
+        versions = (requested,) if requested else named
         for version in versions:
             if naming.safe(version) != version:
                 key = "versions" if self.source.shape.versions else "version"
-                written = None if asked else self.source.document.where(key)
+                written = None if requested else self.source.document.where(key)
                 hint = "use letters, digits, and . _ + - in a version"
                 raise InputError(f"{quoted(version)} is not a valid module version", where=written, hint=hint)
         return (versions, False) if versions else ((clock.today().strftime("%Y.%m.%d"),), True)
@@ -234,10 +234,10 @@ class _Maker:
         matrix = self.source.root.get("matrix")
         return {key.text: "" for key, _ in matrix.entries if key.text not in ("include", "exclude")} if matrix else {}
 
-    def _check_indexes(self, variants: Iterable[Variant], made: Iterable[Piece]) -> None:
+    def _check_indexes(self, variants: Iterable[Variant], checked: Iterable[Piece]) -> None:
         """A package that is tied to an index must be one that the stack names."""
-        tied = dict.fromkeys(package for piece in made for package in piece.stack.pip.indexes)
-        named = {canonical(each.name) for variant in variants for each in variant.environment.pip}
+        tied = dict.fromkeys(package for piece in checked for package in piece.stack.pip.indexes)
+        named = {canonical(requirement.name) for variant in variants for requirement in variant.environment.pip}
         if self.problems:
             return
         for package in tied:
@@ -277,22 +277,22 @@ def _indexed(environment: Environment, indexes: Mapping[str, str]) -> Environmen
         return environment
     tied = {canonical(package): url for package, url in indexes.items()}
 
-    def with_index(each: PipRequirement) -> PipRequirement:
-        return each.model_copy(update={"index": tied.get(canonical(each.name), each.index)})
+    def with_index(requirement: PipRequirement) -> PipRequirement:
+        return requirement.model_copy(update={"index": tied.get(canonical(requirement.name), requirement.index)})
 
-    return environment.model_copy(update={"pip": tuple(with_index(each) for each in environment.pip)})
+    return environment.model_copy(update={"pip": tuple(with_index(requirement) for requirement in environment.pip)})
 
 
 def _platforms(named: tuple[str, ...], place: Where) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The platforms that can be built for, and a notice about the others."""
-    kept = tuple(each for each in named if each in BUILT_FOR)
-    other = ", ".join(each for each in named if each not in BUILT_FOR and each != "noarch")
-    if named and not kept:
+    platforms = tuple(platform for platform in named if platform in BUILT_FOR)
+    other = ", ".join(platform for platform in named if platform not in BUILT_FOR and platform != "noarch")
+    if named and not platforms:
         hint = f"stacks can be built for {', '.join(BUILT_FOR)}"
         raise InputError(f"unsupported platform: only for {other or 'noarch'}", where=place, hint=hint)
-    return kept, ((f"not built for {other}",) if other else ())
+    return platforms, ((f"not built for {other}",) if other else ())
 
 
 def _distinct(problems: Sequence[InputError]) -> list[InputError]:
     """Each problem once: the variants of a stack share most of their file."""
-    return list({(each.where, each.message): each for each in problems}.values())
+    return list({(problem.where, problem.message): problem for problem in problems}.values())

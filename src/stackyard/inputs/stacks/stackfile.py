@@ -124,10 +124,10 @@ class CheckBlock(Check):
 
     def checked(self) -> None:
         """It has one of the three, and what it expects can be searched for."""
-        given = [name for name in ("run", "python", "script") if getattr(self, name)]
-        if len(given) != 1:
-            found = "none" if not given else " and ".join(given)
-            raise ValueError(f"a check must have exactly one of run, python and script; found {found}")
+        keys = [name for name in ("run", "python", "script") if getattr(self, name)]
+        if len(keys) != 1:
+            present = "none" if not keys else " and ".join(keys)
+            raise ValueError(f"a check must have exactly one of run, python and script; found {present}")
         try:
             re.compile(self.expect)
         except re.error as error:

@@ -53,18 +53,18 @@ def described(
         yard: its cache and its parents' caches hold the packages and the results.
         places: where in a prefix its Python looks for packages (`site_packages`); none: the places of any Python.
     """
-    wanted = [package for package in packages if _may_hold_some(package)]
-    lists = {p.sha256: kept for p in wanted if (kept := _kept(p, yard)) is not None}
-    missing = [package for package in wanted if package.sha256 not in lists]
+    candidates = [package for package in packages if _may_hold_some(package)]
+    lists = {p.sha256: directories for p in candidates if (directories := _kept(p, yard)) is not None}
+    missing = [package for package in candidates if package.sha256 not in lists]
     read = _read(missing) if missing else {}
     for package in missing:
-        found = read[package.sha256]
-        if not isinstance(found, str):
-            lists[package.sha256] = found
-            _keep(package, found, yard)
-    made = [_with_purls(p, lists[p.sha256], places) if p.sha256 in lists and p in wanted else p for p in packages]
+        listing = read[package.sha256]
+        if not isinstance(listing, str):
+            lists[package.sha256] = listing
+            _keep(package, listing, yard)
+    result = [_with_purls(p, lists[p.sha256], places) if p.sha256 in lists and p in candidates else p for p in packages]
     unread = [UnreadPackage(p, str(read[p.sha256])) for p in missing if p.sha256 not in lists and not p.purls]
-    return tuple(made), tuple(unread)
+    return tuple(result), tuple(unread)
 
 
 def site_packages(version: str, packages: Iterable[CondaPackage] = ()) -> tuple[str, ...]:
@@ -80,14 +80,14 @@ def require_read(unread: Iterable[UnreadPackage], installed: Sequence[PipPackage
     Raises:
         StackyardError: pip would install a distribution that such a package probably contains.
     """
-    for each in unread:
-        for package in (p for p in installed if each.may_install(p.name)):
+    for owner in unread:
+        for package in (p for p in installed if owner.may_install(p.name)):
             raise StackyardError(
-                f"cannot read what the conda package {each.package.stem} installs, from {each.package.url}: "
-                f"{each.reason}; pip would install {package.name} {package.version} beside it",
+                f"cannot read what the conda package {owner.package.stem} installs, from {owner.package.url}: "
+                f"{owner.reason}; pip would install {package.name} {package.version} beside it",
                 hint=f"make the archive readable and lock again; or require {package.name} of one of the two only",
             )
-    names = [each.package.name for each in unread]
+    names = [owner.package.name for owner in unread]
     if not names:
         return ()
     reason = next(iter(unread)).reason
@@ -150,9 +150,9 @@ def _kept(package: CondaPackage, yard: Yard) -> tuple[str, ...] | None:
         if unpacked_from(place, package.stem) == package.sha256:
             with suppress(OSError, ValueError):
                 raw, _ = disk.of_anybody(place.package(package.stem) / PATHS, MOST_BYTES)
-                found = metadata_directories(paths_of(PATHS, raw))
-                _keep(package, found, yard)
-                return found
+                directories = metadata_directories(paths_of(PATHS, raw))
+                _keep(package, directories, yard)
+                return directories
     return None
 
 

@@ -41,9 +41,9 @@ def looked_up(stack: Stack, yard: Yard) -> Stack:
     """
     if not any(variant.on for variant in stack.variants):
         return stack
-    made = tuple(_on_base(variant, stack, yard) if variant.on else variant for variant in stack.variants)
+    variants = tuple(_on_base(variant, stack, yard) if variant.on else variant for variant in stack.variants)
     dated = stack.dated and not all(variant.on for variant in stack.variants)
-    return stack.model_copy(update={"variants": made, "dated": dated})
+    return stack.model_copy(update={"variants": variants, "dated": dated})
 
 
 def _on_base(variant: Variant, stack: Stack, yard: Yard) -> Variant:
@@ -95,14 +95,14 @@ def record_of(base: BaseRevision) -> BuildRecord:
 
 def interpreter(base: BaseRevision) -> LockedInterpreter:
     """The Python of a layer: the base's executable, with all links resolved."""
-    found = record_of(base).interpreter
-    path = found["path"] if found["source"] in ("host", "uv", "base") else str(base.payload.python)
-    return LockedInterpreter("base", found["version"], path)
+    fields = record_of(base).interpreter
+    path = fields["path"] if fields["source"] in ("host", "uv", "base") else str(base.payload.python)
+    return LockedInterpreter("base", fields["version"], path)
 
 
 def locks(base: BaseRevision) -> tuple[LockedVariant, ...]:
     """The locks that a base was built from; for a base that is an extension, also those of its own base."""
-    return tuple(variant for each in base.lineage(record_of) for variant in _variants(each))
+    return tuple(variant for revision in base.lineage(record_of) for variant in _variants(revision))
 
 
 def packages(base: BaseRevision | None) -> tuple[PackageRecord, ...]:
@@ -135,7 +135,7 @@ def require_new(
     """
     by_pip = {canonical(p.name): p for p in record_of(base).packages if p.kind == "pip"}
     names = {package.name: [name for name, _ in of_purls(package.purls)] for package in new}
-    names |= {each.package.name: [name for name in by_pip if each.may_install(name)] for each in unread}
+    names |= {package.package.name: [name for name in by_pip if package.may_install(name)] for package in unread}
     for package in new:
         if package.name == "python":
             hint = "use its pip package with --pip, or build a full revision with --full"
@@ -165,14 +165,14 @@ def whole(layer: LockedVariant, base: BaseRevision | None) -> LockedVariant:
     if base is None:
         return layer
     below = locks(base)
-    found = below[-1]  # the lowest one has the interpreter and the channels
+    lowest = below[-1]  # the lowest one has the interpreter and the channels
     return replace(
         layer,
-        interpreter=found.interpreter,
-        channels=tuple(dict.fromkeys(c for each in (layer, *below) for c in each.channels)),
-        requested=tuple(dict.fromkeys(line for each in (*reversed(below), layer) for line in each.requested)),
-        conda=tuple(p for each in (*reversed(below), layer) for p in each.conda),
-        pip=tuple(p for each in (*reversed(below), layer) for p in each.pip),
+        interpreter=lowest.interpreter,
+        channels=tuple(dict.fromkeys(c for variant in (layer, *below) for c in variant.channels)),
+        requested=tuple(dict.fromkeys(line for variant in (*reversed(below), layer) for line in variant.requested)),
+        conda=tuple(p for variant in (*reversed(below), layer) for p in variant.conda),
+        pip=tuple(p for variant in (*reversed(below), layer) for p in variant.pip),
     )
 
 
@@ -182,7 +182,7 @@ def distributions(base: BaseRevision) -> tuple[tuple[ProvidedDistribution, ...],
     Raises:
         StackyardError: as for `asking.ask`.
     """
-    found: dict[str, ProvidedDistribution] = {}
+    result: dict[str, ProvidedDistribution] = {}
     notices = []
     for name, version, extras in asking.ask(base).distributions:
         try:
@@ -190,5 +190,5 @@ def distributions(base: BaseRevision) -> tuple[tuple[ProvidedDistribution, ...],
         except InvalidVersion:
             notices.append(f"{name} of {base.id} has a version that pip cannot compare; it is hidden from pip")
             continue
-        found.setdefault(canonical(name), ProvidedDistribution(canonical(name), plain, base=base.id, extras=extras))
-    return tuple(found[name] for name in sorted(found)), tuple(notices)
+        result.setdefault(canonical(name), ProvidedDistribution(canonical(name), plain, base=base.id, extras=extras))
+    return tuple(result[name] for name in sorted(result)), tuple(notices)

@@ -86,13 +86,13 @@ def installed(prefix: Path) -> InstalledPackages:
         StackyardError: a record in it cannot be read, or is incomplete.
     """
     records, conda, python, infos = _looked_at(prefix)
-    found = sorted((_pip(info) for info in infos), key=lambda pair: pair[0].name)
+    pairs = sorted((_pip(info) for info in infos), key=lambda pair: pair[0].name)
     return InstalledPackages(
         python,
         tuple(sorted(conda, key=lambda p: p.name)),
-        tuple(package for package, _ in found),
-        {package.name: place for package, place in found if place},
-        _requested(conda, [package for package, _ in found], {**_conda_specs(records), **_named(infos)}),
+        tuple(package for package, _ in pairs),
+        {package.name: place for package, place in pairs if place},
+        _requested(conda, [package for package, _ in pairs], {**_conda_specs(records), **_named(infos)}),
     )
 
 
@@ -181,12 +181,12 @@ def _conda(file: Path, value: Mapping[str, Any]) -> CondaPackage:
 
 def _conda_specs(records: Mapping[Path, Mapping[str, Any]]) -> dict[str, str]:
     """The specs from conda command lines, by package name."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for value in records.values():
         several = value.get("requested_specs")
         specs = several if isinstance(several, list) and several else [value.get("requested_spec")]
-        found |= {str(value["name"]): str(spec) for spec in specs if spec and spec != "None"}
-    return found
+        result |= {str(value["name"]): str(spec) for spec in specs if spec and spec != "None"}
+    return result
 
 
 def content(file: Path) -> bytes:

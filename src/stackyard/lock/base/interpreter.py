@@ -76,8 +76,8 @@ def ask(base: BaseRevision) -> Answer:
         StackyardError: it does not run, does not answer in time, or has a command with a name that cannot be used.
     """
     words = [str(base.payload.python), "-I", "-c", _QUESTION]
-    for each in base.lineage():
-        words += [str(each.payload.program_directories[0]), str(each.payload.python)]
+    for revision in base.lineage():
+        words += [str(revision.payload.program_directories[0]), str(revision.payload.python)]
     argv, environ = base.payload.command(words, clean_environment())
     done = run(argv, env=environ, timeout_s=ANSWER_S, leaves_others=True)
     mark, *parts, end = done.stdout.split("\x1e") if "\x1e" in done.stdout else ("", "")
@@ -97,6 +97,6 @@ def _read(base: BaseRevision, parts: list[str]) -> Answer:
     commands = [name for name in parts[1].split("\n") if name]
     if any("/" in name for name in commands):
         raise StackyardError(f"{base.id} has a command with a name that cannot be used: {commands}")
-    found = (part.split("\n") for part in parts[2:])
-    named = tuple((name, version, tuple(filter(_EXTRA.match, rest))) for name, version, *rest in found)
+    answers = (part.split("\n") for part in parts[2:])
+    named = tuple((name, version, tuple(filter(_EXTRA.match, rest))) for name, version, *rest in answers)
     return Answer((tag, magic), tuple(dict.fromkeys(commands)), named)

@@ -65,8 +65,8 @@ async def _metadata(packages: Sequence[CondaPackage]) -> dict[str, tuple[str, ..
             except (StackyardError, ValueError) as error:
                 return str(error)
 
-    found = await asyncio.gather(*map(one, packages))
-    return {package.sha256: each for package, each in zip(packages, found, strict=True)}
+    listings = await asyncio.gather(*map(one, packages))
+    return {package.sha256: listing for package, listing in zip(packages, listings, strict=True)}
 
 
 async def file_list(url: str, client: Client) -> list[str]:

@@ -81,8 +81,8 @@ class Resolver:
             for r in environment.conda
             if r.channel and (not platform or holds(r.selector, platform, axes))
         ]
-        asked = [(name, environment.channel_places.get(name)) for name in (*self._policy.prepend, *own)]
-        return _unique(c for name, place in (*asked, *named) for c in self.resolve(name, place))
+        channels = [(name, environment.channel_places.get(name)) for name in (*self._policy.prepend, *own)]
+        return _unique(c for name, place in (*channels, *named) for c in self.resolve(name, place))
 
     def resolve(self, name: str, place: Where | None = None) -> tuple[Channel, ...]:
         """The channels of one name; ``defaults`` is several.
@@ -131,7 +131,7 @@ class Resolver:
     def _address(self, url: str) -> str:
         """The address of a URL in which variables may be written as ``$NAME``. Raises InputError if one is not set."""
         self._expand(url)
-        braced = re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda found: f"${{{found[1] or found[2]}}}", url)
+        braced = re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda match: f"${{{match[1] or match[2]}}}", url)
         return self._plain(secrets.address(self._plain(braced), self._environ, conda=True, base=True))
 
     def _original(self, name: str) -> str:
@@ -148,8 +148,8 @@ class Resolver:
         return _SUBDIR.sub("", url.rstrip("/")) if "://" in url or "$" in url else url
 
     def _expand(self, text: str) -> str:
-        def value(found: re.Match[str]) -> str:
-            name = found.group(1) or found.group(2)
+        def value(match: re.Match[str]) -> str:
+            name = match.group(1) or match.group(2)
             if name not in self._environ:
                 raise InputError(
                     f"the channel {cut(text)} needs the variable {name}, which is not set",
@@ -177,10 +177,10 @@ class Resolver:
 
 
 def _unique(channels: Iterable[Channel]) -> tuple[Channel, ...]:
-    kept: dict[str, Channel] = {}
+    unique: dict[str, Channel] = {}
     for channel in channels:
-        kept.setdefault(channel.url, channel)
-    return tuple(kept.values())
+        unique.setdefault(channel.url, channel)
+    return tuple(unique.values())
 
 
 def _any(names: Iterable[str], glob: str) -> bool:

@@ -34,4 +34,4 @@ def paths_of(name: str, data: bytes) -> list[str]:
 
 def metadata_directories(paths: Iterable[str]) -> tuple[str, ...]:
     """The directories of metadata in a list of files, and the files in the place of one."""
-    return tuple(sorted({found[1] for path in paths if (found := _METADATA.fullmatch(path))}))
+    return tuple(sorted({match[1] for path in paths if (match := _METADATA.fullmatch(path))}))

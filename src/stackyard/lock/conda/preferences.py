@@ -34,8 +34,8 @@ class OfferedPackages:
 
     def of(self, packages: Iterable[CondaPackage]) -> list[RepoDataRecord]:
         """The records of these packages; packages that are not offered are left out."""
-        found = (self._records.get((p.name, p.version, p.build, p.subdir)) for p in packages)
-        return [record for record in found if record is not None]
+        records = (self._records.get((p.name, p.version, p.build, p.subdir)) for p in packages)
+        return [record for record in records if record is not None]
 
 
 async def offered(gateway: Gateway, request: CondaRequest, newest: datetime.datetime | None) -> OfferedPackages:
@@ -71,8 +71,8 @@ async def _of_first_channels(
 async def _query(gateway: Gateway, request: CondaRequest, specs: Sequence[str]) -> list[RepoDataRecord]:
     platforms = [Subdir(request.platform), Subdir("noarch")]
     sources = [f"{secrets.seen(channel.url)}/" for channel in request.channels]
-    found = await gateway.query(sources, platforms, [MatchSpec(spec) for spec in specs], recursive=False)
-    return [record for source in found for record in source]
+    result = await gateway.query(sources, platforms, [MatchSpec(spec) for spec in specs], recursive=False)
+    return [record for source in result for record in source]
 
 
 def _place(record: RepoDataRecord, urls: Sequence[str]) -> int:

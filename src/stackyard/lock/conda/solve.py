@@ -221,7 +221,7 @@ async def _solve(request: CondaRequest) -> list[RepoDataRecord]:
 async def _least(
     solver: _Solver,
     request: CondaRequest,
-    kept: Sequence[CondaPackage],
+    packages: Sequence[CondaPackage],
     priority: ChannelPriority | None,
     pins: Sequence[str] = (),
 ) -> list[RepoDataRecord]:
@@ -229,12 +229,12 @@ async def _least(
 
     A preference alone does not keep a package if the solver's first choice for another package excludes it.
     """
-    solver.kept = kept
+    solver.kept = packages
     python = [f"python {'.'.join(p.version.split('.')[:2])}.*" for p in request.preferred.conda if p.name == "python"]
-    exact = [f"{p.name} =={p.version}" for p in kept if fits(p, (*request.specs, *request.pins))]
-    for held in (p for p in ([*python, *exact], python) if p):
+    exact = [f"{p.name} =={p.version}" for p in packages if fits(p, (*request.specs, *request.pins))]
+    for constraints in (p for p in ([*python, *exact], python) if p):
         with suppress(SolverError):
-            return await solver.run(request.specs, [*request.pins, *pins, *held], priority)
+            return await solver.run(request.specs, [*request.pins, *pins, *constraints], priority)
     return await solver.run(request.specs, [*request.pins, *pins], priority)
 
 
@@ -290,13 +290,13 @@ def _from_reason(request: CondaRequest, reason: str) -> list[str]:
 async def _helpful(solver: _Solver, request: CondaRequest) -> list[str]:
     """The requirements whose removal, one at a time, makes the request solvable."""
     end = time.monotonic() + RELAX_BUDGET_S
-    found = []
+    hints = []
     for spec in request.specs if len(request.specs) > 1 else ():
         if time.monotonic() > end:
             break
         if await solver.works([s for s in request.specs if s != spec], request.pins):
-            found.append(spec)
-    return found
+            hints.append(spec)
+    return hints
 
 
 async def _conflicting_pins(solver: _Solver, request: CondaRequest) -> Sequence[str]:

@@ -86,9 +86,9 @@ def for_platform(site: Site, platform: str, axes: Mapping[str, str], *, conda: b
         conda: whether conda packages are solved with them; else rattler, which starts slowly, does not probe this
             machine.
     """
-    found = declared(site, platform, axes)
-    if found is not None:
-        return found
+    declaration = declared(site, platform, axes)
+    if declaration is not None:
+        return declaration
     if platform == this_platform():
         rattlers = conda or any(name.startswith("CONDA_OVERRIDE_") for name in os.environ)
         return (_detected if rattlers else _probed)(gpu=uses_gpu(axes))
@@ -110,16 +110,16 @@ def _detected(*, gpu: bool) -> VirtualPackages:
     """This machine's virtual packages, by rattler; without GPUs if the variant does not use them."""
     from rattler import VirtualPackage, VirtualPackageOverrides
 
-    found = [p.into_generic() for p in VirtualPackage.detect(VirtualPackageOverrides.from_env())]
-    packages = tuple(sorted(f"{p.name.normalized}={p.version}={p.build_string}" for p in found))
+    generic = [p.into_generic() for p in VirtualPackage.detect(VirtualPackageOverrides.from_env())]
+    packages = tuple(sorted(f"{p.name.normalized}={p.version}={p.build_string}" for p in generic))
     return VirtualPackages(packages if gpu else tuple(p for p in packages if not p.startswith("__cuda=")))
 
 
 def _probed(*, gpu: bool) -> VirtualPackages:
     """This machine's virtual packages, by our own probe; the micro-architecture is coarser, which pip ignores."""
-    found = machine()
-    cuda = found.cuda if gpu else ""
-    return VirtualPackages(_packages(found.platform, found.glibc, found.kernel, cuda, found.microarchitecture))
+    node = machine()
+    cuda = node.cuda if gpu else ""
+    return VirtualPackages(_packages(node.platform, node.glibc, node.kernel, cuda, node.microarchitecture))
 
 
 def _microarchitecture(platform: str, kinds: Sequence[NodeKind]) -> str:

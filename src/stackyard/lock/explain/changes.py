@@ -34,9 +34,9 @@ def _kind(package: Package) -> str:
 
 def _need(item: Item, after: LockedVariant) -> str:
     """Why a package was added: the requirement, or the first package that depends on it."""
-    asked = next((text for text in _requested(after, item.kind) if _is(text, item)), "")
-    if asked:
-        return f"requested {asked}"
+    line = next((text for text in _requested(after, item.kind) if _is(text, item)), "")
+    if line:
+        return f"requested {line}"
     return next((f"needed by {who}" for who, text in _needs(after, item.kind) if _is(text, item)), "")
 
 

@@ -90,10 +90,10 @@ def _not_found(name: str, question: Question) -> str:
 
 def _other_build(reason: str) -> str:
     """The hint if an index has a version only without a build label such as ``+cu118`` or ``+computecanada``."""
-    found = _NO_BUILD.search(reason)
-    if not found:
+    match = _NO_BUILD.search(reason)
+    if not match:
         return ""
-    name, version, label = found.groups()
+    name, version, label = match.groups()
     return (
         f"no index here has builds labelled +{label}: add the one that has them (--extra-index-url, --find-links), "
         f"or write {name}=={version}"
@@ -102,18 +102,18 @@ def _other_build(reason: str) -> str:
 
 def _other_python(reason: str, question: Question) -> str:
     """The hint if a version has wheels only for other Pythons: usually it is too old for this one."""
-    found = _OTHER_PYTHONS.search(reason)
-    if not found:
+    match = _OTHER_PYTHONS.search(reason)
+    if not match:
         return ""
-    pythons = sorted({(int(major), int(minor)) for major, minor in re.findall(r"`cp(\d)(\d+)", found[3])})
+    pythons = sorted({(int(major), int(minor)) for major, minor in re.findall(r"`cp(\d)(\d+)", match[3])})
     if not pythons:
         return ""
     shown = [f"{major}.{minor}" for major, minor in pythons]
     listed = " and ".join([", ".join(shown[:-1]), shown[-1]]) if shown[1:] else shown[0]
     ours = ".".join(question.python.split(".")[:2])
     return (
-        f"{found[1]} {found[2]} has wheels for Python {listed}, not for {ours}: request such a Python "
-        f"(`python={shown[-1]}` below `dependencies:` of an environment.yml), or another version of {found[1]}"
+        f"{match[1]} {match[2]} has wheels for Python {listed}, not for {ours}: request such a Python "
+        f"(`python={shown[-1]}` below `dependencies:` of an environment.yml), or another version of {match[1]}"
     )
 
 

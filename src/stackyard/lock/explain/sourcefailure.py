@@ -68,8 +68,8 @@ def rules() -> tuple[Rule, ...]:
 
 
 def _rule(row: Mapping[str, Any]) -> Rule:
-    made: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
-    return Rule(**made)
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    return Rule(**fields)
 
 
 def explained(output: str, name: str, build: BuildSpec, file: str = "") -> SourceFailure | None:
@@ -81,23 +81,23 @@ def explained(output: str, name: str, build: BuildSpec, file: str = "") -> Sourc
         build: the stack's present build settings, which the remedy extends.
         file: the file with the requirement; build settings can only be in a stack.yaml.
     """
-    found = _absent_module(output, name)
-    if found is None:
+    cause = _absent_module(output, name)
+    if cause is None:
         hits = ((rule, re.search(pattern, output)) for rule in rules() for pattern in rule.patterns)
-        found = next(((rule, hit.groupdict()) for rule, hit in hits if hit), None)
-    if found is None:
+        cause = next(((rule, hit.groupdict()) for rule, hit in hits if hit), None)
+    if cause is None:
         return None
-    rule, groups = found
+    rule, groups = cause
     return _filled(rule, {"name": name, **groups}, build, file)
 
 
 def _absent_module(output: str, name: str) -> tuple[Rule, dict[str, str]] | None:
     """The rule for a module that the build imports without declaring it, if that was the cause."""
     end = "\n".join([line for line in output.splitlines() if line.strip()][-_LAST_LINES:])
-    found = list(_ABSENT.finditer(end))
-    if not found:
+    matches = list(_ABSENT.finditer(end))
+    if not matches:
         return None
-    module = found[-1]["module"]
+    module = matches[-1]["module"]
     top = module.partition(".")[0]
     groups = {"module": module, "top": top, "since": _REMOVED.get(top, "")}
     newer = "request a newer version of {name}, or an older Python"
@@ -112,14 +112,14 @@ def _absent_module(output: str, name: str) -> tuple[Rule, dict[str, str]] | None
     cause = "it imports {module} while it is built, and does not declare that"
     if top == "pkg_resources":
         cause = "it imports pkg_resources while it is built, which setuptools no longer has since version 82"
-    wanted = _DISTRIBUTIONS.get(module) or _DISTRIBUTIONS.get(top) or canonical(top)
+    project = _DISTRIBUTIONS.get(module) or _DISTRIBUTIONS.get(top) or canonical(top)
     together = ("setuptools", "wheel") if top in _IN_STACK else ()
-    return Rule("undeclared", cause, requires=(*together, wanted), in_stack=bool(together)), groups
+    return Rule("undeclared", cause, requires=(*together, project), in_stack=bool(together)), groups
 
 
 def _filled(rule: Rule, known: Mapping[str, str], build: BuildSpec, file: str) -> SourceFailure:
     def fill(text: str) -> str:
-        return _FILLED.sub(lambda found: known.get(found[1]) or found[0], text)
+        return _FILLED.sub(lambda match: known.get(match[1]) or match[0], text)
 
     known = {"top": canonical(known.get("module", "").partition(".")[0]), **known}
     remedies = [fill(rule.remedy)] if rule.remedy else []
@@ -140,8 +140,8 @@ def _typed(rule: Rule, name: str, requires: Sequence[str], build: BuildSpec) -> 
     """The build settings of a package as YAML, including the existing ones."""
     own = package_build(build, name)
     parts = ["isolation: true"] if (own.isolation if own else not rule.in_stack) else []
-    if wanted := _merged(own.requires if own else (), requires):
-        parts.append(f"requires: [{', '.join(map(_word, wanted))}]")
+    if requirements := _merged(own.requires if own else (), requires):
+        parts.append(f"requires: [{', '.join(map(_word, requirements))}]")
     if rule.variables:
         parts.append(f"variables: {{{', '.join(f'{key}: {_word(value)}' for key, value in rule.variables.items())}}}")
     return f"`build: {{packages: {{{name}: {{{', '.join(parts)}}}}}}}`"

@@ -40,8 +40,8 @@ def _unbuilt(
     name, _, url = name.partition(" @ ")
     direct = [r for r in requirements if _is_about(r, name, url or name)]
     above = [r for r in requirements if r.name and f"`{canonical(r.name)}`" in _chain(detail)]
-    found = next(iter((*direct, *above)), None)
-    place = found.place if found and found.place.file else where
+    requirement = next(iter((*direct, *above)), None)
+    place = requirement.place if requirement and requirement.place.file else where
     label = f"{name} {version}".strip() if version or not direct else name if url else direct[0].text
     needed = f", which {above[0].name} requires" if above and not direct else ""
     why = explained(detail, _own_name(name, direct), build, place.file if place else "")
@@ -68,8 +68,8 @@ def _is_about(requirement: PipRequirement, name: str, url: str) -> bool:
 
 def _chain(detail: str) -> str:
     """The part of uv's message about which packages require the failed one."""
-    found = re.search(r"was included because ([^\n]+)", detail)
-    return found[1] if found else ""
+    match = re.search(r"was included because ([^\n]+)", detail)
+    return match[1] if match else ""
 
 
 def _last_words(detail: str) -> str:

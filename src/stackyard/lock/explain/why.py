@@ -35,12 +35,12 @@ def chains(locked_variant: LockedVariant, package: str) -> list[list[str]]:
         known = [canonical(name) for _, name in graph.labels]
         hint = did_you_mean(canonical(package), known, "`stackyard show` lists all packages", count=3)
         raise InputError(f"{package} is not in {locked_variant.stack} {locked_variant.variant}", hint=hint)
-    found = []
+    result = []
     for root in graph.roots(locked_variant.requested):
         path = graph.path(root, goals)
         if path:
-            found.append([graph.labels[node] for node in path])
-    return sorted(found, key=lambda chain: (len(chain), chain))
+            result.append([graph.labels[node] for node in path])
+    return sorted(result, key=lambda chain: (len(chain), chain))
 
 
 class _Graph:
@@ -65,9 +65,9 @@ class _Graph:
 
     def named(self, package: str) -> set[Node]:
         """Every package with a name: the one of that name in conda, on PyPI, or both."""
-        wanted = canonical(package)
-        found = {node for node in self.labels if canonical(node[1]) == wanted}
-        return found | ({self._pypi[wanted]} if wanted in self._pypi else set())
+        target = canonical(package)
+        nodes = {node for node in self.labels if canonical(node[1]) == target}
+        return nodes | ({self._pypi[target]} if target in self._pypi else set())
 
     def roots(self, requested: Iterable[str]) -> list[Node]:
         """The packages that the requirements name, each once, in their order."""
@@ -108,8 +108,8 @@ def _back(node: Node | None, before: dict[Node, Node | None]) -> Iterator[Node]:
 
 def _same_source(text: str, url: str) -> bool:
     """Whether a locked package comes from the URL or path of a requirement."""
-    wanted = text.split("#", maxsplit=1)[0].split(" ;", maxsplit=1)[0].strip()
+    target = text.split("#", maxsplit=1)[0].split(" ;", maxsplit=1)[0].strip()
     bare, locked = (
-        unquote(each).removeprefix("git+").removeprefix("file://") for each in (wanted, url.split("#", maxsplit=1)[0])
+        unquote(part).removeprefix("git+").removeprefix("file://") for part in (target, url.split("#", maxsplit=1)[0])
     )
     return bool(bare) and (bare == locked or bare.startswith(f"{locked}@") or locked.startswith(f"{bare}@"))

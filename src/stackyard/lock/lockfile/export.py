@@ -233,8 +233,8 @@ def record(package: CondaPackage) -> Any:
     from rattler import RepoDataRecord
 
     with _accepted(package.stem):
-        made = package_record(package)
-        return RepoDataRecord(made, package.url.rsplit("/", 1)[-1], package.url, f"{package.channel}/")
+        fields = package_record(package)
+        return RepoDataRecord(fields, package.url.rsplit("/", 1)[-1], package.url, f"{package.channel}/")
 
 
 @contextmanager
@@ -257,13 +257,13 @@ def _pixi_location(package: PipPackage) -> str:
 
 
 def _with_hashes(text: str, packages: Mapping[str, PipPackage], python: str) -> str:
-    def filled(found: re.Match[str]) -> str:
-        package = packages[canonical(found.group(2).strip("'\""))]  # a name such as `null` is in quotes
+    def filled(match: re.Match[str]) -> str:
+        package = packages[canonical(match.group(2).strip("'\""))]  # a name such as `null` is in quotes
         lines = f"  sha256: {package.sha256}\n" if package.sha256 and package.kind != "path" else ""
         if package.requires:
             lines += "  requires_dist:\n" + "".join(f"  - {_quoted(r)}\n" for r in package.requires)
         lines += f"  requires_python: {_quoted(python)}\n" if python else ""
-        return found.group(1) + lines
+        return match.group(1) + lines
 
     return re.sub(r"(- pypi: [^\n]+\n  name: ([^\n]+)\n(?:  version: [^\n]+\n)?)", filled, text)
 

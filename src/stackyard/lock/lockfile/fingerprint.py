@@ -120,8 +120,8 @@ def _conda_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
     if variant.base is not None:
         yield f"base {variant.base.id} {variant.base.hash[:16]} in {variant.base.yard}"
         return
-    asked = variant.interpreter.completed(site.interpreter)
-    yield f"interpreter {' '.join(w for w in (asked.source, asked.version, asked.path) if w)}"
+    interpreter = variant.interpreter.completed(site.interpreter)
+    yield f"interpreter {' '.join(w for w in (interpreter.source, interpreter.version, interpreter.path) if w)}"
 
 
 def _pip_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
@@ -152,7 +152,7 @@ def _given(values: Mapping[str, object], word: str) -> Iterator[str]:
         if value:
             pairs = value.items() if isinstance(value, Mapping) else ()
             words = () if pairs else value if isinstance(value, (tuple, list)) else (value,)
-            plain = [*(shown(str(each), base=True) for each in words)]
+            plain = [*(shown(str(item), base=True) for item in words)]
             plain += [f"{shown(k, base=True)}={shown(v, base=True)}" for k, v in pairs]
             text = " ".join(plain)
             yield f"{word} {key.replace('_', '-')} {text}"

@@ -122,8 +122,8 @@ def _channels(change: _Change) -> Iterator[str]:
 
 def _from(channel: str, packages: Iterable[CondaPackage]) -> str:
     """A package that comes from a channel, or from one whose URL has a variable; else empty."""
-    found = (p.name for p in packages if "$" in channel or p.url.startswith(f"{channel}/"))
-    return next(found, "")
+    names = (p.name for p in packages if "$" in channel or p.url.startswith(f"{channel}/"))
+    return next(names, "")
 
 
 def _priority(change: _Change) -> Iterator[str]:
@@ -188,18 +188,18 @@ def _torch(change: _Change) -> Iterator[str]:
         return
     variant, site, platform = change.variant, change.site, change.locked.platform
     virtual = for_platform(site, platform, variant.axes)
-    asked = for_variant(variant, pip_requirements(variant, platform), site, platform, virtual)
-    if asked is not None and not asked.accepts(torch.version, torch.requires):
-        yield f"{change.lines[-1]} (locked: torch {torch.version}, not for {asked.name})"
+    accelerator = for_variant(variant, pip_requirements(variant, platform), site, platform, virtual)
+    if accelerator is not None and not accelerator.accepts(torch.version, torch.requires):
+        yield f"{change.lines[-1]} (locked: torch {torch.version}, not for {accelerator.name})"
 
 
 def _interpreter(change: _Change) -> Iterator[str]:
-    locked, asked = change.locked.interpreter, change.variant.interpreter.completed(change.site.interpreter)
+    locked, interpreter = change.locked.interpreter, change.variant.interpreter.completed(change.site.interpreter)
     if locked.source == "none" or change.variant.on:
         return
     conda = bool(conda_requirements(change.variant, change.locked.platform))
-    fits = python.source_of(asked, conda=conda) == locked.source and python.accepts(asked, locked.version)
-    if not fits or (asked.path and with_home(asked.path).resolve() != Path(locked.path)):
+    fits = python.source_of(interpreter, conda=conda) == locked.source and python.accepts(interpreter, locked.version)
+    if not fits or (interpreter.path and with_home(interpreter.path).resolve() != Path(locked.path)):
         yield from change.lines
 
 

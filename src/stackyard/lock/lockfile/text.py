@@ -220,8 +220,8 @@ def read(path: Path) -> Lock:
 
 
 def _line_of_error(error: Exception, text: str) -> int:
-    found = re.search(r"at line (\d+)", str(error))
-    return int(found.group(1)) if found else text.count("\n") + 1
+    match = re.search(r"at line (\d+)", str(error))
+    return int(match.group(1)) if match else text.count("\n") + 1
 
 
 @dataclass(frozen=True)

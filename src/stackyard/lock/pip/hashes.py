@@ -20,7 +20,7 @@ def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, RequiredH
     Raises:
         InputError: a hash that is not ``sha256:``, ``sha384:`` or ``sha512:`` and that many hexadecimal digits.
     """
-    found: dict[str, RequiredHashes] = {}
+    result: dict[str, RequiredHashes] = {}
     for requirement in requirements:
         for text in requirement.hashes:
             algorithm, _, value = text.partition(":")
@@ -32,8 +32,8 @@ def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, RequiredH
                 )
         name = canonical(requirement.name) or pip_name(requirement.line)
         if requirement.hashes and name:
-            found[name] = RequiredHashes(requirement.hashes, requirement.place)
-    return found
+            result[name] = RequiredHashes(requirement.hashes, requirement.place)
+    return result
 
 
 def require_hashes(packages: Sequence[PipPackage], hashes: Mapping[str, RequiredHashes], where: Where | None) -> None:

@@ -77,14 +77,14 @@ def _specifier(version: str) -> str:
         return ""
 
 
-def constraints(texts: Iterable[str], given: Collection[str]) -> dict[str, str]:
+def constraints(texts: Iterable[str], names: Collection[str]) -> dict[str, str]:
     """The pins as constraint lines for uv, by their text.
 
     Args:
-        given: distributions from conda or a base, to which pins were applied already.
+        names: distributions from conda or a base, to which pins were applied already.
     """
-    found = [pin for pin in for_pip(texts) if pin.name not in given and pin.specifier]
-    return {pin.text: f"{pin.name}{pin.specifier}" for pin in found}
+    pins = [pin for pin in for_pip(texts) if pin.name not in names and pin.specifier]
+    return {pin.text: f"{pin.name}{pin.specifier}" for pin in pins}
 
 
 def require_held(texts: Iterable[str], packages: Sequence[PipPackage], file: str) -> tuple[str, ...]:
@@ -109,8 +109,8 @@ def require_held(texts: Iterable[str], packages: Sequence[PipPackage], file: str
 
 def violated(texts: Iterable[str], package: PipPackage) -> str:
     """The first pin that a locked package does not satisfy, or an empty string."""
-    found = (pin for pin in for_pip(texts) if pin.name == canonical(package.name) and package.version)
-    return next((pin.text for pin in found if not pin.accepts(package.version)), "")
+    pins = (pin for pin in for_pip(texts) if pin.name == canonical(package.name) and package.version)
+    return next((pin.text for pin in pins if not pin.accepts(package.version)), "")
 
 
 def shown(texts: Iterable[str], file: str) -> str:

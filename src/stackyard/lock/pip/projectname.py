@@ -40,5 +40,5 @@ def _of_cfg(directory: Path) -> str:
 
 
 def _of_setup(directory: Path) -> str:
-    found = set(_IN_SETUP.findall(_text(directory / "setup.py")))
-    return found.pop() if len(found) == 1 else ""
+    names = set(_IN_SETUP.findall(_text(directory / "setup.py")))
+    return names.pop() if len(names) == 1 else ""

@@ -50,16 +50,16 @@ class ProvidedDistribution:
 
 def given(packages: Iterable[CondaPackage]) -> tuple[tuple[ProvidedDistribution, ...], tuple[str, ...]]:
     """The distributions in conda packages (their purls), and notices about those whose versions pip cannot compare."""
-    found: dict[str, ProvidedDistribution] = {}
+    result: dict[str, ProvidedDistribution] = {}
     notices = []
     for package in packages:
         label = f"{package.name} {package.version}"
         for name, version in of_purls(package.purls):
             try:
-                found[name] = ProvidedDistribution(name, str(Version(version or package.version)), label)
+                result[name] = ProvidedDistribution(name, str(Version(version or package.version)), label)
             except ValueError:
                 notices.append(f"conda's {label} has a version that pip cannot compare; it is hidden from pip")
-    return tuple(found[name] for name in sorted(found)), tuple(notices)
+    return tuple(result[name] for name in sorted(result)), tuple(notices)
 
 
 def write_constraints(items: Iterable[ProvidedDistribution], directory: Path) -> list[str]:

@@ -70,8 +70,8 @@ def package(entry: Mapping[str, Any], target: Target) -> PipPackage:
         return _archive(name, entry, target)
     chosen = _choose(name, entry, target)
     kind = _kind(chosen)
-    made = PipPackage(name, str(entry["version"]), kind, chosen.url, chosen.sha256, size=chosen.size)
-    return _hashed(made, target.settings)
+    result = PipPackage(name, str(entry["version"]), kind, chosen.url, chosen.sha256, size=chosen.size)
+    return _hashed(result, target.settings)
 
 
 def _kind(file: _File) -> Literal["wheel", "sdist"]:
@@ -93,11 +93,11 @@ def _archive(name: str, entry: Mapping[str, Any], target: Target) -> PipPackage:
     if kind == "wheel" and best_wheel([file.name], dict(target.tags)) is None:
         raise InputError(f"{name}: {file.name} does not fit {target.subject}", hint="use a wheel for that platform")
     _allowed(name, [file], target)
-    made = PipPackage(
+    archive = PipPackage(
         name, str(entry.get("version", "")), kind, file.url, file.sha256, size=file.size,
         subdirectory=_subdirectory(entry),
     )  # fmt: skip
-    return _hashed(made, target.settings)
+    return _hashed(archive, target.settings)
 
 
 def _subdirectory(entry: Mapping[str, Any]) -> str:
@@ -116,8 +116,8 @@ def _choose(name: str, entry: Mapping[str, Any], target: Target) -> _File:
     sources = [_file(entry["sdist"])] if "sdist" in entry and not _wheels_only(name, target.settings) else []
     allowed = _allowed(name, [*wheels, *sources], target)
     names = [f.name for f in allowed if f in wheels]
-    kept = [f.name for f in allowed if f in wheels and f.sha256 in target.locked]
-    fitting = best_wheel(kept, dict(target.tags)) or best_wheel(names, dict(target.tags))
+    preferred = [f.name for f in allowed if f in wheels and f.sha256 in target.locked]
+    fitting = best_wheel(preferred, dict(target.tags)) or best_wheel(names, dict(target.tags))
     if fitting is not None:
         return next(f for f in allowed if f.name == fitting)
     for file in allowed:
@@ -138,19 +138,19 @@ def _wheels_only(name: str, settings: PipSettings) -> bool:
 
 def _allowed(name: str, files: Sequence[_File], target: Target) -> list[_File]:
     """The files with a hash that the requirement allows; all of them if it has none."""
-    wanted = target.hashes.get(name)
-    if wanted is None:
+    hashes = target.hashes.get(name)
+    if hashes is None:
         return list(files)
-    kept = [file for file in files if any(_matches(file, text, target.settings) for text in wanted.hashes)]
-    if not kept:
-        found = ", ".join(f"{f.name} sha256:{f.sha256}" for f in files[:3])
+    matches = [file for file in files if any(_matches(file, text, target.settings) for text in hashes.hashes)]
+    if not matches:
+        listing = ", ".join(f"{f.name} sha256:{f.sha256}" for f in files[:3])
         raise InputError(
             f"hash mismatch for {name}: no file has the requested hash",
-            where=wanted.where,
-            detail=f"requested: {', '.join(wanted.hashes)}\nfound: {found}",
+            where=hashes.where,
+            detail=f"requested: {', '.join(hashes.hashes)}\nfound: {listing}",
             hint="the file may have been replaced: find out why before you change the hash in the requirement",
         )
-    return kept
+    return matches
 
 
 def _matches(file: _File, text: str, settings: PipSettings) -> bool:
@@ -160,6 +160,6 @@ def _matches(file: _File, text: str, settings: PipSettings) -> bool:
     return digest_url(file.url, algorithm, uv.trust(file.url, settings))[0] == value.lower()
 
 
-def _hashed(made: PipPackage, settings: PipSettings) -> PipPackage:
-    trust = uv.trust(made.url, settings)
-    return hashed(made, InputError, "its", "rebuild the index, or restore the file", trust)
+def _hashed(pip_package: PipPackage, settings: PipSettings) -> PipPackage:
+    trust = uv.trust(pip_package.url, settings)
+    return hashed(pip_package, InputError, "its", "rebuild the index, or restore the file", trust)

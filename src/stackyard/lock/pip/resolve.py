@@ -107,8 +107,8 @@ def solve_pip(request: PipRequest) -> PipSolution:
     _refuse_missing(request)
     # the question: requirements with constraints from the site, pins, and wheels that are provided
     hashes = wanted_hashes(request.requirements)
-    wanted = [name for name, b in request.build.packages.items() if b.no_binary]
-    request = replace(request, settings=compiling(request.settings, tuple(wanted)))
+    names = [name for name, b in request.build.packages.items() if b.no_binary]
+    request = replace(request, settings=compiling(request.settings, tuple(names)))
     watch = Watch(_places(request))
     with scratch("given") as directory:
         own = constraint_lines(request.constraints, request.settings)
@@ -123,14 +123,14 @@ def solve_pip(request: PipRequest) -> PipSolution:
     if hashes or request.settings.require_hashes:
         require_hashes(packages, hashes, request.where)
     # PEP 440 cannot express every pin of conda's syntax: what was chosen is checked against them
-    held = pins.require_held(request.pins, packages, request.site_file)
-    notices = (*notices, *held, *_notices(request, answer, packages))
+    lines = pins.require_held(request.pins, packages, request.site_file)
+    notices = (*notices, *lines, *_notices(request, answer, packages))
     return PipSolution(tuple(sorted(packages, key=lambda p: p.name)), notices)
 
 
 def _pinned(request: PipRequest) -> Mapping[str, str]:
     """The site's pins, as constraints."""
-    return pins.constraints(request.pins, {each.name for each in request.given})
+    return pins.constraints(request.pins, {distribution.name for distribution in request.given})
 
 
 def _refuse_python2(request: PipRequest) -> None:
@@ -174,8 +174,8 @@ def _places(request: PipRequest) -> list[ProbeTarget]:
     first = next((canonical(r.name) for r in request.requirements if r.name), "pip")
     tied = [secrets.address(r.index, base=True) for r in request.requirements if r.index]
     indexes = [*(() if settings.no_index else settings.indexes), *tied]
-    made = [_place("the index", url, f"{url.rstrip('/')}/{first}/", request) for url in dict.fromkeys(indexes)]
-    return made + [_place("the find-links page", p, p, request) for p in settings.find_links if "://" in p]
+    targets = [_place("the index", url, f"{url.rstrip('/')}/{first}/", request) for url in dict.fromkeys(indexes)]
+    return targets + [_place("the find-links page", p, p, request) for p in settings.find_links if "://" in p]
 
 
 def _place(label: str, url: str, tried: str, request: PipRequest) -> ProbeTarget:
@@ -234,32 +234,33 @@ def _resolve(question: Question, request: PipRequest, watch: Watch) -> tuple[Ans
 
 def _for_accelerator(question: Question, request: PipRequest, compiled: Resolve) -> tuple[Answer, tuple[str, ...]]:
     """The answer from the configured indexes if its torch fits the accelerator, else from PyTorch's index too."""
-    wanted = request.accelerator
+    accelerator = request.accelerator
     try:
         answer = _with_prereleases(question, request, compiled)
-        if wanted is None or fitting(answer, wanted):
+        if accelerator is None or fitting(answer, accelerator):
             return answer, ()
     except NoSolution:
-        if wanted is None or requested(request.requirements) is None:
+        if accelerator is None or requested(request.requirements) is None:
             raise
-    given = [each.name for each in request.given]
+    names = [distribution.name for distribution in request.given]
     answer, notice = for_accelerator(
-        question, wanted, request.torch_home, given, partial(_probe_torch, request, wanted),
-        lambda asked: _with_prereleases(asked, request, compiled),
+        question, accelerator, request.torch_home, names, partial(_probe_torch, request, accelerator),
+        lambda query: _with_prereleases(query, request, compiled),
     )  # fmt: skip
     return answer, (notice,)
 
 
-def _probe_torch(request: PipRequest, wanted: Accelerator, index: str) -> None:
+def _probe_torch(request: PipRequest, accelerator: Accelerator, index: str) -> None:
     """Raise UnreachableError if an index of PyTorch does not answer."""
     try:
-        check([_place(f"PyTorch's index for accelerator {wanted.name}", index, f"{index}/torch/", request)])
+        check([_place(f"PyTorch's index for accelerator {accelerator.name}", index, f"{index}/torch/", request)])
     except StackyardError as error:
         raise UnreachableError(
             error.message,
             where=error.where,
-            hint=f"the accelerator is {wanted.name}: {wanted.why}. Name a mirror of {HOME} in `pip: mirrors:` of "
-            "site.yaml; or take whichever build the other indexes have with `pip: {torch_backend: off}` there",
+            hint=f"the accelerator is {accelerator.name}: {accelerator.why}. Name a mirror of {HOME} in "
+            "`pip: mirrors:` of site.yaml; or take whichever build the other indexes have with "
+            "`pip: {torch_backend: off}` there",
         ) from error
 
 
@@ -269,10 +270,10 @@ def _with_prereleases(question: Question, request: PipRequest, compiled: Resolve
     question = replace(question, prerelease=tuple(sorted({*_prereleases(direct), *request.settings.all_releases})))
     answer = compiled(question)
     for _ in range(5):
-        asked = _prereleases(line for required in answer.requires.values() for line in required)
-        if request.settings.pre or asked <= set(question.prerelease):
+        names = _prereleases(line for required in answer.requires.values() for line in required)
+        if request.settings.pre or names <= set(question.prerelease):
             break
-        question = replace(question, prerelease=tuple(sorted(asked | set(question.prerelease))))
+        question = replace(question, prerelease=tuple(sorted(names | set(question.prerelease))))
         answer = compiled(question)
     return answer
 
@@ -285,7 +286,7 @@ def _prereleases(lines: Iterable[str]) -> set[str]:
 def _unsolvable(reason: str, question: Question, request: PipRequest) -> InputError:
     named = [g for g in request.given if _mentions(reason, g.name)]
     if named:
-        provided = "; ".join(each.provided for each in named)
+        provided = "; ".join(distribution.provided for distribution in named)
         reason = f"{reason}\n{provided}, and pip packages are installed on top of it"
     blamed = blamed_pins(question, _pinned(request))
     if blamed:
@@ -297,7 +298,7 @@ def _unsolvable(reason: str, question: Question, request: PipRequest) -> InputEr
             hint=PINNED,
         )
     hint, conflicting = relax_pip(question, named, reason)
-    if any(each.base for each in named) and "--full" not in hint:
+    if any(distribution.base for distribution in named) and "--full" not in hint:
         hint = f"{hint}; or build a full revision, in which packages of the base may change: `stackyard extend --full`"
     return InputError(
         f"cannot solve the pip packages of {request.subject}",
@@ -310,8 +311,8 @@ def _unsolvable(reason: str, question: Question, request: PipRequest) -> InputEr
 def _conflicting_place(request: PipRequest, reason: str, conflicting: Sequence[str]) -> Where | None:
     """The line of the first conflicting requirement; else of the first in the solver's message."""
     named = [r for r in request.requirements if r.name and _mentions(reason, r.name)]
-    found = [r for line in conflicting for r in request.requirements if r.line == line]
-    return next((r.place for r in (*found, *named) if r.place.file), request.where)
+    requirements = [r for line in conflicting for r in request.requirements if r.line == line]
+    return next((r.place for r in (*requirements, *named) if r.place.file), request.where)
 
 
 def _mentions(reason: str, name: str) -> bool:
@@ -326,32 +327,36 @@ def _is_given(entry: Mapping[str, object], directory: str) -> bool:
     return isinstance(archive, Mapping) and str(archive.get("path", "")).startswith(directory)
 
 
-def _finish(made: PipPackage, answer: Answer, request: PipRequest, question: Question) -> PipPackage:
+def _finish(pip_package: PipPackage, answer: Answer, request: PipRequest, question: Question) -> PipPackage:
     """The package, completed from the whole answer: index, requirements, extras, build inputs, version."""
-    named = [r for r in request.requirements if canonical(r.name) == made.name]
-    version = made.version or answer.versions.get(made.name, "")
-    directory = local_path(made.url) if made.kind == "path" else None
+    named = [r for r in request.requirements if canonical(r.name) == pip_package.name]
+    version = pip_package.version or answer.versions.get(pip_package.name, "")
+    directory = local_path(pip_package.url) if pip_package.kind == "path" else None
     if not version and directory:
-        version = local_version(made.name, directory, question)
-    inputs = {} if made.kind == "wheel" else build_inputs(request.build, made.name, named[0] if named else None)
+        version = local_version(pip_package.name, directory, question)
+    inputs = (
+        {}
+        if pip_package.kind == "wheel"
+        else build_inputs(request.build, pip_package.name, named[0] if named else None)
+    )
     return replace(
-        made,
+        pip_package,
         version=version,
-        index=_index(made, answer, request.settings),
-        requires=answer.requires.get((made.name, version), ()),
+        index=_index(pip_package, answer, request.settings),
+        requires=answer.requires.get((pip_package.name, version), ()),
         extras=tuple(sorted({e for r in named for e in r.extras})),
         build_inputs=inputs,
     )
 
 
-def _index(made: PipPackage, answer: Answer, settings: PipSettings) -> str:
-    if made.kind in ("vcs", "path"):
+def _index(pip_package: PipPackage, answer: Answer, settings: PipSettings) -> str:
+    if pip_package.kind in ("vcs", "path"):
         return ""
     for place in settings.find_links:
-        if made.url.startswith(place if "://" in place or "${" in place else Path(place).as_uri()):
+        if pip_package.url.startswith(place if "://" in place or "${" in place else Path(place).as_uri()):
             return place
-    if made.name in answer.indexes:
-        return answer.indexes[made.name]
+    if pip_package.name in answer.indexes:
+        return answer.indexes[pip_package.name]
     return settings.indexes[0] if len(settings.indexes) == 1 and not settings.no_index else ""
 
 

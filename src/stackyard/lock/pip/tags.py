@@ -48,18 +48,18 @@ def best_wheel(names: Iterable[str], tags: dict[Tag, int]) -> str | None:
     ranked = []
     for name in names:
         try:
-            _, _, build, found = parse_wheel_filename(name)
+            _, _, build, tags_of_wheel = parse_wheel_filename(name)
         except InvalidWheelFilename:
             continue
-        ranks = [tags[tag] for tag in found if tag in tags]
+        ranks = [tags[tag] for tag in tags_of_wheel if tag in tags]
         if ranks:
             ranked.append((-min(ranks), build or (), name))
     return max(ranked)[2] if ranked else None
 
 
 def _minor(glibc: str) -> int:
-    found = re.match(r"2\.(\d+)", glibc)
-    return int(found.group(1)) if found else 17
+    match = re.match(r"2\.(\d+)", glibc)
+    return int(match.group(1)) if match else 17
 
 
 def _platforms(arch: str, minor: int) -> Iterable[str]:

@@ -34,7 +34,7 @@ def for_accelerator(
     question: Question,
     accelerator: Accelerator,
     home: str,
-    given: Iterable[str],
+    names: Iterable[str],
     probe: Callable[[str], None],
     resolve: Resolve,
 ) -> tuple[Answer, str]:
@@ -42,7 +42,7 @@ def for_accelerator(
 
     Args:
         home: where PyTorch's indexes are: `accelerator.HOME` or a mirror of it.
-        given: packages installed by other means, never taken from the index.
+        names: packages installed by other means, never taken from the index.
         probe: raises StackyardError if an index cannot be reached.
 
     Raises:
@@ -53,7 +53,7 @@ def for_accelerator(
     for index in accelerator.indexes(home):
         probe(index)
         try:
-            answer = from_index(question, index, given, resolve)
+            answer = from_index(question, index, names, resolve)
         except NoSolution as error:
             reasons.append(f"{error}\ntorch is taken from {index}: accelerator {accelerator.name} ({accelerator.why})")
             if not any(re.search(rf"(?<![\w-]){name}(?![\w-])", str(error)) for name in PACKAGES):
@@ -63,13 +63,13 @@ def for_accelerator(
     raise NoSolution(reasons[0])
 
 
-def from_index(question: Question, index: str, given: Iterable[str], resolve: Resolve) -> Answer:
+def from_index(question: Question, index: str, names: Iterable[str], resolve: Resolve) -> Answer:
     """Resolve with torch and its companions from `index`.
 
     Raises:
         NoSolution: no solution exists; torch is missing in the requested version, or altogether.
     """
-    ties = _Ties(question, index, left=set(given))
+    ties = _Ties(question, index, left=set(names))
     for _ in range(_ROUNDS):
         try:
             answer = resolve(ties.question())
@@ -105,9 +105,9 @@ class _Ties:
 
     def follow(self, answer: Answer) -> bool:
         """Tie the companions that an answer requires, and no others; whether that changes anything."""
-        wanted = _required(answer.packages, answer.requires, self._direct.keys() | self.required)
-        wanted -= self._direct.keys() | self.left
-        changed, self.required = wanted != self.required, wanted
+        names = _required(answer.packages, answer.requires, self._direct.keys() | self.required)
+        names -= self._direct.keys() | self.left
+        changed, self.required = names != self.required, names
         return changed
 
     def learn(self, reason: str) -> bool:
@@ -130,5 +130,5 @@ def _required(
     """The packages required by others that are not companions of torch or already come from its index."""
     have = {canonical(str(p["name"])) for p in packages}
     asking = {name for name in have if name not in PACKAGES} | set(settled)
-    found = {pip_name(line) for (name, _), lines in requires.items() if name in asking for line in lines}
-    return found & have & PACKAGES
+    names = {pip_name(line) for (name, _), lines in requires.items() if name in asking for line in lines}
+    return names & have & PACKAGES

@@ -127,12 +127,12 @@ def _write_sources(question: Question, directory: Path) -> list[Path]:
 def _former(preferred: Sequence[Preference]) -> str:
     """The preferred packages in the format of a former output: uv keeps the versions it finds there."""
     lines = ['lock-version = "1.0"', 'created-by = "stackyard"']
-    for each in preferred:
-        lines += ["[[packages]]", f"name = {toml_value(each.name)}"]
-        lines += [f"version = {toml_value(each.version)}"] if each.version else []
-        if each.git:
-            source = {"type": "git", "url": gateway.alias(each.git), "commit-id": each.commit}
-            source |= {"requested-revision": each.reference} if each.reference else {}
+    for preference in preferred:
+        lines += ["[[packages]]", f"name = {toml_value(preference.name)}"]
+        lines += [f"version = {toml_value(preference.version)}"] if preference.version else []
+        if preference.git:
+            source = {"type": "git", "url": gateway.alias(preference.git), "commit-id": preference.commit}
+            source |= {"requested-revision": preference.reference} if preference.reference else {}
             lines.append(f"vcs = {toml_value(source)}")
     return "\n".join(lines) + "\n"
 
@@ -149,8 +149,8 @@ def _project(tied: Sequence[tuple[str, str]]) -> str:
 
 
 def _requirement_name(line: str) -> str:
-    found = re.match(r"[A-Za-z0-9._-]+", line)
-    return canonical(found.group(0)) if found else line
+    match = re.match(r"[A-Za-z0-9._-]+", line)
+    return canonical(match.group(0)) if match else line
 
 
 def _flags(question: Question) -> list[str | Path]:
@@ -195,14 +195,14 @@ def _annotated(
     former.write_text("".join(f"{p['name']}=={p['version']}\n" for p in packages if "version" in p), encoding="utf-8")
     words = ["pip", "compile", *sources, *flags, "--no-header", "--offline", "-o", former]
     result = uv.run(words, question.settings, cwd=directory, timeout_s=TIMEOUT_S)
-    found: dict[str, str] = {}
+    by_package: dict[str, str] = {}
     name = ""
     for line in result.stdout.splitlines() if result.returncode == 0 else ():
         if not line.startswith((" ", "#")):
             name = _requirement_name(line)
         elif line.strip().startswith("# from "):
-            found[name] = line.strip().removeprefix("# from ")
-    return found
+            by_package[name] = line.strip().removeprefix("# from ")
+    return by_package
 
 
 _EDGE = re.compile(r"Adding transitive dependency for ([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^:\s]+): (.+)$")
@@ -213,9 +213,9 @@ def _edges(log: str) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[str, 
     edges: dict[tuple[str, str], dict[str, None]] = {}
     versions: dict[str, str] = {}
     for line in log.splitlines():
-        found = _EDGE.search(line)
-        if found:
-            name, version, text = canonical(found.group(1)), found.group(2), found.group(3).strip()
+        match = _EDGE.search(line)
+        if match:
+            name, version, text = canonical(match.group(1)), match.group(2), match.group(3).strip()
             versions[name] = version
             requirement = _plain(text)
             if _requirement_name(requirement) != name:
@@ -261,8 +261,8 @@ def local_version(name: str, project: Path, question: Question) -> str:
         ]  # fmt: skip
         words += ["--config-file", _settings(question.built_with, directory)] if question.built_with else []
         result = uv.run(words, question.settings, cwd=directory, timeout_s=TIMEOUT_S, check=True)
-    found = re.search(r"^\s*\+ [A-Za-z0-9._-]+==(\S+)", result.stderr + result.stdout, re.MULTILINE)
-    return found.group(1) if found else ""
+    match = re.search(r"^\s*\+ [A-Za-z0-9._-]+==(\S+)", result.stderr + result.stdout, re.MULTILINE)
+    return match.group(1) if match else ""
 
 
 def _settings(built_with: Mapping[str, tuple[str, ...]], directory: Path) -> Path:
@@ -284,9 +284,9 @@ def _failure(result: Result) -> Exception:
 
 def _unbuilt(text: str, log: str) -> str:
     """The package whose build failed: uv names it, except a local project, whose path is only in the log."""
-    found = re.search(r"Failed to (?:build|download and build|prepare|generate metadata for) `([^`]+)`", text)
-    if found:
-        return found[1]
+    match = re.search(r"Failed to (?:build|download and build|prepare|generate metadata for) `([^`]+)`", text)
+    if match:
+        return match[1]
     steps = re.findall(r"^DEBUG (Preparing|Prepared) metadata for: (.+)$", log, re.MULTILINE)
     done = {subject for step, subject in steps if step == "Prepared"}
     return next((subject for _, subject in reversed(steps) if subject not in done), "")
@@ -294,8 +294,8 @@ def _unbuilt(text: str, log: str) -> str:
 
 def clean(text: str) -> str:
     """uv's message without the words ``error:`` and ``cause:``; its sentences are unchanged."""
-    kept = [line for line in text.splitlines() if not line.startswith("warning: ")]
-    kept = [re.sub(r"^error: No solution found when resolving dependencies:?\s*", "", line) for line in kept]
+    rest = [line for line in text.splitlines() if not line.startswith("warning: ")]
+    rest = [re.sub(r"^error: No solution found when resolving dependencies:?\s*", "", line) for line in rest]
     lines = [re.sub(r"^\s*(cause:|╰─▶|hint:)?\s*", lambda m: "hint: " if "hint" in m.group(0) else "", line)
-             for line in kept]  # fmt: skip
+             for line in rest]  # fmt: skip
     return "\n".join(line for line in lines if line).replace(", we can conclude that", ",")

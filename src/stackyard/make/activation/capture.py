@@ -49,14 +49,14 @@ def capture(
     Raises:
         StackyardError: a script exited the shell or timed out, or a file of variables cannot be read.
     """
-    given = {**environment_variables(prefix), **(variables or {})}
+    environment = {**environment_variables(prefix), **(variables or {})}
     scripts = activation_scripts(prefix)
-    if not scripts and not given:
+    if not scripts and not environment:
         return Activation(uncaptured=tuple(_foreign(prefix)))
     with scratch("activation") as directory:
 
         def run(probe: ProbeEnvironment, name: str) -> list[Shell]:
-            return observe(prefix, scripts, given, probe, directory / name, timeout_s, view)
+            return observe(prefix, scripts, environment, probe, directory / name, timeout_s, view)
 
         def with_values(*names: str) -> ProbeEnvironment:
             present = {name: before(name) for name in names if name not in first[0].variables}
@@ -82,14 +82,14 @@ def environment_variables(prefix: Path) -> dict[str, str]:
     Raises:
         StackyardError: one of the files does not have conda's format, or names a variable that a shell would evaluate.
     """
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for file in sorted((prefix / "etc" / "conda" / "env_vars.d").glob("*.json")):
-        found.update(_variables(prefix, file, _json(file)))
+        variables.update(_variables(prefix, file, _json(file)))
     state = prefix / "conda-meta" / "state"
     if state.exists():
         values = _variables(prefix, state, _json(state).get("env_vars", {}))
-        found.update({name: text for name, text in values.items() if text != "***unset***"})
-    return found
+        variables.update({name: text for name, text in values.items() if text != "***unset***"})
+    return variables
 
 
 def assemble(
@@ -101,7 +101,7 @@ def assemble(
     Args:
         alone: for some variables a third run of their own, in which no other one had a value.
     """
-    found: list[tuple[int, Operation]] = []
+    changes: list[tuple[int, Operation]] = []
     build_only: list[str] = []
     uncaptured = _foreign(prefix)
     for name in sorted(_changed(first) | _changed(second)):
@@ -112,17 +112,19 @@ def assemble(
         last = (alone or {}).get(name, third)
         values = [states[-1].variables.get(name) for states in (first, second, last)]
         wrong = _outside(SETTABLE, name) or _outside(VALUE, *values)
-        made = () if wrong else _operations(name, first, last)
-        if wrong := wrong or _outside(LOADED, *(name for each in made if not isinstance(each, Prepend | Append))):
+        additions = () if wrong else _operations(name, first, last)
+        if wrong := wrong or _outside(
+            LOADED, *(name for operation in additions if not isinstance(operation, Prepend | Append))
+        ):
             uncaptured.append(f"{_definer(name, first)}: {wrong}; {name} is not captured")
         elif values[0] != values[1]:
             uncaptured.append(_blame(name, first, second, "on the user, the directory or the time"))
-        elif made:
-            found += [(_first_change(name, first), each) for each in made]
+        elif additions:
+            changes += [(_first_change(name, first), operation) for operation in additions]
         else:
             uncaptured.append(_blame(name, first, last, "on its previous value"))
     made_names = _names(first, second, uncaptured)
-    ordered = [each for _, each in sorted(found, key=lambda pair: pair[0])]
+    ordered = [operation for _, operation in sorted(changes, key=lambda pair: pair[0])]
     return Activation(EnvironmentChange((*ordered, *made_names)), tuple(build_only), tuple(uncaptured))
 
 
@@ -165,7 +167,7 @@ def _blame(name: str, first: Sequence[Shell], other: Sequence[Shell], cause: str
 
 def _names(first: Sequence[Shell], second: Sequence[Shell], uncaptured: list[str]) -> list[Operation]:
     """Functions and aliases that the scripts define, with bash bodies only; `expose.limits` reports other shells."""
-    made: list[Operation] = []
+    additions: list[Operation] = []
     start, end, other = first[0], first[-1], second[-1]
     for name, body in end.functions.items():
         if name.startswith("_") and name not in _called(end, start):
@@ -177,17 +179,17 @@ def _names(first: Sequence[Shell], second: Sequence[Shell], uncaptured: list[str
         elif other.functions.get(name) != body:
             uncaptured.append(f"{_definer(name, first)}: the function {name} depends on the user; not captured")
         else:
-            made.append(Function(name, {"sh": body}))
+            additions.append(Function(name, {"sh": body}))
     for name, value in end.aliases.items():
         if start.aliases.get(name) == value:
             continue
         if wrong := _outside(COMMAND, name) or _outside(VALUE, value):
             uncaptured.append(f"{_definer(name, first)}: {wrong}; the alias is not captured")
         elif other.aliases.get(name) == value:
-            made.append(Alias(name, value))
+            additions.append(Alias(name, value))
         else:
             uncaptured.append(f"{_definer(name, first)}: the alias {name} depends on the user; not captured")
-    return made
+    return additions
 
 
 def _outside(rule: Grammar, *texts: str | None) -> str:

@@ -69,8 +69,8 @@ def observe(
         raise MissingError("bash not found on PATH", hint="install bash; activation scripts are bash scripts")
     home = directory / probe.home
     work = directory / f"in-{probe.user}"
-    for each in (home, work, directory / "states"):
-        each.mkdir(parents=True)
+    for path in (home, work, directory / "states"):
+        path.mkdir(parents=True)
     shim = directory.parent / "shim" / "date"  # at one path for all runs, so that PATH differs only by what scripts do
     shim.parent.mkdir(exist_ok=True)
     shim.write_text(_DATE.format(date=shlex.quote(probe.date)))

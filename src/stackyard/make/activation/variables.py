@@ -73,8 +73,8 @@ def operations(
 
 def _separator(front: str, back: str) -> str:
     """What stands between the user's text and what is put before and behind it; empty: nothing, or not the same."""
-    found = {text for text in (front[-1:], back[:1]) if text}
-    return found.pop() if len(found) == 1 and found <= set(SEPARATORS) else ""
+    separators = {text for text in (front[-1:], back[:1]) if text}
+    return separators.pop() if len(separators) == 1 and separators <= set(SEPARATORS) else ""
 
 
 def _sides(front: str, back: str, separator: str) -> tuple[str, str]:

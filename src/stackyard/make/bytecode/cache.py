@@ -194,16 +194,16 @@ def _finish(job: Job, place: _Place, tag: str, failed: set[str], own: set[str]) 
     shared = set(place.unit.shared) - failed - own
     private = {*place.unit.private, *(own.intersection(place.unit.shared))}
     unit = Unit(place.unit.sha256, *(tuple(sorted(names)) for names in (shared, failed, private)))
-    made = temporary(place.store)
+    path = temporary(place.store)
     files = [pyc(name, tag) for name in unit.shared]
     value = {"sha256": unit.sha256, "shared": unit.shared, "failed": unit.failed, "private": unit.private}
-    listing = {**value, "files": files, "content": content_hash(made, files)}
-    write_json(made / "files.json", listing, checked=True)
+    listing = {**value, "files": files, "content": content_hash(path, files)}
+    write_json(path / "files.json", listing, checked=True)
     fault_point("cache")
     try:
-        rename_directory(made, place.store)
+        rename_directory(path, place.store)
     except OSError:
-        shutil.rmtree(made)
+        shutil.rmtree(path)
         present = _listing(place.store)
         if present is None:
             raise

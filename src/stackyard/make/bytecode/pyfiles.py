@@ -78,7 +78,7 @@ def is_python(name: str) -> bool:
 
 def source_of(name: str) -> str:
     """The source of a bytecode file in a ``__pycache__``; empty for any other file."""
-    directory, found, file = name.partition("/__pycache__/")
-    if not found or not file.endswith(".pyc"):
+    directory, separator, file = name.partition("/__pycache__/")
+    if not separator or not file.endswith(".pyc"):
         return ""
     return f"{directory}/{re.sub(r'(.opt-[^.]*)?.pyc$', '', file).rsplit('.', 1)[0]}.py"

@@ -52,12 +52,12 @@ class Claim(NamedTuple):
 def shared(claims: Iterable[tuple[str, Claim]]) -> dict[str, list[Claim]]:
     """The paths that more than one package installs, in order; the claims in the order of installation."""
     first: dict[str, Claim] = {}
-    found: dict[str, list[Claim]] = {}
+    by_path: dict[str, list[Claim]] = {}
     for path, claim in claims:
         other = first.setdefault(path, claim)
         if other.owner is not claim.owner:
-            found.setdefault(path, [other]).append(claim)
-    return {path: _once(found[path]) for path in sorted(found)}
+            by_path.setdefault(path, [other]).append(claim)
+    return {path: _once(by_path[path]) for path in sorted(by_path)}
 
 
 def _once(claims: Sequence[Claim]) -> list[Claim]:
@@ -171,12 +171,12 @@ def rows(data: bytes, listing: Path) -> Iterator[tuple[str, str]]:
     try:
         text = data.decode("utf-8")
         if '"' in text:
-            found = [(row[0], row[1] if len(row) > 1 else "") for row in csv.reader(text.splitlines(True)) if row]
+            result = [(row[0], row[1] if len(row) > 1 else "") for row in csv.reader(text.splitlines(True)) if row]
         else:
-            found = [_parted(line) for line in text.split("\n") if line.strip()]
+            result = [_parted(line) for line in text.split("\n") if line.strip()]
     except (ValueError, csv.Error) as error:
         raise StackyardError(f"cannot read {listing}: {error}", hint="see the wheel that it is from") from error
-    return iter(found)
+    return iter(result)
 
 
 def _parted(line: str) -> tuple[str, str]:

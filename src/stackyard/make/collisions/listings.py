@@ -22,10 +22,10 @@ def record_without(text: str, gone: Collection[str]) -> str:
     """A RECORD without the lines of these paths; the others as they are."""
     if '"' not in text:
         return "".join(line for line in text.splitlines(keepends=True) if line.partition(",")[0] not in gone)
-    made = io.StringIO()
+    stream = io.StringIO()
     rows = (row for row in csv.reader(text.splitlines(keepends=True)) if row and row[0] not in gone)
-    csv.writer(made, lineterminator="\n").writerows(rows)
-    return made.getvalue()
+    csv.writer(stream, lineterminator="\n").writerows(rows)
+    return stream.getvalue()
 
 
 def conda_without(value: dict[str, Any], gone: Collection[str]) -> dict[str, Any]:
@@ -44,10 +44,10 @@ def _renamed(value: dict[str, Any], name: Callable[[str], str]) -> dict[str, Any
     The console scripts come first and by name: rattler lists them where their threads were done.
     """
     entries = [{**entry, "_path": name(entry["_path"])} for entry in value["paths_data"]["paths"]]
-    kept = [entry for entry in entries if entry["_path"]]
-    made = sorted((e for e in kept if e.get("path_type") == MADE), key=lambda e: str(e["_path"]))
-    paths = [*made, *(entry for entry in kept if entry.get("path_type") != MADE)]
-    scripts = {entry["_path"] for entry in made}
+    listing = [entry for entry in entries if entry["_path"]]
+    bytecode_entries = sorted((e for e in listing if e.get("path_type") == MADE), key=lambda e: str(e["_path"]))
+    paths = [*bytecode_entries, *(entry for entry in listing if entry.get("path_type") != MADE)]
+    scripts = {entry["_path"] for entry in bytecode_entries}
     files = [path for path in map(name, value["files"]) if path]
     ordered = [*sorted(path for path in files if path in scripts), *(path for path in files if path not in scripts)]
     return {**value, "files": ordered, "paths_data": {**value["paths_data"], "paths": paths}}
@@ -55,8 +55,8 @@ def _renamed(value: dict[str, Any], name: Callable[[str], str]) -> dict[str, Any
 
 def is_in_order(entries: list[dict[str, Any]]) -> bool:
     """Whether the console scripts of a record of conda are where `_renamed` lists them."""
-    made = [str(entry["_path"]) for entry in entries if entry.get("path_type") == MADE]
-    return made == sorted(made) and all(entry.get("path_type") == MADE for entry in entries[: len(made)])
+    paths = [str(entry["_path"]) for entry in entries if entry.get("path_type") == MADE]
+    return paths == sorted(paths) and all(entry.get("path_type") == MADE for entry in entries[: len(paths)])
 
 
 def write_conda(path: Path, value: dict[str, Any]) -> None:

@@ -39,12 +39,17 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
 
 def _leaves(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements, those of a ``try`` for an import among them; imports alone do nothing."""
-    for each in body:
-        if isinstance(each, ast.Try) and all(_is_for_import(handler) for handler in each.handlers):
-            inner = (*each.body, *(s for handler in each.handlers for s in handler.body), *each.orelse, *each.finalbody)
+    for statement in body:
+        if isinstance(statement, ast.Try) and all(_is_for_import(handler) for handler in statement.handlers):
+            inner = (
+                *statement.body,
+                *(s for handler in statement.handlers for s in handler.body),
+                *statement.orelse,
+                *statement.finalbody,
+            )
             yield from _leaves(inner)
-        elif not _is_import(each):
-            yield each
+        elif not _is_import(statement):
+            yield statement
 
 
 def _is_for_import(handler: ast.ExceptHandler) -> bool:
@@ -70,7 +75,7 @@ def _called(statement: ast.stmt) -> str:
     call = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
     if not isinstance(call, ast.Call) or call.keywords:
         return ""
-    if not all(isinstance(each, ast.Name) and each.id in ("__path__", "__name__") for each in call.args):
+    if not all(isinstance(argument, ast.Name) and argument.id in ("__path__", "__name__") for argument in call.args):
         return ""
     function = call.func
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")

@@ -29,7 +29,7 @@ def observed(prefix: Path) -> tuple[Collision, ...]:
     rank = len(conda)
     wheels = [Owner("pip", i.name.split("-")[0], n, i / "RECORD") for n, i in enumerate(listed.pip, rank) if i.is_dir()]
     site = f"{listed.pip[0].parent.relative_to(prefix).as_posix()}/" if listed.pip else "/"
-    found: dict[tuple[Kind, tuple[str, ...], str], dict[str, str]] = {}
+    result: dict[tuple[Kind, tuple[str, ...], str], dict[str, str]] = {}
     # a collision: the bytes differ, the file exists, and it is not the shared __init__.py of a namespace
     for path, claims in shared(_readable(prefix, [*conda, *wheels])).items():
         digests = [collisions.as_hex(claim.digest) for claim in claims]
@@ -39,8 +39,8 @@ def observed(prefix: Path) -> tuple[Collision, ...]:
                 names = collisions.labels(claim.owner for claim in claims)
                 inner = path[len(site) :] if path.startswith(site) else ""
                 key = (collisions.kind_of(path, inner), tuple(names.values()), _winner(claims, present, names))
-                found.setdefault(key, {})[path] = ""
-    return tuple(Collision(*key, files) for key, files in sorted(found.items(), key=lambda item: item[0]))
+                result.setdefault(key, {})[path] = ""
+    return tuple(Collision(*key, files) for key, files in sorted(result.items(), key=lambda item: item[0]))
 
 
 def _readable(prefix: Path, owners: Sequence[Owner]) -> Iterator[tuple[str, Claim]]:

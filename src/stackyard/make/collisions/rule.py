@@ -76,7 +76,11 @@ def in_order(packages: Sequence[CondaPackage]) -> list[CondaPackage]:
             name = waiting[-1]
             needed = [] if name in above else sorted({conda_name(text) for text in named[name].depends}, reverse=True)
             above.add(name)
-            missing = [each for each in needed if each in named and each not in done and each not in above]
+            missing = [
+                package_name
+                for package_name in needed
+                if package_name in named and package_name not in done and package_name not in above
+            ]
             if missing:
                 waiting += missing
             else:
@@ -160,8 +164,8 @@ def decide_on_base(
 
 def as_hex(digest: str) -> str:
     """A sha256 of conda-meta or of a RECORD as hexadecimal digits; empty for anything else."""
-    name, found, text = digest.partition("=")
-    if not found:
+    name, separator, text = digest.partition("=")
+    if not separator:
         return digest if re.fullmatch(r"[0-9a-f]{64}", digest) else ""
     try:
         return base64.urlsafe_b64decode(f"{text}===").hex() if name == "sha256" else ""
@@ -187,12 +191,12 @@ def _mean_the_same(path: str, claims: Iterable[Claim], file: Callable[[Claim], P
     """Whether these are the ``__init__.py`` of one namespace, each in its own words."""
     if not _is_init(path):
         return False
-    found: set[str | None] = set()
+    meanings: set[str | None] = set()
     for claim in claims:
         place = file(claim)
         plain = place.is_file() and not place.is_symlink() and place.stat().st_size <= MOST_BYTES
-        found.add(meaning(place.read_bytes()) if plain else None)
-    return len(found) == 1 and None not in found
+        meanings.add(meaning(place.read_bytes()) if plain else None)
+    return len(meanings) == 1 and None not in meanings
 
 
 def labels(owners: Iterable[Owner]) -> dict[Owner, str]:
@@ -217,8 +221,8 @@ def is_named(text: str, owner: Owner) -> bool:
 def chosen(choices: Iterable[Choice], path: str, inner: str, claims: Sequence[Claim]) -> Claim | None:
     """The claim that the stack's file chooses for a path. Patterns are about the packages that install the path."""
     matching = sorted((c for c in choices if c.matches(path, inner)), key=lambda c: c.exactness, reverse=True)
-    found = (claim for choice in matching for claim in reversed(claims) if is_named(choice.package, claim.owner))
-    return next(found, None)
+    matches = (claim for choice in matching for claim in reversed(claims) if is_named(choice.package, claim.owner))
+    return next(matches, None)
 
 
 def require_used(choices: Iterable[Choice], paths: Iterable[tuple[str, str, Claim]]) -> None:
@@ -233,7 +237,7 @@ def require_used(choices: Iterable[Choice], paths: Iterable[tuple[str, str, Clai
     missing = list(choices)
     others: dict[Choice, set[str]] = {choice: set() for choice in missing}
     for path, inner, claim in paths if missing else ():
-        for choice in [each for each in missing if each.matches(path, inner)]:
+        for choice in [line_choice for line_choice in missing if line_choice.matches(path, inner)]:
             if is_named(choice.package, claim.owner):
                 missing.remove(choice)
             else:
@@ -260,14 +264,14 @@ def require_known(choices: Iterable[Choice], names: Iterable[str]) -> None:
             )
 
 
-def grouped(found: Iterable[tuple[str, Decision, str]]) -> tuple[Collision, ...]:
+def grouped(decisions: Iterable[tuple[str, Decision, str]]) -> tuple[Collision, ...]:
     """Collisions as a record has them; those that are not worth a word are not in it.
 
     Args:
-        found: path, decision, and the hash of the file that is there.
+        decisions: path, decision, and the hash of the file that is there.
     """
     groups: dict[tuple[Kind, tuple[str, ...], str], dict[str, str]] = {}
-    for path, decision, digest in found:
+    for path, decision, digest in decisions:
         if decision.kind is not None:
             names = tuple(labels(claim.owner for claim in decision.claims).values())
             groups.setdefault((decision.kind, names, decision.label), {})[path] = digest
@@ -276,13 +280,13 @@ def grouped(found: Iterable[tuple[str, Decision, str]]) -> tuple[Collision, ...]
 
 def refused(collisions: Iterable[Collision], file: str) -> InputError | None:
     """The error where the site refuses collisions that nothing was chosen for; None: there are none."""
-    bad = [each for each in collisions if each.kind == "warning"]
+    bad = [collision for collision in collisions if collision.kind == "warning"]
     if not bad:
         return None
     first = next(iter(bad[0].files))
     return InputError(
         f"packages install the same path, which the site refuses: {bad[0].shown} of {', '.join(bad[0].packages)}",
-        detail="\n".join(str(each) for each in bad),
+        detail="\n".join(str(collision) for collision in bad),
         hint=f"leave one of the packages out; or choose in the stack's file: `collisions: {{{first}: PACKAGE}}`",
         where=Where(file) if file else None,
     )
@@ -291,5 +295,5 @@ def refused(collisions: Iterable[Collision], file: str) -> InputError | None:
 def choices_for(variant: Variant, names: Iterable[str]) -> tuple[Choice, ...]:
     """What the stack's file chooses among these packages: another variant may have others (`require_known`)."""
     known = {canonical(name) for name in names}
-    made = (Choice(path, name, variant.collision_places.get(path)) for path, name in variant.collisions.items())
-    return tuple(choice for choice in made if canonical(choice.package.partition(" (")[0]) in known)
+    choices = (Choice(path, name, variant.collision_places.get(path)) for path, name in variant.collisions.items())
+    return tuple(choice for choice in choices if canonical(choice.package.partition(" (")[0]) in known)

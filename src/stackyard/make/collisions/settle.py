@@ -95,17 +95,17 @@ class BuildCollisions:
         self._staging.know(wheels)
         claims = list(self._listings.all([*self._conda_owners, *self._wheel_owners(wheels)]))
         require_plain(claims)
-        found = shared(claims)
+        by_path = shared(claims)
         below = self._bases.of((path for path, _ in claims), self._site) if self._bases else {}
-        everything = [*claims, *((path, each.claim) for path, each in below.items())]
+        everything = [*claims, *((path, file.claim) for path, file in below.items())]
         collisions.require_used(self._own_choices, ((path, self._inner(path), claim) for path, claim in everything))
-        self._decided = dict(self._decisions(found))
+        self._decided = dict(self._decisions(by_path))
         for path, decision in self._decided.items():
             if self._is_open(decision):
                 self._put(self._file(decision.winner), self._job.prefix / path)
         fault_point("collision")
         own = {path: claim for path, claim in claims if path in below}
-        self._below = {path: self._decide_on_base(path, each, own[path]) for path, each in below.items()}
+        self._below = {path: self._decide_on_base(path, file, own[path]) for path, file in below.items()}
         self._note_what_is_gone(claims)
         self._tell()
 
@@ -138,7 +138,7 @@ class BuildCollisions:
     def _wheel_owners(self, wheels: Sequence[Wheel]) -> Iterator[Owner]:
         if wheels:
             installed, first = InstalledFiles(self._job.prefix, self._job.site_packages), len(self._conda_owners)
-            for n, wheel in enumerate(sorted(wheels, key=lambda each: canonical(each.name)), first):
+            for n, wheel in enumerate(sorted(wheels, key=lambda entry: canonical(entry.name)), first):
                 yield Owner("pip", wheel.name, n, installed.listing(wheel.name))
 
     @cached_property
@@ -168,10 +168,10 @@ class BuildCollisions:
 
     # ----------------------------------------------------------------------- whose file is taken
 
-    def _decisions(self, found: dict[str, list[Claim]]) -> Iterator[tuple[str, Decision]]:
+    def _decisions(self, by_path: dict[str, list[Claim]]) -> Iterator[tuple[str, Decision]]:
         """For each path; bytecode is made again where the sources are not the same."""
-        for path, claims in found.items():
-            if source_of(path) not in found:
+        for path, claims in by_path.items():
+            if source_of(path) not in by_path:
                 yield path, collisions.decide(path, self._inner(path), claims, self._choices, self._file)
 
     def _is_open(self, decision: Decision) -> bool:
@@ -209,11 +209,11 @@ class BuildCollisions:
         claims = self._decided[path].claims if path in self._decided else (own,)
         winner = self._decided[path].winner if path in self._decided else own
         sources = (of_base.source, mine)
-        found = collisions.decide_on_base(path, self._inner(path), of_base.claim, winner, self._choices, sources)
-        if found.winner is of_base.claim:
+        decision = collisions.decide_on_base(path, self._inner(path), of_base.claim, winner, self._choices, sources)
+        if decision.winner is of_base.claim:
             place.unlink(missing_ok=True)
-            return replace(found, lost=claims)
-        return found
+            return replace(decision, lost=claims)
+        return decision
 
     # ----------------------------------------------------------------------- what becomes of it
 
@@ -233,8 +233,8 @@ class BuildCollisions:
     def _collisions(self, *, hashed: bool = False) -> tuple[Collision, ...]:
         """Those that are worth a word. `hashed`: with what is at each path now."""
         both = (*self._decided.items(), *self._below.items())
-        found = ((path, each, self._hash(path) if hashed else "") for path, each in both)
-        return collisions.grouped(found)
+        rows = ((path, decision, self._hash(path) if hashed else "") for path, decision in both)
+        return collisions.grouped(rows)
 
     def _hash(self, path: str) -> str:
         place = self._job.prefix / path
@@ -243,9 +243,9 @@ class BuildCollisions:
         return sha256_file(place) if place.is_file() else ""
 
     def _tell(self) -> None:
-        found = self._collisions()
-        error = collisions.refused(found, self._job.site.file) if self._job.site.collisions == "refuse" else None
+        result = self._collisions()
+        error = collisions.refused(result, self._job.site.file) if self._job.site.collisions == "refuse" else None
         if error is not None:
             raise error
-        for text in sentences(found):
+        for text in sentences(result):
             self._job.progress.notice(text)

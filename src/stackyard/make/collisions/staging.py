@@ -75,7 +75,7 @@ class PackageStaging:
     def _conda(self, owner: Owner, root: Path) -> Path:
         from stackyard.make.conda import install as conda
 
-        package = next(each for each in self._job.locked.conda if each.name == owner.name)
+        package = next(candidate for candidate in self._job.locked.conda if candidate.name == owner.name)
         conda.install_alone(self._job, package, root)
         return root
 
@@ -83,7 +83,7 @@ class PackageStaging:
         from stackyard.make.wheels import install as pip
 
         pip.install_alone(self._job, self._wheels[canonical(owner.name)], root)
-        found = next(root.glob("*/*/*/*.dist-info/RECORD"), None)
-        if found is None:
+        path = next(root.glob("*/*/*/*.dist-info/RECORD"), None)
+        if path is None:
             raise StackyardError(f"{owner.name} has no RECORD in {root}", hint="deploy again")
-        return found.parent.parent
+        return path.parent.parent

@@ -112,7 +112,9 @@ def install_alone(job: Job, package: CondaPackage, directory: Path) -> None:
     from rattler.exceptions import InstallerError
 
     async def linked() -> None:
-        own = next((each for each in job.locked.conda if each.name == "python"), None) or _python_of_base(job)
+        own = next(
+            (candidate for candidate in job.locked.conda if candidate.name == "python"), None
+        ) or _python_of_base(job)
         with _as_installed(None if package.name == "python" else own, directory) as python:
             await install(
                 [repodata_record(package), *python],
@@ -138,7 +140,7 @@ def install_alone(job: Job, package: CondaPackage, directory: Path) -> None:
 
 def _python_of_base(job: Job) -> CondaPackage | None:
     """The conda package of the Python that an extension has from its base."""
-    below = (package for each in ground(job).locks for package in each.conda)
+    below = (package for lock in ground(job).locks for package in lock.conda)
     return next((package for package in below if package.name == "python"), None)
 
 
@@ -221,15 +223,15 @@ def _requested(job: Job) -> list[Any]:
     from rattler.exceptions import InvalidMatchSpecError
 
     names = {package.name for package in job.locked.conda}
-    found = []
+    specs = []
     for text in job.locked.requested:
         try:
             spec = MatchSpec(text)
         except InvalidMatchSpecError:
             continue  # a pip requirement
         if spec.name is not None and spec.name.normalized in names:
-            found.append(spec._match_spec)
-    return found
+            specs.append(spec._match_spec)
+    return specs
 
 
 class _Reporter:

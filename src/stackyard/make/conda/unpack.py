@@ -167,8 +167,8 @@ def require_as_locked(directory: Path, package: CondaPackage) -> None:
 
 def _index(directory: Path, package: CondaPackage) -> dict[str, Any]:
     try:
-        found = formats.content((directory / "info" / "index.json").read_text(encoding="utf-8"))
-        return dict(found)
+        index = formats.content((directory / "info" / "index.json").read_text(encoding="utf-8"))
+        return dict(index)
     except (OSError, ValueError, TypeError) as error:
         raise StackyardError(
             f"{secrets.shown(package.url)} is not a conda package: info/index.json: {error}",

@@ -133,8 +133,8 @@ def pip_inputs(package: PipPackage) -> list[str]:
 
 def interpreter_inputs(locked: LockedVariant) -> list[str]:
     """What identifies the interpreter."""
-    found = locked.interpreter
-    return [found.source, found.version, found.path, found.sha256]
+    interpreter = locked.interpreter
+    return [interpreter.source, interpreter.version, interpreter.path, interpreter.sha256]
 
 
 def file_inputs(path: str) -> list[str]:

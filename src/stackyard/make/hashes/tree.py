@@ -66,6 +66,6 @@ def _line(prefix: Path, name: str) -> str:
 def _content(path: Path, name: str) -> str:
     if name.startswith("conda-meta/") and name.endswith(".json"):
         value = json.loads(path.read_text(encoding="utf-8"))
-        kept = {k: v for k, v in value.items() if k not in CONDA_ORIGINS}
-        return sha256_text(json.dumps(kept, sort_keys=True))
+        fields = {k: v for k, v in value.items() if k not in CONDA_ORIGINS}
+        return sha256_text(json.dumps(fields, sort_keys=True))
     return sha256_file(path)

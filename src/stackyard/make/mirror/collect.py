@@ -42,38 +42,38 @@ class Sources:
     cache: Path
     directory: Path
 
-    def needed(self, held: MirrorIndex, progress: Progress) -> tuple[PipPackage, ...]:
+    def needed(self, index: MirrorIndex, progress: Progress) -> tuple[PipPackage, ...]:
         """The packages that compiling them needs, and compiling those.
 
         Raises:
             StackyardError: they cannot be resolved.
         """
-        found: dict[str, PipPackage] = {}
+        packages: dict[str, PipPackage] = {}
         for package in self.locked.pip:
             if package.kind != "wheel":
                 progress.phase("mirror", "resolve", f"what compiling {package.name} {package.version} needs")
-                lines, problems = self._lines(package, held)
+                lines, problems = self._lines(package, index)
                 for problem in problems:
                     progress.notice(
                         f"what {package.name} {package.version} asks for at its build is not known: {problem}"
                     )
-                found |= {each.sha256: each for each in self._resolved(package, lines)}
-        return tuple(found.values())
+                packages |= {pip_source.sha256: pip_source for pip_source in self._resolved(package, lines)}
+        return tuple(packages.values())
 
-    def _lines(self, package: PipPackage, held: MirrorIndex) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _lines(self, package: PipPackage, index: MirrorIndex) -> tuple[tuple[str, ...], tuple[str, ...]]:
         how = package_build(self.variant.build, package.name)
         if how is not None and not how.isolation:
             return how.requires, ()
         with scratch("sources") as work:
             (work / "env").mkdir()
-            root = self._root(package, held, work / "source") / package.subdirectory
+            root = self._root(package, index, work / "source") / package.subdirectory
             more = how.requires if how else ()
             return asked_for(root, self.settings, self.cache, config_settings(package, how), work / "env", more)
 
-    def _root(self, package: PipPackage, held: MirrorIndex, into: Path) -> Path:
+    def _root(self, package: PipPackage, index: MirrorIndex, into: Path) -> Path:
         into.mkdir()
         if package.kind == "vcs":
-            return checked_out(self.directory / held.commits[package.commit], package.commit, into)
+            return checked_out(self.directory / index.commits[package.commit], package.commit, into)
         if package.kind == "path":
             path = local_path(package.url)
             if path is None or not path.exists():
@@ -81,7 +81,7 @@ class Sources:
             if path.is_dir():
                 return path
         else:
-            path = self.directory / held.files[package.sha256]
+            path = self.directory / index.files[package.sha256]
         return source.unpacked(path, into)
 
     def _resolved(self, package: PipPackage, lines: tuple[str, ...]) -> tuple[PipPackage, ...]:
@@ -125,15 +125,15 @@ class Collection:
 
     def put(self, directory: Path, progress: Progress) -> MirrorUpdate:
         """Fetch everything into a mirror; then what compiling the source packages needs, until nothing is new."""
-        made = extend(directory, self.contents, progress)
-        fetched, size = list(made.fetched), made.bytes
+        update = extend(directory, self.contents, progress)
+        fetched, size = list(update.fetched), update.bytes
         parts = [part for part in self._parts if any(p.kind != "wheel" for p in part[0].pip)]
         while parts:
-            found = [self._compiling(part, directory, progress) for part in parts]
-            made = extend(directory, self.contents, progress)
-            fetched += made.fetched
-            size += made.bytes
-            parts = [part for part in found if part is not None]
+            sources = [self._compiling(part, directory, progress) for part in parts]
+            update = extend(directory, self.contents, progress)
+            fetched += update.fetched
+            size += update.bytes
+            parts = [part for part in sources if part is not None]
         return MirrorUpdate(tuple(fetched), size)
 
     def _compiling(

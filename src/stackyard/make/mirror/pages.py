@@ -56,8 +56,8 @@ def _write(path: Path, title: str, lines: Iterable[str]) -> None:
 
 def _link(href: str, sha256: str, file: Path) -> str:
     python = html.escape(_requires_python(file))
-    wanted = f' data-requires-python="{python}"' if python else ""
-    return f'<a href="{quote(href)}#sha256={sha256}"{wanted}>{html.escape(file.name)}</a>'
+    attribute = f' data-requires-python="{python}"' if python else ""
+    return f'<a href="{quote(href)}#sha256={sha256}"{attribute}>{html.escape(file.name)}</a>'
 
 
 def _requires_python(file: Path) -> str:

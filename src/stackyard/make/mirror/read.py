@@ -34,11 +34,11 @@ class MirrorIndex:
 
 
 def _make(value: Mapping[str, object]) -> MirrorIndex:
-    held = members.make(MirrorIndex, dict(value))
-    for path in (*held.files.values(), *held.commits.values()):
+    index = members.make(MirrorIndex, dict(value))
+    for path in (*index.files.values(), *index.commits.values()):
         if not isinstance(path, str) or path.startswith("/") or ".." in PurePosixPath(path).parts:
             raise ValueError(f"a path that leads out of the mirror: {path!r}")
-    return held
+    return index
 
 
 KIND = formats.Kind(1, _make, hint=lambda path: f"make {path.parent} again: stackyard mirror FILE... --to DIR")
@@ -75,13 +75,13 @@ class Mirror:
     def _file(self, sha256: str, label: str) -> str:
         return self._url(self.held.files, sha256, label)
 
-    def _url(self, held: Mapping[str, str], key: str, label: str) -> str:
-        if key not in held:
+    def _url(self, paths: Mapping[str, str], key: str, label: str) -> str:
+        if key not in paths:
             raise StackyardError(
                 f"{label} is not in the mirror {self.place}",
                 hint=f"add it on a machine that reaches its server: stackyard mirror FILE... --to {self.place}",
             )
-        return self.base + quote(held[key])
+        return self.base + quote(paths[key])
 
 
 def opened(place: str, settings: PipSettings) -> Mirror:

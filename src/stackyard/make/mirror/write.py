@@ -79,16 +79,16 @@ class Contents:
 
     def add_pip(self, packages: Iterable[PipPackage], settings: PipSettings) -> None:
         """Some pip packages."""
-        for each in packages:
-            if each.kind == "vcs":
-                path = f"{_GIT}/{_place(each.url)}-{each.commit[:12]}.bundle"
-                self.repositories[each.commit] = Repository(each.url, each.commit, path, settings)
-            elif each.kind != "path":
-                path = f"{FILES}/{file_name(each.url)}"
-                self._put(MirrorFile(each.url, each.sha256, path, each.size, uv.trust(each.url, settings)))
+        for package in packages:
+            if package.kind == "vcs":
+                path = f"{_GIT}/{_place(package.url)}-{package.commit[:12]}.bundle"
+                self.repositories[package.commit] = Repository(package.url, package.commit, path, settings)
+            elif package.kind != "path":
+                path = f"{FILES}/{file_name(package.url)}"
+                self._put(MirrorFile(package.url, package.sha256, path, package.size, uv.trust(package.url, settings)))
 
-    def _put(self, wanted: MirrorFile) -> None:
-        self.files.setdefault(wanted.sha256, wanted)
+    def _put(self, file: MirrorFile) -> None:
+        self.files.setdefault(file.sha256, file)
 
     def _lack(self, text: str) -> None:
         if text not in self.lacking:
@@ -121,25 +121,25 @@ class MirrorUpdate:
 def missing(directory: Path, contents: Contents) -> tuple[list[MirrorFile], list[Repository]]:
     """What a mirror lacks of what it is to hold, in order of path."""
     there = present(directory)
-    files = [each for each in _placed(contents, there) if not _is_there(directory, there, each)]
+    files = [file for file in _placed(contents, there) if not _is_there(directory, there, file)]
     repositories = [
-        each
-        for each in contents.repositories.values()
-        if not (directory / there.commits.get(each.commit, ".none")).is_file()
+        repository
+        for repository in contents.repositories.values()
+        if not (directory / there.commits.get(repository.commit, ".none")).is_file()
     ]
-    return sorted(files, key=lambda each: each.path), repositories
+    return sorted(files, key=lambda file: file.path), repositories
 
 
 def _placed(contents: Contents, there: MirrorIndex) -> Iterator[MirrorFile]:
     """Each file with its place: where it is listed, else by its name; where another has that name, a directory of its
     own."""
     taken = {path: sha256 for sha256, path in there.files.items()}
-    for wanted in contents.files.values():
-        path = there.files.get(wanted.sha256, wanted.path)
-        if taken.setdefault(path, wanted.sha256) != wanted.sha256:
+    for file in contents.files.values():
+        path = there.files.get(file.sha256, file.path)
+        if taken.setdefault(path, file.sha256) != file.sha256:
             directory, _, name = path.rpartition("/")
-            path = f"{directory}/{wanted.sha256[:12]}/{name}"
-        yield replace(wanted, path=path)
+            path = f"{directory}/{file.sha256[:12]}/{name}"
+        yield replace(file, path=path)
 
 
 def present(directory: Path) -> MirrorIndex:
@@ -148,14 +148,14 @@ def present(directory: Path) -> MirrorIndex:
     return MirrorIndex({}, {}) if text is None else held(text, str(directory / INDEX))
 
 
-def _is_there(directory: Path, there: MirrorIndex, wanted: MirrorFile) -> bool:
+def _is_there(directory: Path, there: MirrorIndex, file: MirrorFile) -> bool:
     """Whether a file lies there with its size. Builds compare its bytes."""
-    path = directory / there.files.get(wanted.sha256, ".none")
+    path = directory / there.files.get(file.sha256, ".none")
     try:
         size = path.stat().st_size
     except OSError:
         return False
-    return not wanted.size or size == wanted.size
+    return not file.size or size == file.size
 
 
 def extend(directory: Path, contents: Contents, progress: Progress) -> MirrorUpdate:
@@ -169,13 +169,13 @@ def extend(directory: Path, contents: Contents, progress: Progress) -> MirrorUpd
     one_at_a_time = lease.lease(directory / _LEASES / "mirror", f"the mirror {directory}", wait_s=3600)
     with applied(Policy(0o022)), one_at_a_time as holding:  # all may read it
         files, repositories = missing(directory, contents)
-        kept = present(directory)
-        paths = dict(kept.files)
-        commits = dict(kept.commits)
+        index = present(directory)
+        paths = dict(index.files)
+        commits = dict(index.commits)
         done = _Counter(progress, len(files) + len(repositories))
         try:
             with ThreadPoolExecutor(_AT_ONCE) as pool:
-                list(pool.map(lambda each: _fetch(directory, each, done, paths), files))
+                list(pool.map(lambda file: _fetch(directory, file, done, paths), files))
             for repository in repositories:
                 bundle(repository.url, repository.commit, directory / repository.path, repository.settings)
                 commits[repository.commit] = repository.path
@@ -218,21 +218,21 @@ class _Counter:
             self._progress.advance("mirror", self._done, self._total)
 
 
-def _fetch(directory: Path, wanted: MirrorFile, done: _Counter, paths: dict[str, str]) -> None:
+def _fetch(directory: Path, file: MirrorFile, done: _Counter, paths: dict[str, str]) -> None:
     """Fetch one file to its place, whole or not at all, and note its path: also where another one fails later."""
-    target = directory / wanted.path
+    target = directory / file.path
     target.parent.mkdir(parents=True, exist_ok=True)
-    if not (target.is_file() and sha256_file(target) == wanted.sha256):  # left by an interrupted command
+    if not (target.is_file() and sha256_file(target) == file.sha256):  # left by an interrupted command
         try:
             # a killed process's is the next one's: one writes at a time
             part = target.with_name(f".{target.name}.part")
-            download(wanted.url, wanted.sha256, part, target, mode=0o644, trust=wanted.trust)
+            download(file.url, file.sha256, part, target, mode=0o644, trust=file.trust)
         except OSError as error:
             if space.is_full(error):
                 raise disk.no_space(f"writing {target}") from error
             raise StackyardError(f"cannot write {target}: {cause(error)}") from error
-    paths[wanted.sha256] = wanted.path
-    done.one(wanted.path, target.stat().st_size)
+    paths[file.sha256] = file.path
+    done.one(file.path, target.stat().st_size)
 
 
 def _list(directory: Path, holding: MirrorIndex) -> None:
@@ -248,5 +248,5 @@ def _list(directory: Path, holding: MirrorIndex) -> None:
 
 def _channels(directory: Path, paths: Iterable[str]) -> Iterator[Path]:
     """The conda channels of a mirror: two directories above each archive."""
-    found = {path.rsplit("/", 2)[0] for path in paths if path.startswith(f"{_CONDA}/")}
-    return (directory / path for path in sorted(found))
+    directories = {path.rsplit("/", 2)[0] for path in paths if path.startswith(f"{_CONDA}/")}
+    return (directory / path for path in sorted(directories))

@@ -32,23 +32,23 @@ def add_requires(root: Path, requires: Sequence[str]) -> None:
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         before = toml.loads(text)
         table = before.get("build-system") or dict(_DEFAULT)
-        wanted = {**table, "requires": [*table.get("requires", ()), *requires]}
-        made = _with_table(text, wanted)
-        if toml.loads(made) != {**before, "build-system": wanted}:
+        build_system = {**table, "requires": [*table.get("requires", ()), *requires]}
+        result = _with_table(text, build_system)
+        if toml.loads(result) != {**before, "build-system": build_system}:
             raise ValueError("its table build-system is not written as one")
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise StackyardError(
             f"cannot add build requirements to {path}: {error}",
             hint="compile it in the stack (`isolation: false`), or change the file with `patches`",
         ) from error
-    path.write_text(made, encoding="utf-8")
+    path.write_text(result, encoding="utf-8")
 
 
 def _with_table(text: str, table: Mapping[str, Any]) -> str:
     """The text with this table in the place of its own, or at its end."""
     lines = ["[build-system]", *(f"{key} = {toml_value(value)}" for key, value in table.items()), ""]
     written = "\n".join(lines)
-    found = _TABLE.search(text)
-    if found:
-        return f"{text[: found.start()]}{written}{text[found.end() :]}"
+    match = _TABLE.search(text)
+    if match:
+        return f"{text[: match.start()]}{written}{text[match.end() :]}"
     return f"{text}\n{written}" if text else written

@@ -29,8 +29,8 @@ def missing(wheel: Path, source: Path, output: str) -> str:
     failed = next((line.strip() for line in output.splitlines() if _FAILED.search(line)), "")
     if failed:
         return f"its build went on without an extension: {failed:.200}"
-    if wheel.name.endswith("-none-any.whl") and (found := _to_compile(source)):
-        return f"nothing was compiled, though its source has {found}"
+    if wheel.name.endswith("-none-any.whl") and (source_file := _to_compile(source)):
+        return f"nothing was compiled, though its source has {source_file}"
     return ""
 
 

@@ -74,21 +74,21 @@ def compile_all(job: Job, toolchain: Toolchain, install: Callable[[Sequence[pip.
     Raises:
         StackyardError: one does not compile; what was compiled before it stays in the cache.
     """
-    made: list[CompiledWheel] = []
+    wheels: list[CompiledWheel] = []
     pending: list[pip.Wheel] = []
     for package in in_order([p for p in job.locked.pip if p.kind != "wheel"]):
         how = package_build(job.variant.build, package.name)
-        found = find(job, package, toolchain)
-        if found is None:
+        wheel = find(job, package, toolchain)
+        if wheel is None:
             if pending and how is not None and not how.isolation:
                 install(pending)
                 pending = []
-            found = _compile(job, package, toolchain)
-        made.append(found)
-        pending.append(found.wheel)
+            wheel = _compile(job, package, toolchain)
+        wheels.append(wheel)
+        pending.append(wheel.wheel)
     if pending:
         install(pending)
-    return made
+    return wheels
 
 
 def in_order(packages: Sequence[PipPackage]) -> list[PipPackage]:
@@ -132,7 +132,7 @@ def kept(yard: Yard, package: PipPackage, start: str, prefix: str) -> pip.Wheel 
         start: the start of its key, as the revision's record has it.
         prefix: the prefix of that revision.
     """
-    for directory in (f for each in searched(yard) for f in sorted(each.wheels.glob(f"{start[:2]}/{start}*"))):
+    for directory in (f for ancestor in searched(yard) for f in sorted(ancestor.wheels.glob(f"{start[:2]}/{start}*"))):
         meta = _meta(directory)
         if meta and meta["prefix"] in ("", prefix):
             return _wheel(directory / meta["wheel"], package, meta["sha256"])
@@ -254,9 +254,9 @@ def _loaded(job: Job, toolchain: Toolchain, path: Sequence[str]) -> dict[str, st
 
 def _variables(job: Job, how: PackageBuild | None, toolchain: Toolchain) -> dict[str, str]:
     named = {tool.variable: tool.path for tool in toolchain.tools.values() if tool.variable}
-    asked = wheelkey.variables(job, how)
+    variables = wheelkey.variables(job, how)
     known = {**os.environ, **toolchain.environ}
-    return {**named, **wheelkey.substitute(asked, wheelkey.words(job, str(cores())), known)}
+    return {**named, **wheelkey.substitute(variables, wheelkey.words(job, str(cores())), known)}
 
 
 def _version_hint(package: PipPackage) -> dict[str, str]:
@@ -296,9 +296,9 @@ def _keep(
 
 def names_path(wheel: Path, path: Path) -> bool:
     """Whether a file in a wheel contains this path."""
-    wanted = os.fsencode(path)
+    needle = os.fsencode(path)
     with zipfile.ZipFile(wheel) as bundle:
-        return any(wanted in bundle.read(info) for info in bundle.infolist() if not info.is_dir())
+        return any(needle in bundle.read(info) for info in bundle.infolist() if not info.is_dir())
 
 
 @contextmanager

@@ -21,13 +21,13 @@ def pip_settings(job: Job) -> PipSettings:
 
 def environment(job: Job) -> dict[str, str]:
     """The environment for uv: the caller's network settings, this yard's cache, nothing that changes a result."""
-    kept = {k: v for k, v in uv.environment(pip_settings(job)).items() if not k.startswith(_FOREIGN)}
+    variables = {k: v for k, v in uv.environment(pip_settings(job)).items() if not k.startswith(_FOREIGN)}
     own = {
         "UV_CACHE_DIR": os.fspath(job.uv_cache),
         "UV_NO_PROGRESS": "1",
         "UV_LOCK_TIMEOUT": f"{filelocks.LIMIT_S:.0f}",
     }
-    return {**kept, **own}
+    return {**variables, **own}
 
 
 def options(job: Job) -> list[str]:

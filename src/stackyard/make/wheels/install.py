@@ -51,8 +51,8 @@ class Wheel:
 
 def locked_wheels(job: Job) -> list[Wheel]:
     """The wheels in the lock of a job, where they come from."""
-    found = (package for package in job.locked.pip if package.kind == "wheel")
-    return [Wheel.of(job.mirror.pip(package) if job.mirror else package) for package in found]
+    packages = (package for package in job.locked.pip if package.kind == "wheel")
+    return [Wheel.of(job.mirror.pip(package) if job.mirror else package) for package in packages]
 
 
 def pylock(wheels: Sequence[Wheel], settings: PipSettings | None = None) -> str:
@@ -87,8 +87,8 @@ def install(job: Job, wheels: Sequence[Wheel]) -> None:
     fault_point("link")
     if not _uv_install(job, wheels, offline=True):
         fault_point("fetch")
-        held = uvcache.held(job.uv_cache, wheels)
-        missing = [wheel for wheel in wheels if wheel not in held]
+        archives = uvcache.held(job.uv_cache, wheels)
+        missing = [wheel for wheel in wheels if wheel not in archives]
         if 0 < len(missing) < len(wheels):
             _fetch(job, missing)
         if len(missing) == len(wheels) or not _uv_install(job, wheels, offline=True):
@@ -121,12 +121,12 @@ def require_as_locked(file: str, name: str, version: str, origin: str) -> None:
         origin: where it comes from, for the message.
     """
     try:
-        found, found_version, _, _ = parse_wheel_filename(file)
+        project, found_version, _, _ = parse_wheel_filename(file)
     except InvalidWheelFilename as error:
         raise StackyardError(f"{origin} is not a wheel: {error}", hint=RELOCK) from error
-    if found != canonical(name) or (version and found_version != Version(version)):
+    if project != canonical(name) or (version and found_version != Version(version)):
         raise StackyardError(
-            f"{origin} is not what is locked: it is {found} {found_version}, the lock says {name} {version}",
+            f"{origin} is not what is locked: it is {project} {found_version}, the lock says {name} {version}",
             hint=RELOCK,
         )
 
@@ -183,7 +183,7 @@ def forget_times(site_packages: Path) -> None:
         for path in (note, record):
             path.unlink()
         line = f"{note.parent.name}/{_UV_NOTE},"
-        record.write_text("".join(each for each in lines if not each.startswith(line)), encoding="utf-8")
+        record.write_text("".join(entry for entry in lines if not entry.startswith(line)), encoding="utf-8")
 
 
 def _link_mode(job: Job) -> str:

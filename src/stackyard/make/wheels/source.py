@@ -115,9 +115,9 @@ def _checkout(job: Job, package: PipPackage, directory: Path) -> Path:
     git("checkout", "--quiet", "--detach", package.commit)
     if (directory / ".gitmodules").exists():
         git("submodule", "--quiet", "update", "--init", "--recursive", "--depth=1")
-    found = git("rev-parse", "HEAD").stdout.strip()
-    if found != package.commit:
-        raise StackyardError(f"hash mismatch for {place}: locked commit {package.commit}, found {found}")
+    commit = git("rev-parse", "HEAD").stdout.strip()
+    if commit != package.commit:
+        raise StackyardError(f"hash mismatch for {place}: locked commit {package.commit}, found {commit}")
     return directory
 
 
@@ -148,10 +148,10 @@ def _snapshot(job: Job, package: PipPackage, directory: Path) -> Path:
         target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path / name, target, follow_symlinks=False)
-    found = sha256_files(directory, names)
-    if found != package.sha256:
+    digest = sha256_files(directory, names)
+    if digest != package.sha256:
         raise StackyardError(
-            f"the local project {path} changed after it was locked: expected {package.sha256}, found {found}",
+            f"the local project {path} changed after it was locked: expected {package.sha256}, found {digest}",
             hint="run `stackyard lock` again",
         )
     return directory

@@ -31,8 +31,8 @@ def prepare(job: Job) -> Toolchain:
     search = [environ.get("PATH", ""), os.environ.get("PATH", os.defpath)]
     environ["PATH"] = os.pathsep.join(part for part in search if part)
     provided = tools.provided_packages(job.locked, job.variant)
-    found = tools.require(spec.tools, _searched(environ), job.module, provided)
-    return Toolchain(environ, found)
+    programs = tools.require(spec.tools, _searched(environ), job.module, provided)
+    return Toolchain(environ, programs)
 
 
 def complete(job: Job, before: Toolchain) -> Toolchain:
@@ -43,8 +43,8 @@ def complete(job: Job, before: Toolchain) -> Toolchain:
     """
     inside = {**before.environ, "PATH": job.payload.search_path(before.environ["PATH"])}
     required = tuple(t for t in job.variant.build.tools if t.name not in before.tools)
-    found = tools.require(required, _searched(inside), job.module, tools.build_requirements(job.variant))
-    return replace(before, tools={**tools.compilers(_searched(inside)), **before.tools, **found})
+    programs = tools.require(required, _searched(inside), job.module, tools.build_requirements(job.variant))
+    return replace(before, tools={**tools.compilers(_searched(inside)), **before.tools, **programs})
 
 
 def _searched(environ: Mapping[str, str]) -> dict[str, str]:

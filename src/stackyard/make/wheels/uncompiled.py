@@ -28,9 +28,9 @@ def _origin(job: Job, package: PipPackage) -> tuple[str, Where | None]:
     """The package that requires it, where no requirement names it; and the line of the requirement that leads to it."""
     for chain in chains(job.locked, package.name):
         root = chain[0].partition(" ")[0]
-        found = next((r for r in job.variant.environment.pip if _names(r, root, job)), None)
-        if found is not None and found.place.file:
-            return (chain[-2] if len(chain) > 1 else "", found.place)
+        requirement = next((r for r in job.variant.environment.pip if _names(r, root, job)), None)
+        if requirement is not None and requirement.place.file:
+            return (chain[-2] if len(chain) > 1 else "", requirement.place)
     return "", None
 
 

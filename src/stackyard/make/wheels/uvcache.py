@@ -63,8 +63,8 @@ def note(job: Job, wheels: Sequence[Wheel]) -> None:
 
 def _archives(cache: Path, wheels: Sequence[Wheel]) -> list[Path]:
     """What uv unpacked for these wheels."""
-    found = dict.fromkeys((link.parent / link.readlink()).resolve() for _, link in _links(cache, wheels))
-    return [cache / archive.relative_to(cache.resolve()) for archive in found if archive.is_dir()]
+    archives = dict.fromkeys((link.parent / link.readlink()).resolve() for _, link in _links(cache, wheels))
+    return [cache / archive.relative_to(cache.resolve()) for archive in archives if archive.is_dir()]
 
 
 def held(cache: Path, wheels: Sequence[Wheel]) -> set[Wheel]:

@@ -55,15 +55,15 @@ def standing(base: BaseRevision, yard: Yard) -> BaseStatus:
 
 def _moved(base: BaseRevision, yard: Yard) -> BaseStatus | None:
     """The counterpart, in a present parent yard, of a base whose own yard is not a parent any more (it was moved)."""
-    if any(_leads_to(each, base.yard) for each in yard.lineage()):
+    if any(_leads_to(ancestor, base.yard) for ancestor in yard.lineage()):
         return None
-    for each in yard.above():
+    for ancestor in yard.above():
         with suppress(OSError, StackyardError):
-            entries = generations.entries(each)
+            entries = generations.entries(ancestor)
             same = next((e for e in entries if e.module == base.id and e.is_visible), None)
-            found = same or _newer(base, entries)
-            if found and disk.is_there(RevisionPaths.of(found.folder).record):
-                return BaseStatus(found, f"its base {base.id} is in {each.root} now, not in {base.yard}")
+            entry = same or _newer(base, entries)
+            if entry and disk.is_there(RevisionPaths.of(entry.folder).record):
+                return BaseStatus(entry, f"its base {base.id} is in {ancestor.root} now, not in {base.yard}")
     return None
 
 
@@ -81,9 +81,9 @@ def _newer(base: BaseRevision, entries: tuple[Entry, ...]) -> Entry | None:
     default = next((e for e in entries if e.stack == stack and e.default and e.is_visible), None)
     if default is None or default.module == base.id:
         return None
-    wanted = next(_like(own, default, entries), default) if own else default
-    later = own is None or not own.is_visible or _is_later(wanted, own)
-    return wanted if wanted.module != base.id and later else None
+    fitting = next(_like(own, default, entries), default) if own else default
+    later = own is None or not own.is_visible or _is_later(fitting, own)
+    return fitting if fitting.module != base.id and later else None
 
 
 def _is_later(one: Entry, other: Entry) -> bool:

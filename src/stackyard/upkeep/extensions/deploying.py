@@ -24,7 +24,7 @@ class _DeployFailure(Exception):
     """The deploy did not publish; its result has the failures, and the file is restored."""
 
 
-def extended(yard: Yard, name: str, base: str | None, asked: ExtensionRequest, *, full: bool = False) -> Change:
+def extended(yard: Yard, name: str, base: str | None, request: ExtensionRequest, *, full: bool = False) -> Change:
     """The change that adds packages to the files of a new or an existing extension.
 
     Args:
@@ -35,11 +35,11 @@ def extended(yard: Yard, name: str, base: str | None, asked: ExtensionRequest, *
 
     def change(files: Files) -> Files:
         if full:
-            return full_files(name, base_of(yard, base or ""), asked, yard)
+            return full_files(name, base_of(yard, base or ""), request, yard)
         if not exists:
-            return made(name, base_of(yard, base or ""), asked)
+            return made(name, base_of(yard, base or ""), request)
         moved = on_base(files, base_of(yard, base)) if base else files
-        return with_more(moved, asked)
+        return with_more(moved, request)
 
     return change
 
@@ -53,10 +53,10 @@ def deploy_changed(workspace: Workspace, name: str, change: Change, progress: Pr
     Raises:
         StackyardError: it cannot be solved, or the deploy could not start; later failures are in the result.
     """
-    with building(workspace, [name], progress.notice) as held:
+    with building(workspace, [name], progress.notice) as leases:
         try:
             with changed(workspace.yard.extension(name), change) as file:
-                result = deploy(_request(workspace, file, **options), progress, held)
+                result = deploy(_request(workspace, file, **options), progress, leases)
                 if not result.ok:
                     raise _DeployFailure
         except _DeployFailure:

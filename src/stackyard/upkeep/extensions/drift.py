@@ -59,18 +59,20 @@ def drifted(record: BuildRecord) -> tuple[DriftedDistribution, ...]:
     """The distributions that are installed in an extension but not in its record, sorted by name."""
     directory = packages_of(record)
     versions = {canonical(p.name): p.version for p in record.packages}
-    found = (_one(directory / name, versions) for name in disk.names(directory)) if directory else ()
-    return tuple(sorted((one for one in found if one and one.recorded != one.version), key=lambda one: one.name))
+    distributions = (_one(directory / name, versions) for name in disk.names(directory)) if directory else ()
+    return tuple(
+        sorted((one for one in distributions if one and one.recorded != one.version), key=lambda one: one.name)
+    )
 
 
 def _one(info: Path, recorded: dict[str, str]) -> DriftedDistribution | None:
-    found = _INFO.fullmatch(info.name)
-    if found is None:
+    match = _INFO.fullmatch(info.name)
+    if match is None:
         return None
-    name = canonical(found["name"])
+    name = canonical(match["name"])
     return DriftedDistribution(
         name,
-        found["version"],
+        match["version"],
         recorded.get(name, ""),
         disk.is_there(info / "REQUESTED"),
         _origin(info / "direct_url.json"),
@@ -102,24 +104,24 @@ def reset(record: BuildRecord) -> tuple[DriftedDistribution, ...]:
     payload = record.payload
     if directory is None or not isinstance(payload, Layer):
         return ()
-    kept, top = directory / "_stackyard_layer.pth", RevisionPaths.of(record.path).yard
+    link, top = directory / "_stackyard_layer.pth", RevisionPaths.of(record.path).yard
     hint = "the revision itself is unchanged; run `stackyard update --reset` again"
     with disk.during(f"removing what was installed in {record.module}", hint):
         packages = payload.site_packages(str(record.interpreter["version"]))
         for path in disk.entries(payload.drift.root):
             if path.name not in ("pyvenv.cfg", "python"):
-                _remove(path, kept, top)
-        if not disk.is_there(kept):
-            atomic.write_text(kept, pth_of_drift(packages), top=top)
+                _remove(path, link, top)
+        if not disk.is_there(link):
+            atomic.write_text(link, pth_of_drift(packages), top=top)
     return gone
 
 
-def _remove(path: Path, kept: Path, top: Path) -> None:
+def _remove(path: Path, link: Path, top: Path) -> None:
     """Remove a tree or a file, except for one file that must be kept."""
-    if path == kept:
+    if path == link:
         return
-    if kept.is_relative_to(path):
-        for each in disk.entries(path):
-            _remove(each, kept, top)
+    if link.is_relative_to(path):
+        for entry in disk.entries(path):
+            _remove(entry, link, top)
     else:
         disk.remove_tree(path, top)

@@ -24,7 +24,7 @@ from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import BuildRecord
 
 
-def full_files(name: str, base: str, asked: ExtensionRequest, yard: Yard) -> Files:
+def full_files(name: str, base: str, request: ExtensionRequest, yard: Yard) -> Files:
     """The files of a full revision that contains everything of a base.
 
     Raises:
@@ -37,7 +37,7 @@ def full_files(name: str, base: str, asked: ExtensionRequest, yard: Yard) -> Fil
         hint = f"extend {record.base.id}, and name all packages"
         raise StackyardError(f"{base} is an extension itself: a full revision is made of a complete one", hint=hint)
     texts = {STACK: "".join(_lines(name, entry, record)), LOCK: _lock(name, record)}
-    return with_more(Files(texts), asked)
+    return with_more(Files(texts), request)
 
 
 def _lines(name: str, entry: Entry, record: BuildRecord) -> Iterator[str]:
@@ -61,4 +61,4 @@ def _lines(name: str, entry: Entry, record: BuildRecord) -> Iterator[str]:
 def _lock(name: str, record: BuildRecord) -> str:
     """The base's lock as the previous lock of the new revision, so that the solve changes as little as possible."""
     own = read(RevisionPaths.of(record.path).lock).variants
-    return dump(Lock(name, tuple(replace(each, stack=name) for each in own)))
+    return dump(Lock(name, tuple(replace(variant, stack=name) for variant in own)))

@@ -95,38 +95,38 @@ def checked_name(name: str, yard: Yard) -> str:
     return name
 
 
-def checked(asked: ExtensionRequest) -> ExtensionRequest:
+def checked(request: ExtensionRequest) -> ExtensionRequest:
     """Check the requirements and make their paths absolute.
 
     Raises:
         InputError: a requirement is empty or has more than one line, or a file does not exist.
     """
-    for option, texts in (("--pip", asked.pip), ("--conda", asked.conda)):
+    for option, texts in (("--pip", request.pip), ("--conda", request.conda)):
         for text in texts:
             if not text.strip() or not text.isprintable() or text.lstrip().startswith("-"):
                 hint = f"write one requirement after each {option}, e.g. {option} 'einops>=0.8'; more with -r FILE"
                 raise InputError(f"{option}: {text!r} is not a requirement", hint=hint)
-    for file in asked.files:
+    for file in request.files:
         if not file.is_file():
             raise InputError(f"no such file: {file}", hint="name a requirements.txt or an environment.yml with -r")
-    return replace(asked, files=tuple(file.absolute() for file in asked.files))
+    return replace(request, files=tuple(file.absolute() for file in request.files))
 
 
-def made(name: str, base: str, asked: ExtensionRequest) -> Files:
+def made(name: str, base: str, request: ExtensionRequest) -> Files:
     """The files of a new extension."""
     lines = [_HEADER.format(name=name), f"name: {_quoted(name)}\n", f"base: {_quoted(base)}\n", "environment:\n"]
     texts = {STACK: "".join(lines)}
-    return with_more(Files(texts), asked)
+    return with_more(Files(texts), request)
 
 
-def with_more(files: Files, asked: ExtensionRequest) -> Files:
+def with_more(files: Files, request: ExtensionRequest) -> Files:
     """Add requirements to an extension; existing ones for the same package are replaced."""
     stack, texts = files.texts[STACK], dict(files.texts)
-    if asked.pip:
-        texts[REQUIREMENTS] = "".join(f"{line}\n" for line in _merged(files.requirements, asked.pip))
-    wanted = [REQUIREMENTS] * (REQUIREMENTS in texts) + [str(file) for file in asked.files]
-    items = [f"  - {_quoted(each)}\n" for each in wanted]
-    items += [f"  - dependencies: [{_quoted(each)}]\n" for each in asked.conda]
+    if request.pip:
+        texts[REQUIREMENTS] = "".join(f"{line}\n" for line in _merged(files.requirements, request.pip))
+    requirement_files = [REQUIREMENTS] * (REQUIREMENTS in texts) + [str(file) for file in request.files]
+    items = [f"  - {_quoted(item)}\n" for item in requirement_files]
+    items += [f"  - dependencies: [{_quoted(item)}]\n" for item in request.conda]
     return Files({**texts, STACK: _with_items(stack, items)})
 
 
@@ -137,17 +137,17 @@ def _with_items(stack: str, items: Sequence[str]) -> str:
         InputError: the file has no such list, because it was edited by hand.
     """
     new = [item for item in items if item not in stack]
-    found = re.search(r"^environment:[ \t]*\n(?:[ \t]+.*\n|[ \t]*#.*\n)*", stack, re.MULTILINE)
-    if found is None or (new and re.search(r"^\s+[^\s#-]", found.group(), re.MULTILINE)):
+    match = re.search(r"^environment:[ \t]*\n(?:[ \t]+.*\n|[ \t]*#.*\n)*", stack, re.MULTILINE)
+    if match is None or (new and re.search(r"^\s+[^\s#-]", match.group(), re.MULTILINE)):
         hint = "add the requirements to the file by hand, and run `stackyard update NAME`"
         raise InputError("cannot add requirements: `environment:` of its stack.yaml is not a list", hint=hint)
-    return stack[: found.end()] + "".join(new) + stack[found.end() :]
+    return stack[: match.end()] + "".join(new) + stack[match.end() :]
 
 
 def _merged(lines: Iterable[str], new: Iterable[str]) -> list[str]:
     added = {pip_name(line) or line: line.strip() for line in new}
-    kept = [added.pop(pip_name(line), line) if pip_name(line) else line for line in lines]
-    return [*kept, *(line for line in added.values() if line not in kept)]
+    merged = [added.pop(pip_name(line), line) if pip_name(line) else line for line in lines]
+    return [*merged, *(line for line in added.values() if line not in merged)]
 
 
 def on_base(files: Files, base: str) -> Files:
@@ -191,15 +191,15 @@ def loaded(yard: Yard, environ: Mapping[str, str] = os.environ) -> list[Entry]:
     """
     names = [name for name in environ.get("LOADEDMODULES", "").split(":") if name]
     files = [file for file in environ.get("_LMFILES_", "").split(":") if file]
-    found = []
+    entries = []
     for name, file in zip(names, files, strict=False):
-        found += [entry for entry in _entries(yard) if entry.module == name and _is_of(entry, file)]
-    return found[::-1]
+        entries += [entry for entry in _entries(yard) if entry.module == name and _is_of(entry, file)]
+    return entries[::-1]
 
 
 def _entries(yard: Yard) -> Iterator[Entry]:
-    for each in yard.lineage():
-        yield from generations.entries(each)
+    for ancestor in yard.lineage():
+        yield from generations.entries(ancestor)
 
 
 def _is_of(entry: Entry, file: str) -> bool:
@@ -216,11 +216,11 @@ def base_of(yard: Yard, named: str) -> str:
     """
     if named:
         return catalogue.resolve(yard, named).module
-    found = loaded(yard)
-    if not found:
+    entries = loaded(yard)
+    if not entries:
         hint = "load one first (module load NAME), or name it: stackyard extend --base REV ..."
         raise InputError("no revision to extend: none is loaded", hint=hint)
-    return found[0].module
+    return entries[0].module
 
 
 def used(yard: Yard, name: str) -> BuildRecord:

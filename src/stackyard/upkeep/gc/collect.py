@@ -107,55 +107,55 @@ class Plan:
 
 def plan(watch: Watch, rules: Rules) -> Plan:
     """Find what can be removed. Writes nothing, and walks only garbage: records have the sizes of revisions."""
-    yard, site, found = watch.yard, watch.site, Plan(rules)
+    yard, site, removal_plan = watch.yard, watch.site, Plan(rules)
     limits = site.model_copy(update={"cache": site.cache.model_copy(update={"max_age_days": 0})}) if rules.now else site
-    found.seen = seen = watch.look()
-    found.unseen += seen.unseen
+    removal_plan.seen = seen = watch.look()
+    removal_plan.unseen += seen.unseen
     # revisions: those of the current generation, and those that no generation lists
     entries = present(generations.entries(yard))
     records = {record.module: record for record in _records(yard)}
-    found.hide = [e.module for e in entries.values() if _is_hidden(e, watch)]
+    removal_plan.hide = [e.module for e in entries.values() if _is_hidden(e, watch)]
     unlisted = [catalogue.entry_of(record) for module, record in records.items() if module not in entries]
-    _choose(found, watch, [*entries.values(), *unlisted], records, seen)
+    _choose(removal_plan, watch, [*entries.values(), *unlisted], records, seen)
     # what their removal frees in the caches depends on which revisions are left
-    gone = {doomed.entry.module for doomed in found.revisions}
+    gone = {doomed.entry.module for doomed in removal_plan.revisions}
     doomed = [records[module] for module in gone if module in records]
     left = [record for module, record in records.items() if module not in gone]
-    found.cache_bytes, found.cache_inodes = garbage.freed_in_cache(yard, doomed, left)
+    removal_plan.cache_bytes, removal_plan.cache_inodes = garbage.freed_in_cache(yard, doomed, left)
     # what no revision owns; caches only while no other process can be building with them
-    found.garbage = [
+    removal_plan.garbage = [
         *garbage.interrupted_builds(yard),
         *garbage.old_modules(yard, rules.keep),
     ]
-    found.counts, strange = garbage.old_counts(watch)
-    found.unseen += strange
-    found.leases = idleleases.idle(yard)
-    found.temporaries = temporaries.found(yard)
-    found.packed = garbage.long_manifests(yard, rules.keep)
+    removal_plan.counts, strange = garbage.old_counts(watch)
+    removal_plan.unseen += strange
+    removal_plan.leases = idleleases.idle(yard)
+    removal_plan.temporaries = temporaries.found(yard)
+    removal_plan.packed = garbage.long_manifests(yard, rules.keep)
     if DeployLeases(yard, ()).is_alone:
-        found.garbage += garbage.leftovers(yard)
-        found.garbage += garbage.unshared(replace(watch, site=limits), records.values(), seen.below)
-        found.garbage += garbage.solutions(watch, seen.below)
+        removal_plan.garbage += garbage.leftovers(yard)
+        removal_plan.garbage += garbage.unshared(replace(watch, site=limits), records.values(), seen.below)
+        removal_plan.garbage += garbage.solutions(watch, seen.below)
     else:
-        found.unseen.append("the caches and kept locks: another process is building")
+        removal_plan.unseen.append("the caches and kept locks: another process is building")
     # what was removed earlier, and is deleted after the days of grace
     for item in trash.items(yard):
         used = seen.of(item.origin) if item.what.sort == "revision" else ()
         due = (rules.now or item.is_due(site.removal.grace_days)) and not used
-        (found.due if due else found.waiting).append(item)
-    found.unseen += [f"{directory}: its what.json cannot be read" for directory in trash.unreadable(yard)]
-    return found
+        (removal_plan.due if due else removal_plan.waiting).append(item)
+    removal_plan.unseen += [f"{directory}: its what.json cannot be read" for directory in trash.unreadable(yard)]
+    return removal_plan
 
 
 def _choose(
-    found: Plan, watch: Watch, entries: Sequence[Entry], records: Mapping[str, BuildRecord], seen: Evidence
+    removal_plan: Plan, watch: Watch, entries: Sequence[Entry], records: Mapping[str, BuildRecord], seen: Evidence
 ) -> None:
     """Sort removable revisions into unused ones, which the plan removes, and used ones, which it keeps."""
-    for entry, why in _reasons(watch, found.rules, entries):
+    for entry, why in _reasons(watch, removal_plan.rules, entries):
         if users := seen.of(entry.folder):
-            found.kept[entry.module] = users
+            removal_plan.kept[entry.module] = users
         else:
-            found.revisions.append(RemovalCandidate(entry, why, *size_of(records.get(entry.module))))
+            removal_plan.revisions.append(RemovalCandidate(entry, why, *size_of(records.get(entry.module))))
 
 
 def _reasons(watch: Watch, rules: Rules, entries: Sequence[Entry]) -> Iterator[tuple[Entry, str]]:
@@ -213,28 +213,28 @@ def _records(yard: Yard) -> Iterator[BuildRecord]:
 # --------------------------------------------------------------------------- doing it
 
 
-def collect(watch: Watch, wanted: Plan, made_by: Origin) -> Outcome:
+def collect(watch: Watch, removal_plan: Plan, made_by: Origin) -> Outcome:
     """Carry out a plan as far as it still holds. Items that cannot be removed are kept, with the reason.
 
     Raises:
         StackyardError: the yard cannot be written to, or a generation cannot be published.
     """
-    removal = Removal(watch, made_by, os.urandom(6).hex(), "gc", partial(_spared, watch, wanted.rules))
-    outcome = Outcome(kept=dict(wanted.kept), unseen=list(wanted.unseen))
+    removal = Removal(watch, made_by, os.urandom(6).hex(), "gc", partial(_spared, watch, removal_plan.rules))
+    outcome = Outcome(kept=dict(removal_plan.kept), unseen=list(removal_plan.unseen))
     with writing(watch):
-        _delete(wanted.due, outcome)
+        _delete(removal_plan.due, outcome)
         trash.sweep(watch.yard)
-    _remove(removal, wanted, outcome)
-    if wanted.rules.now:
+    _remove(removal, removal_plan, outcome)
+    if removal_plan.rules.now:
         with writing(watch):
             _delete_aside(outcome)
-        wanted = plan(watch, wanted.rules)  # what only these shared with a cache is unused now
+        removal_plan = plan(watch, removal_plan.rules)  # what only these shared with a cache is unused now
     with writing(watch):
-        _hide(watch, wanted.hide, made_by)
-        _put_aside(removal, wanted.garbage, outcome)
-        if wanted.rules.now:
+        _hide(watch, removal_plan.hide, made_by)
+        _put_aside(removal, removal_plan.garbage, outcome)
+        if removal_plan.rules.now:
             _delete_aside(outcome)
-        tidy.up(watch.yard, wanted, outcome)
+        tidy.up(watch.yard, removal_plan, outcome)
     return outcome
 
 
@@ -260,14 +260,14 @@ def _delete_aside(outcome: Outcome) -> None:
     _delete(items, outcome)
 
 
-def _remove(removal: Removal, wanted: Plan, outcome: Outcome) -> None:
+def _remove(removal: Removal, removal_plan: Plan, outcome: Outcome) -> None:
     """Remove the revisions whose stacks are not being built, and finish removals that were killed."""
     watch = removal.watch
-    stacks = {doomed.entry.stack for doomed in wanted.revisions}
+    stacks = {doomed.entry.stack for doomed in removal_plan.revisions}
     stacks |= {item.what.module.partition("/")[0] for item in trash.interrupted(watch.yard) if item.what.module}
     free = {name for name in stacks if not lease.is_occupied(watch.yard.lease(f"stack {name}"))}
-    going = [doomed.entry for doomed in wanted.revisions if doomed.entry.stack in free]
-    for doomed in wanted.revisions:
+    going = [doomed.entry for doomed in removal_plan.revisions if doomed.entry.stack in free]
+    for doomed in removal_plan.revisions:
         if doomed.entry.stack not in free:
             outcome.kept[doomed.entry.module] = ("its stack is being built",)
     if not free:
@@ -287,18 +287,18 @@ def _hide(watch: Watch, modules: Sequence[str], made_by: Origin) -> None:
     publish_states(watch, hidden, f"hide {', '.join(hidden)}, retired", made_by, before=late)
 
 
-def _put_aside(removal: Removal, found: Sequence[Garbage], outcome: Outcome) -> None:
+def _put_aside(removal: Removal, leftovers: Sequence[Garbage], outcome: Outcome) -> None:
     """Move garbage to the trash; kept locks and cache entries are restored if a build began meanwhile."""
     moved: list[Item] = []
-    for each in _without_used_locks(removal.watch, found):
-        if not os.path.lexists(each.path):
+    for lock in _without_used_locks(removal.watch, leftovers):
+        if not os.path.lexists(lock.path):
             continue  # another collection was faster
         try:
-            moved.append(_put(removal, each))
+            moved.append(_put(removal, lock))
         except (StackyardError, OSError) as error:
             if isinstance(error, disk.DiskFull) and not moved:
                 raise  # the yard may give up some room for it
-            outcome.kept[str(each.path)] = (str(error),)
+            outcome.kept[str(lock.path)] = (str(error),)
     alone = DeployLeases(removal.watch.yard, ()).is_alone
     for item in moved:
         if not alone and item.what.path.startswith((trash.PLACES["cache"], removal.watch.yard.locks.name)):
@@ -311,46 +311,52 @@ def _put_aside(removal: Removal, found: Sequence[Garbage], outcome: Outcome) -> 
         outcome.items.append(item)
 
 
-def _without_used_locks(watch: Watch, found: Sequence[Garbage]) -> list[Garbage]:
+def _without_used_locks(watch: Watch, leftovers: Sequence[Garbage]) -> list[Garbage]:
     """Leave out kept locks from which a deploy has built since the plan was made."""
-    locks = [each for each in found if each.path.is_relative_to(watch.yard.locks)]
-    still = {each.path for each in garbage.solutions(watch, watch.look().below)} if locks else set()
-    return [each for each in found if each not in locks or each.path in still]
+    locks = [item for item in leftovers if item.path.is_relative_to(watch.yard.locks)]
+    still = {solution.path for solution in garbage.solutions(watch, watch.look().below)} if locks else set()
+    return [item for item in leftovers if item not in locks or item.path in still]
 
 
-def _put(removal: Removal, each: Garbage) -> Item:
+def _put(removal: Removal, item: Garbage) -> Item:
     """Move one item to the trash; for an item in a stack's directory, under the lease of that stack."""
     watch = removal.watch
-    if not each.path.is_relative_to(watch.yard.stacks):
-        return _moved(removal, each)
-    stack = each.path.parent.name
+    if not item.path.is_relative_to(watch.yard.stacks):
+        return _moved(removal, item)
+    stack = item.path.parent.name
     if lease.is_occupied(watch.yard.lease(f"stack {stack}")):
         raise StackyardError(f"{stack} is being built")
     with building(watch, [stack]):
-        if all(other.path != each.path for other in garbage.interrupted_builds(watch.yard, stack)):
-            raise StackyardError(f"{each.path} was built meanwhile")
-        return _moved(removal, each)
+        if all(other.path != item.path for other in garbage.interrupted_builds(watch.yard, stack)):
+            raise StackyardError(f"{item.path} was built meanwhile")
+        return _moved(removal, item)
 
 
-def _moved(removal: Removal, each: Garbage) -> Item:
+def _moved(removal: Removal, thing: Garbage) -> Item:
     """Move an item to the trash and remove its companion files elsewhere."""
-    beside = _companions(each)
+    beside = _companions(thing)
     what = trash.note_of(
-        each.sort, removal.watch.yard, each.path, removal.batch, bytes=each.bytes, inodes=each.inodes, reason=each.why
+        thing.sort,
+        removal.watch.yard,
+        thing.path,
+        removal.batch,
+        bytes=thing.bytes,
+        inodes=thing.inodes,
+        reason=thing.why,
     )
-    item = trash.put(removal.watch.yard, each.path, what)
+    item = trash.put(removal.watch.yard, thing.path, what)
     for path in beside:
-        within.unlink(caches.trusted(each.yard or removal.watch.yard), path)
+        within.unlink(caches.trusted(thing.yard or removal.watch.yard), path)
     return item
 
 
-def _companions(each: Garbage) -> list[Path]:
+def _companions(item: Garbage) -> list[Path]:
     """The note of a cache entry, and the files that its program keeps for it."""
-    if each.kind is None or each.yard is None:
+    if item.kind is None or item.yard is None:
         return []
-    kind: caches.Kind = each.kind
-    noted = [notes.place(each.yard, kind, each.path)] if kind.linked else []
-    return [*kind.companions(each.path), *noted]
+    kind: caches.Kind = item.kind
+    noted = [notes.place(item.yard, kind, item.path)] if kind.linked else []
+    return [*kind.companions(item.path), *noted]
 
 
 def last_batch(yard: Yard) -> list[Item]:
@@ -359,10 +365,10 @@ def last_batch(yard: Yard) -> list[Item]:
     Raises:
         StackyardError: the last batch is that of a move, which only another move can undo.
     """
-    found = trash.items(yard)
-    if found and found[-1].origin.is_relative_to(yard.former().root):
+    items = trash.items(yard)
+    if items and items[-1].origin.is_relative_to(yard.former().root):
         raise StackyardError(
-            f"cannot bring back {found[-1].what.path}: the yard was built again where it lies, in place of it",
-            hint=f"look at it in {found[-1].content}; `stackyard gc` deletes it after the grace time",
+            f"cannot bring back {items[-1].what.path}: the yard was built again where it lies, in place of it",
+            hint=f"look at it in {items[-1].content}; `stackyard gc` deletes it after the grace time",
         )
-    return [item for item in found if item.what.batch == found[-1].what.batch] if found else []
+    return [item for item in items if item.what.batch == items[-1].what.batch] if items else []

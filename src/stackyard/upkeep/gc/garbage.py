@@ -112,13 +112,13 @@ def long_manifests(yard: Yard, keep: int) -> dict[Path, int]:
 
     Unreadable manifests and those of other accounts are left out.
     """
-    found = {}
+    counts = {}
     for paths in former(yard, keep):
         with suppress(OSError, StackyardError):
             if supervised.is_active() or os.geteuid() == paths.manifest.stat().st_uid:
                 read_manifest(paths.manifest)
-                found[paths.manifest] = manifestfile.freed(paths.manifest)
-    return found
+                counts[paths.manifest] = manifestfile.freed(paths.manifest)
+    return counts
 
 
 def former(yard: Yard, keep: int) -> Iterator[GenerationPaths]:
@@ -155,7 +155,7 @@ def unshared(workspace: Workspace, records: Collection[BuildRecord], below: Chil
     """
     names = {text for record in records for package in record.packages for text in (package.build, package.sha256)}
     pythons = unneeded.used_interpreters(workspace.yard, records, below)
-    found = [
+    rows = [
         (part, kind, entry, size)
         for part in caches.parts(workspace.yard)
         for kind in KINDS
@@ -164,9 +164,9 @@ def unshared(workspace: Workspace, records: Collection[BuildRecord], below: Chil
         if not entry.is_symlink() and not (kind is PYTHONS and (pythons is None or entry.name in pythons))
         if (kind.linked or not _is_named(entry, names)) and (size := _own_size(entry)) is not None
     ]
-    found.sort(key=lambda item: -item[3].age_s)
-    left, garbage = sum(item[3].bytes for item in found), []
-    for part, kind, entry, size in found:
+    rows.sort(key=lambda item: -item[3].age_s)
+    left, garbage = sum(item[3].bytes for item in rows), []
+    for part, kind, entry, size in rows:
         why = _beyond(size, left, workspace.site)
         why = why and (_UNUSED if kind is PYTHONS else why)
         if why:
@@ -227,16 +227,16 @@ def _statuses(path: str | Path) -> Iterator[os.stat_result]:
 
 
 def _sized(sort: Sort, path: Path, why: str) -> Garbage:
-    found = list(_statuses(path))
-    return Garbage(sort, path, why, sum(each.st_blocks * _BLOCK for each in found), len(found))
+    statuses = list(_statuses(path))
+    return Garbage(sort, path, why, sum(status.st_blocks * _BLOCK for status in statuses), len(statuses))
 
 
-def freed_in_cache(yard: Yard, doomed: Iterable[BuildRecord], kept: Iterable[BuildRecord]) -> tuple[int, int]:
+def freed_in_cache(yard: Yard, doomed: Iterable[BuildRecord], records: Iterable[BuildRecord]) -> tuple[int, int]:
     """Bytes and files of the unpacked packages that only these revisions share with the cache, from their notes.
 
     A later collection removes them, after the files of the revisions are deleted.
     """
-    only = _stems(doomed).keys() - _stems(kept).keys()
+    only = _stems(doomed).keys() - _stems(records).keys()
     there, total, count = set(disk.names(yard.conda)), 0, 0
     for stem in sorted(only & there):
         noted = notes.read(yard, CONDA, yard.package(stem))

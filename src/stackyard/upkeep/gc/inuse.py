@@ -91,16 +91,16 @@ class Watch(Workspace):
 
     def look(self) -> Evidence:
         """Collect all evidence: notes, processes of this host, extensions in other yards."""
-        found = Evidence(began=basesinuse.moment(self.yard) if self.tidy else None)
-        found.below = children.known(self.yard, self._users_yards(), self.despite)
-        found.unseen += found.below.unseen
+        evidence = Evidence(began=basesinuse.moment(self.yard) if self.tidy else None)
+        evidence.below = children.known(self.yard, self._users_yards(), self.despite)
+        evidence.unseen += evidence.below.unseen
         ours = _OwnPaths(self.yard)
-        self._notes(found, ours, found.below.seen)
-        self._processes(found, ours)
-        self._extensions(found, ours)
-        found.below.blind += [each for each in ours.crowds(str(self.yard.root)) if each.uid not in self.despite]
-        unlooked.judge(found, self.yard, self.site.removal.unseen_days, tidy=self.tidy)
-        return found
+        self._notes(evidence, ours, evidence.below.seen)
+        self._processes(evidence, ours)
+        self._extensions(evidence, ours)
+        evidence.below.blind += [crowd for crowd in ours.crowds(str(self.yard.root)) if crowd.uid not in self.despite]
+        unlooked.judge(evidence, self.yard, self.site.removal.unseen_days, tidy=self.tidy)
+        return evidence
 
     def _users_yards(self) -> str:
         """The directory with users' yards; empty for a yard that other users cannot read or extend."""
@@ -110,60 +110,60 @@ class Watch(Workspace):
 
     def look_again(self, first: Evidence) -> Evidence:
         """Read only the notes again, where the first search found them: a quick check for new uses."""
-        found = Evidence(everything=first.everything)
-        self._notes(found, _OwnPaths(self.yard), _uses_again(first.below.seen))
-        return found
+        evidence = Evidence(everything=first.everything)
+        self._notes(evidence, _OwnPaths(self.yard), _uses_again(first.below.seen))
+        return evidence
 
-    def _notes(self, found: Evidence, ours: _OwnPaths, yards: Iterable[Child]) -> None:
+    def _notes(self, evidence: Evidence, ours: _OwnPaths, yards: Iterable[Child]) -> None:
         """Add the uses noted in this yard and in users' yards."""
         jobs, unknown = _Jobs(self.is_over), uses.UnreadNotes()
         noted: list[tuple[Use, bool]] = []
         try:
             noted = [(use, True) for use in uses.found(self.yard.uses, unknown)]
         except OSError as error:
-            found.below.blind.append(BlindSpot(None, str(self.yard.uses), cause(error), always=True))
-            found.unseen.append(f"cannot read {self.yard.uses}: {cause(error)}")
+            evidence.below.blind.append(BlindSpot(None, str(self.yard.uses), cause(error), always=True))
+            evidence.unseen.append(f"cannot read {self.yard.uses}: {cause(error)}")
         noted += [(use, False) for child in yards for use in _uses_in(child)]
         # an unreadable note is a possible use of every revision of its owner, unless the caller said otherwise
-        found.unseen += unknown.left
+        evidence.unseen += unknown.left
         unread = ((uid, why) for uid, why in unknown.unread.items() if uid not in self.despite)
-        found.below.blind += [BlindSpot(uid, str(self.yard.uses), why, always=True) for uid, why in unread]
+        evidence.below.blind += [BlindSpot(uid, str(self.yard.uses), why, always=True) for uid, why in unread]
         ours.learn((use.uid, RevisionPaths.of(use.directory).yard) for use, _ in noted)
         # a note whose job is over is deleted, but only in this yard
         for use, is_own in noted:
             paths = RevisionPaths.of(use.directory)
             if use.uid not in self.despite and ours(paths.yard):
                 if reason := standing(use, jobs.of(use.uid), self.site.removal.unseen_days):
-                    found.users[place_of(paths.root)].append(reason)
+                    evidence.users[place_of(paths.root)].append(reason)
                 elif self.tidy and is_own:
                     uses.release(use.file)
 
-    def _processes(self, found: Evidence, ours: _OwnPaths) -> None:
+    def _processes(self, evidence: Evidence, ours: _OwnPaths) -> None:
         seen, hidden = supervised.processes(ours.spellings)
         removed = {place_of(item.directory): place_of(item.origin) for item in trash.items(self.yard)}
         for process in seen:
             named = {place_of(os.fsdecode(path)) for path in process.paths}
-            for place in sorted({removed.get(each, each) for each in named}):
+            for place in sorted({removed.get(path, path) for path in named}):
                 me = "this shell" if process.pid == os.getpid() else str(process)
-                found.users[place].append(me)
+                evidence.users[place].append(me)
         if hidden:
-            found.unseen.append(f"permission denied: {counted(hidden, 'other process', 'es')} of this host")
+            evidence.unseen.append(f"permission denied: {counted(hidden, 'other process', 'es')} of this host")
 
-    def _extensions(self, found: Evidence, ours: _OwnPaths) -> None:
+    def _extensions(self, evidence: Evidence, ours: _OwnPaths) -> None:
         own = list(children.own_bases(self.yard))
         ours.learn((os.geteuid(), Path(yard)) for yard, _, _ in own)
         for yard, name, module in own:
             if ours(Path(yard)):
-                found.users[place_of(name)].append(f"base of {_module(module)} in {self.yard.root}")
+                evidence.users[place_of(name)].append(f"base of {_module(module)} in {self.yard.root}")
             else:
-                found.extends_others = True
-        said = [(child, item) for child, item in found.below.of("base") if len(item) == 3]
+                evidence.extends_others = True
+        said = [(child, item) for child, item in evidence.below.of("base") if len(item) == 3]
         ours.learn((child.uid, Path(item[0])) for child, item in said)
         for child, (yard, name, module) in said:
             if ours(Path(yard)):
-                found.users[place_of(name)].append(f"base of {_module(module)} in {plain(str(child.root), LONG)}")
-                found.extends.add((child.root, place_of(name)))
-                found.bases[place_of(name)] += 1
+                evidence.users[place_of(name)].append(f"base of {_module(module)} in {plain(str(child.root), LONG)}")
+                evidence.extends.add((child.root, place_of(name)))
+                evidence.bases[place_of(name)] += 1
 
 
 def _module(text: str) -> str:
@@ -203,10 +203,10 @@ class _Jobs:
         """The function that asks about the jobs noted by this account; jobs beyond the limit count as unknown."""
 
         def is_over(scheduler: str, job: str) -> bool | None:
-            asked = self._asked[uid]
-            if len(asked) < _MOST_JOBS:
-                asked.add((scheduler, job))
-            return self._is_over(scheduler, job) if (scheduler, job) in asked else None
+            jobs = self._asked[uid]
+            if len(jobs) < _MOST_JOBS:
+                jobs.add((scheduler, job))
+            return self._is_over(scheduler, job) if (scheduler, job) in jobs else None
 
         return is_over
 

@@ -89,8 +89,8 @@ class Removal:
         seen = self.watch.look()  # this can take a while
         published = present(generations.base(self.watch.yard).entries)
         entries = [e for e in entries if disk.is_there(RevisionPaths.of(e.folder).root)]  # another removal was faster
-        kept = {e.module: used for e in entries if (used := seen.of(e.folder))}
-        outcome = Outcome(kept=kept, unseen=seen.unseen, blind=tuple(seen.everything))
+        used_now = {e.module: used for e in entries if (used := seen.of(e.folder))}
+        outcome = Outcome(kept=used_now, unseen=seen.unseen, blind=tuple(seen.everything))
         outcome.kept |= {module: (why,) for module, why in self.spared(entries).items()}
         # noted in the trash before the generation changes: a crash in between is repaired from the note
         going = {e.module: published.get(e.module, e) for e in entries if e.module not in outcome.kept}
@@ -257,7 +257,7 @@ def bring_back(watch: Watch, items: Sequence[Item], tell: _Tell, *, command: Seq
 def _require_its_place(item: Item) -> None:
     """Raise StackyardError for a revision that was built at another path: the yard was moved since it was removed."""
     places = (item.content, item.origin) if item.what.sort == "revision" else ()
-    record = next((found for place in places if (found := revisions.readable(RevisionPaths(place)))), None)
+    record = next((candidate for place in places if (candidate := revisions.readable(RevisionPaths(place)))), None)
     if record is not None and moved.is_elsewhere(item.yard, record.path):
         raise StackyardError(f"cannot bring back {item.what.module}: its files name {record.path}, where the yard was "
                              "before it was moved; deploy its file again")  # fmt: skip

@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from stackyard.upkeep.gc.collect import Plan
 
 
-def up(yard: Yard, wanted: Plan, outcome: Outcome) -> None:
+def up(yard: Yard, plan: Plan, outcome: Outcome) -> None:
     """Compress manifests; remove counts, leases and temporary files; fill the reserve; note the bases in use."""
-    _forget_counts(yard, [each.path for each in wanted.counts], outcome)
-    _pack(wanted.packed, outcome)
-    _remove_leases(yard, wanted.leases, outcome)
-    _remove_temporaries(yard, wanted.temporaries, outcome)
+    _forget_counts(yard, [count.path for count in plan.counts], outcome)
+    _pack(plan.packed, outcome)
+    _remove_leases(yard, plan.leases, outcome)
+    _remove_temporaries(yard, plan.temporaries, outcome)
     reserve.keep(yard)
-    if wanted.seen.extends_others or disk.is_directory(yard.registrations):
+    if plan.seen.extends_others or disk.is_directory(yard.registrations):
         childnotes.renew(yard)
-    outcome.unseen += unlooked.keep(wanted.seen, yard)
+    outcome.unseen += unlooked.keep(plan.seen, yard)
 
 
 def _forget_counts(yard: Yard, files: list[Path], outcome: Outcome) -> None:
     if files:
-        outcome.counts, kept = usage.forget(yard, files)
-        outcome.kept |= kept
+        outcome.counts, left = usage.forget(yard, files)
+        outcome.kept |= left
 
 
 def _pack(manifests: Iterable[Path], outcome: Outcome) -> None:

@@ -35,8 +35,8 @@ def old_solutions(workspace: Workspace, below: Children) -> list[Path]:
     """
     yard = workspace.yard
     limit = workspace.site.cache.max_age_days * clock.DAY_S
-    kept = (*yard.locks.glob("*.lock"), *yard.file_locks.glob("*.lock"))
-    old = {path: names for path in sorted(kept) if _age_s(path) > limit and (names := _solutions(path, yard))}
+    paths = (*yard.locks.glob("*.lock"), *yard.file_locks.glob("*.lock"))
+    old = {path: names for path in sorted(paths) if _age_s(path) > limit and (names := _solutions(path, yard))}
     used = below.solutions() if old else None
     if used is None:
         return []

@@ -31,87 +31,87 @@ _NAMED = 3
 LET_ROOT_LOOK = "let root run `stackyard gc` once: it looks into closed yards"
 
 
-def judge(found: Evidence, yard: Yard, most_days: float, *, tidy: bool) -> None:
+def judge(evidence: Evidence, yard: Yard, most_days: float, *, tidy: bool) -> None:
     """Add the revisions that may be in use by yards which could not be read.
 
     Args:
         most_days: for how many days the last search with access to all yards is trusted.
         tidy: remove notes of yards that no longer extend anything.
     """
-    blind = found.below.blind
-    known = basesinuse.read(yard, most_days, found.unseen) if blind else None
-    covered = [each for each in blind if known and not each.always]
-    for_all = [each for each in blind if each not in covered]
+    blind = evidence.below.blind
+    known = basesinuse.read(yard, most_days, evidence.unseen) if blind else None
+    covered = [spot for spot in blind if known and not spot.always]
+    for_all = [spot for spot in blind if spot not in covered]
     if known and covered:
-        for_all += _since(found, known, covered)
+        for_all += _since(evidence, known, covered)
         by = f"by {yard.bases_in_use.name} of {known.day}"
         for name, number in known.bases.items():
-            found.users[place_of(name)].append(f"base of {counted(number, 'extension')}, {by}")
-    found.everything += _reasons(for_all)
-    _noted(found, yard, {Path(each.place) for each in blind}, most_days, tidy=tidy)
+            evidence.users[place_of(name)].append(f"base of {counted(number, 'extension')}, {by}")
+    evidence.everything += _reasons(for_all)
+    _noted(evidence, yard, {Path(spot.place) for spot in blind}, most_days, tidy=tidy)
 
 
-def keep(found: Evidence, yard: Yard) -> list[str]:
+def keep(evidence: Evidence, yard: Yard) -> list[str]:
     """Note which revisions are extended, if this search is trusted and could read all yards.
 
     Returns:
         Messages about why the note could not be written.
     """
-    if found.began is not None and not found.below.blind and basesinuse.is_writer(yard):
+    if evidence.began is not None and not evidence.below.blind and basesinuse.is_writer(yard):
         try:
-            basesinuse.write(yard, found.began, dict(sorted(found.bases.items())))
+            basesinuse.write(yard, evidence.began, dict(sorted(evidence.bases.items())))
         except OSError as error:  # of the disk; what was collected is
             return [f"cannot write {yard.bases_in_use}: {cause(error)}"]
     return []
 
 
-def _since(found: Evidence, known: BasesInUse, covered: Sequence[BlindSpot]) -> list[BlindSpot]:
+def _since(evidence: Evidence, known: BasesInUse, covered: Sequence[BlindSpot]) -> list[BlindSpot]:
     """Add the bases in notes newer than the last complete search; returns yards with older, inconclusive notes."""
     unknown = []
-    places = {(each.uid, each.place): each for each in covered}
-    for note in found.below.notes:
-        each = places.get((note.uid, str(note.root)))
-        if each is not None and note.changed >= known.when:
+    places = {(covered_spot.uid, covered_spot.place): covered_spot for covered_spot in covered}
+    for note in evidence.below.notes:
+        spot = places.get((note.uid, str(note.root)))
+        if spot is not None and note.changed >= known.when:
             if note.bases is None:
-                unknown.append(replace(each, why=f"{each.why}, and its note does not say what it extends"))
+                unknown.append(replace(spot, why=f"{spot.why}, and its note does not say what it extends"))
             else:
-                _by_note(found, note)
+                _by_note(evidence, note)
     return unknown
 
 
-def _noted(found: Evidence, yard: Yard, blind: set[Path], most_days: float, *, tidy: bool) -> None:
+def _noted(evidence: Evidence, yard: Yard, blind: set[Path], most_days: float, *, tidy: bool) -> None:
     """Add the notes of yards that are readable or missing; remove outdated notes."""
-    extending = {root for root, _ in found.extends}
-    newest = {(note.uid, note.root): note for note in sorted(found.below.notes, key=lambda note: note.changed)}
+    extending = {root for root, _ in evidence.extends}
+    newest = {(note.uid, note.root): note for note in sorted(evidence.below.notes, key=lambda note: note.changed)}
     over = []
-    for note in found.below.notes:
+    for note in evidence.below.notes:
         if note.root not in blind:
             age_s = clock.age_s(note.changed)
-            if age_s <= (most_days * clock.DAY_S if note.root in found.below.absent else childnotes.BUILDING_S):
-                _by_note(found, note)
+            if age_s <= (most_days * clock.DAY_S if note.root in evidence.below.absent else childnotes.BUILDING_S):
+                _by_note(evidence, note)
             elif note.root not in extending or note is not newest[note.uid, note.root]:
                 over.append(note.name)
     if tidy and over:
         childnotes.forget(yard, over)
 
 
-def _by_note(found: Evidence, note: Note) -> None:
+def _by_note(evidence: Evidence, note: Note) -> None:
     for name in note.bases or ():
         place = place_of(name)
-        if (note.root, place) not in found.extends:
-            found.users[place].append(f"base of an extension in {plain(str(note.root), LONG)}, by its note")
-            found.bases[place] += 1
+        if (note.root, place) not in evidence.extends:
+            evidence.users[place].append(f"base of an extension in {plain(str(note.root), LONG)}, by its note")
+            evidence.bases[place] += 1
 
 
 def _reasons(blind: Iterable[BlindSpot]) -> list[str]:
     """The reasons why everything may be in use, one sentence for each cause."""
     accounts: dict[str, set[str]] = defaultdict(set)
     sentences = []
-    for each in blind:
-        if each.uid is None:
-            sentences.append(f"possibly what {plain(each.place, LONG)} says, which cannot be looked into: {each.why}")
+    for spot in blind:
+        if spot.uid is None:
+            sentences.append(f"possibly what {plain(spot.place, LONG)} says, which cannot be looked into: {spot.why}")
         else:
-            accounts[each.why].add(each.account)
+            accounts[spot.why].add(spot.account)
     for why, names in accounts.items():
         yards = f"the yard{'s' * (len(names) > 1)} of {some(sorted(names), _NAMED)}"
         sentences.append(f"possibly {yards}, which cannot be looked into: {why}")

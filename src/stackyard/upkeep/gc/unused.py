@@ -35,7 +35,7 @@ def unused_for(yard: Yard, days: int, kept_days: int) -> Unused:
         raise InputError(
             f"uses are {known}, not for {days} days", hint="`usage: {count: true}` in site.yaml counts them"
         )
-    if not any(each.kinds["load"] for each in uses.values()):
+    if not any(use.kinds["load"] for use in uses.values()):
         raise InputError(
             "loads of modules are not counted: what is loaded daily would seem unused",
             hint="add what `stackyard usage --hook lmod` prints to SitePackage.lua",

@@ -37,16 +37,16 @@ def renew(record: BuildRecord, workspace: Workspace) -> list[str]:
     """
     paths = RevisionPaths.of(record.path)
     with scratch("launcher") as work:
-        made = work / paths.launcher.name
-        _make(made, record, workspace.yard)
-        digest = sha256_file(made)
+        path = work / paths.launcher.name
+        _make(path, record, workspace.yard)
+        digest = sha256_file(path)
         if digest == record.payload.launcher_sha256:
-            within.put(paths.yard, made, paths.launcher)
+            within.put(paths.yard, path, paths.launcher)
             return [paths.launcher.name]
         new = record.with_launcher(digest)
         text = atomic.json_text(new.to_json(), checked=True)
         signed = _signed_again(paths, text, workspace)
-        within.put(paths.yard, made, paths.launcher)
+        within.put(paths.yard, path, paths.launcher)
         atomic.fault_point("launcher-made")
         return [paths.launcher.name, *_recorded(new, text, signed)]
 
@@ -54,12 +54,12 @@ def renew(record: BuildRecord, workspace: Workspace) -> list[str]:
 def _make(target: Path, record: BuildRecord, yard: Yard) -> None:
     """The launcher: with the recorded hash if this version produces it or another revision has it."""
     launcher.make(target, container=record.payload.is_system)
-    wanted = record.payload.launcher_sha256
-    if not wanted or sha256_file(target) == wanted:
+    sha256 = record.payload.launcher_sha256
+    if not sha256 or sha256_file(target) == sha256:
         return
     for other in revisions.built(yard, on_damage=lambda *_: None):
         place = RevisionPaths.of(other.path).launcher
-        if other.payload.launcher_sha256 == wanted and disk.is_file(place) and sha256_file(place) == wanted:
+        if other.payload.launcher_sha256 == sha256 and disk.is_file(place) and sha256_file(place) == sha256:
             within.put(target.parent, place, target, source_top=RevisionPaths.of(other.path).yard)
             return
 
@@ -71,7 +71,7 @@ def _recorded(record: BuildRecord, text: str, signed: str) -> list[str]:
         revisions.mark(record, text)
         return [paths.record.name]
     place = signatures.place_of(paths, signed)
-    others = len([each for each in signatures.files(paths) if each != place])
+    others = len([file for file in signatures.files(paths) if file != place])
     atomic.write_text(place.with_name(f"{place.stem}{_AGAIN}"), signed, top=paths.yard)
     revisions.mark(record, text)
     finish(paths)
@@ -81,10 +81,10 @@ def _recorded(record: BuildRecord, text: str, signed: str) -> list[str]:
 
 def finish(paths: RevisionPaths) -> None:
     """Remove the signatures that a new one replaces, or a new one whose record was not written (after a kill)."""
-    for new in (each for each in signatures.files(paths) if each.name.endswith(_AGAIN)):
+    for new in (file for file in signatures.files(paths) if file.name.endswith(_AGAIN)):
         broken = {path for path, _ in signatures.broken(paths)}
-        for each in {new} if new in broken else broken:
-            within.unlink(paths.yard, each)
+        for path in {new} if new in broken else broken:
+            within.unlink(paths.yard, path)
         if new not in broken:
             within.rename(paths.yard, new, new.with_name(f"{new.name.removesuffix(_AGAIN)}.sig"))
 
@@ -97,16 +97,18 @@ def _signed_again(paths: RevisionPaths, text: str, workspace: Workspace) -> str:
     Raises:
         StackyardError: it is signed by another key than the given one, or no key is given.
     """
-    present, own = signatures.statement(paths), [each for each in signatures.texts(paths) if each]
+    present, own = signatures.statement(paths), [data for data in signatures.texts(paths) if data]
     if not own:
         return ""
     what = f"cannot record the launcher of {paths.root.parent.name}/{paths.root.name}: its record is signed"
     key = signing.key_of(workspace)
     if key is None:
         raise StackyardError(f"{what}, and no key is named to sign it again", hint=signing.NAME_ONE)
-    made = signing.signature_of(signatures.statement_of(text.encode(), disk.content(paths.module)), workspace.yard, key)
-    same = [each for each in own if sshkeygen.fingerprint(each) == sshkeygen.fingerprint(made)]
-    if not any(sshkeygen.fits(present, each, signatures.NAMESPACE) for each in same):
+    signature = signing.signature_of(
+        signatures.statement_of(text.encode(), disk.content(paths.module)), workspace.yard, key
+    )
+    same = [other for other in own if sshkeygen.fingerprint(other) == sshkeygen.fingerprint(signature)]
+    if not any(sshkeygen.fits(present, other, signatures.NAMESPACE) for other in same):
         hint = f"`stackyard sign` compares it and signs it with that; then repair again ({paths.root})"
         raise StackyardError(f"{what}, and not by {key}", hint=hint)
-    return made
+    return signature

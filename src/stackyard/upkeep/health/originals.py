@@ -27,19 +27,19 @@ class Originals:
 
     @cached_property
     def _places(self) -> dict[str, list[Path]]:
-        found: dict[str, list[Path]] = {}
+        places: dict[str, list[Path]] = {}
         for part in parts(self._yard):
             for kind, entry in self._entries(part):
                 noted = notes.read(part, kind, entry)
                 for name, item in noted.files.items() if noted else ():
                     if item.sha256:
-                        found.setdefault(item.sha256, []).append(entry / name)
-        return found
+                        places.setdefault(item.sha256, []).append(entry / name)
+        return places
 
     def _entries(self, part: Yard) -> Iterator[tuple[Kind, Path]]:
         packages = self._record.own_packages
         hashes = {package.sha256 for package in packages}
-        stems = (f"{each.name}-{each.version}-{each.build}" for each in packages if each.kind == "conda")
+        stems = (f"{package.name}-{package.version}-{package.build}" for package in packages if package.kind == "conda")
         places = (part.package(stem) for stem in stems)
         yield from ((CONDA, place) for place in places if disk.is_directory(place) and not place.is_symlink())
         yield from ((BYTECODE, entry) for entry in BYTECODE.complete(part) if entry.name in hashes)

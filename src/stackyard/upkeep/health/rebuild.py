@@ -30,7 +30,9 @@ def built_again(record: BuildRecord, workspace: Workspace, place: RevisionPaths,
         place: the path to build at, which does not exist.
     """
     locked = lockfile.read(RevisionPaths.of(record.path).lock).variants[0]
-    winners = {path: each.winner for each in record.collisions for path in each.files if each.winner}
+    winners = {
+        path: collision.winner for collision in record.collisions for path in collision.files if collision.winner
+    }
     variant = Variant(
         stack=record.stack, version=record.version, name=record.variant, base=record.base, collisions=winners
     )
@@ -45,10 +47,10 @@ def built_again(record: BuildRecord, workspace: Workspace, place: RevisionPaths,
         settling.conda()
         ground.link_libraries(job)
     python = python or interpreter.prepare(job)
-    found = [*pip.locked_wheels(job), *_compiled_wheels(record, locked, workspace.yard)]
-    pip.install(job, found)
-    settling.settle(found)
-    bytecode.add(job, found, settling.sources)
+    locked_wheels = [*pip.locked_wheels(job), *_compiled_wheels(record, locked, workspace.yard)]
+    pip.install(job, locked_wheels)
+    settling.settle(locked_wheels)
+    bytecode.add(job, locked_wheels, settling.sources)
     settling.finish()
     ground.finish(job)
     seal.seal(job, python)
@@ -61,6 +63,6 @@ def _compiled_wheels(record: BuildRecord, locked: LockedVariant, yard: Yard) -> 
     for package in locked.pip:
         key = keys.get(package.name, "")
         if package.kind != "wheel" and key:
-            found = wheels.kept(yard, package, key, record.prefix)
-            if found is not None:
-                yield found
+            wheel = wheels.kept(yard, package, key, record.prefix)
+            if wheel is not None:
+                yield wheel

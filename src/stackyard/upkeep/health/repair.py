@@ -74,13 +74,13 @@ class Outcome:
     lost: tuple[str, ...] = ()
 
 
-def repair(record: BuildRecord, workspace: Workspace, progress: Progress, given: Iterable[UsedFile] = ()) -> Outcome:
+def repair(record: BuildRecord, workspace: Workspace, progress: Progress, files: Iterable[UsedFile] = ()) -> Outcome:
     """Restore every damaged file of a revision. The caller has write access and holds the lease of the stack.
 
     A revision with a file that cannot be restored is marked: the next deploy of its stack builds a new revision.
 
     Args:
-        given: files from which the copies in ``recipe/`` may have been made.
+        files: files from which the copies in ``recipe/`` may have been made.
 
     Raises:
         StackyardError: the recorded hashes are lost, the revision cannot be built again (no network), a file cannot be
@@ -94,7 +94,7 @@ def repair(record: BuildRecord, workspace: Workspace, progress: Progress, given:
         )
     require_in_place(paths)
     try:
-        return _repaired(record, workspace, progress, given)
+        return _repaired(record, workspace, progress, files)
     except PermissionError as error:
         raise StackyardError(
             f"cannot repair {record.module}: {(error.strerror or 'permission denied').lower()}: {error.filename}",
@@ -107,7 +107,7 @@ def repair(record: BuildRecord, workspace: Workspace, progress: Progress, given:
         raise disk.failure(error, f"repairing {record.module}") from error
 
 
-def _repaired(record: BuildRecord, workspace: Workspace, progress: Progress, given: Iterable[UsedFile]) -> Outcome:
+def _repaired(record: BuildRecord, workspace: Workspace, progress: Progress, files: Iterable[UsedFile]) -> Outcome:
     paths = RevisionPaths.of(record.path)
     noted = seen_of(record, _noted(record))
     damages = _damages(record, noted)
@@ -115,7 +115,7 @@ def _repaired(record: BuildRecord, workspace: Workspace, progress: Progress, giv
         record.origin.require_repairable()
         progress.phase(record.module, "repair", counted(len(damages), "file"))
         _restore_lock(record, noted, workspace.yard)
-        sources = _Sources(record, workspace, progress, given)
+        sources = _Sources(record, workspace, progress, files)
         try:
             for damage in damages:
                 _mend(paths, damage, noted, sources)
@@ -168,13 +168,13 @@ def _noted(record: BuildRecord) -> Contents:
     try:
         return noted_contents(record)
     except StackyardError as error:
-        made = contents.note(paths.root, look(record))
-        if hashlib.sha256(made.to_text().encode()).hexdigest() != record.files_sha256:
+        noted_now = contents.note(paths.root, look(record))
+        if hashlib.sha256(noted_now.to_text().encode()).hexdigest() != record.files_sha256:
             raise StackyardError(
                 f"cannot repair {record.module}: {error.message}", hint=f"restore {paths.files} from a backup"
             ) from error
-        atomic.write_text(paths.files, made.to_text(), top=paths.yard)
-        return made
+        atomic.write_text(paths.files, noted_now.to_text(), top=paths.yard)
+        return noted_now
 
 
 def _damages(record: BuildRecord, noted: Contents) -> list[Damage]:
@@ -182,8 +182,8 @@ def _damages(record: BuildRecord, noted: Contents) -> list[Damage]:
 
     Directories come before what is in them, and bytecode after its source.
     """
-    found = contents.compare(noted, Path(record.path), seen(record), noted.hashed)
-    return sorted(found, key=lambda damage: (damage.what != "unexpected", damage.path.endswith(".pyc"), damage.path))
+    damages = contents.compare(noted, Path(record.path), seen(record), noted.hashed)
+    return sorted(damages, key=lambda damage: (damage.what != "unexpected", damage.path.endswith(".pyc"), damage.path))
 
 
 # --------------------------------------------------------------------------- where the bytes come from
@@ -193,9 +193,9 @@ class _Sources:
     """Sources of intact files: the caches, and the revision built again when first needed."""
 
     def __init__(
-        self, record: BuildRecord, workspace: Workspace, progress: Progress, given: Iterable[UsedFile]
+        self, record: BuildRecord, workspace: Workspace, progress: Progress, files: Iterable[UsedFile]
     ) -> None:
-        self._record, self._given = record, tuple(dict.fromkeys(given))
+        self._record, self._given = record, tuple(dict.fromkeys(files))
         self._workspace, self._progress = workspace, progress
         self._kept = Originals(record, workspace.yard)
         root = Path(record.path)
@@ -212,9 +212,9 @@ class _Sources:
             # not linked: it is the user's own
             read = (path for path in same if path.is_file() and contents.digest_if_readable(path) == item.sha256)
             return next(map(at.read_regular, read), None)
-        kept = self._kept.find(item)
-        if kept is not None:
-            return kept
+        own = self._kept.find(item)
+        if own is not None:
+            return own
         path = self._job.paths.root / name
         if not path.is_file() or path.is_symlink():
             return None
@@ -231,8 +231,8 @@ class _Sources:
             return None
         target = self._job.work / "again.pyc"
         bytecode.compile_files(self._job, [(str(target), f"{self._record.prefix}/{source}", source)])
-        found = target.is_file() and sha256_file(target) == item.sha256
-        return at.read_regular(target) if found else None
+        is_same = target.is_file() and sha256_file(target) == item.sha256
+        return at.read_regular(target) if is_same else None
 
     def discard(self) -> None:
         """Remove the temporary build."""
@@ -256,15 +256,15 @@ class _Sources:
 
     @cached_property
     def _hashes(self) -> dict[bytes, bytes]:
-        found: dict[bytes, bytes] = {}
+        hashes: dict[bytes, bytes] = {}
         for name, status in contents.scan(self._job.paths.root, ("prefix/",)).items():
             if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
                 data = at.read_regular(self._job.paths.root / name)
                 before, after = hashlib.sha256(data), hashlib.sha256(self._moved(data))
                 if before.digest() != after.digest():
-                    found[before.hexdigest().encode()] = after.hexdigest().encode()
-                    found[_urlsafe(before.digest())] = _urlsafe(after.digest())
-        return found
+                    hashes[before.hexdigest().encode()] = after.hexdigest().encode()
+                    hashes[_urlsafe(before.digest())] = _urlsafe(after.digest())
+        return hashes
 
     @cached_property
     def _job(self) -> Job:
@@ -283,8 +283,8 @@ def _restore_lock(record: BuildRecord, noted: Contents, yard: Yard) -> None:
     item, path = noted.files.get(LOCK), paths.lock
     if item is None or (path.is_file() and sha256_file(path) == item.sha256):
         return
-    for kept in sorted(kept for each in yard.lineage() for kept in each.locks.rglob("*.lock")):
-        for locked in _variants(kept):
+    for file in sorted(lock_file for ancestor in yard.lineage() for lock_file in ancestor.locks.rglob("*.lock")):
+        for locked in _variants(file):
             data = lockfile.dump(Lock(locked.stack, (locked,))).encode()
             if hashlib.sha256(data).hexdigest() == item.sha256:
                 _put(paths.yard, path, item, data)
@@ -295,9 +295,9 @@ def _restore_lock(record: BuildRecord, noted: Contents, yard: Yard) -> None:
     )
 
 
-def _variants(kept: Path) -> tuple[LockedVariant, ...]:
+def _variants(path: Path) -> tuple[LockedVariant, ...]:
     try:
-        return lockfile.read(kept).variants
+        return lockfile.read(path).variants
     except StackyardError:
         return ()
 
@@ -324,8 +324,8 @@ def _mend(paths: RevisionPaths, damage: Damage, noted: Contents, sources: _Sourc
     elif item.target:
         with _directory(top, path):
             atomic.replace_symlink(path, item.target, top=top)
-    elif (found := sources.find(damage.path, item)) is not None:
-        _put(top, path, item, found)
+    elif (source := sources.find(damage.path, item)) is not None:
+        _put(top, path, item, source)
 
 
 @contextmanager
@@ -340,22 +340,22 @@ def _is_ours(top: Path, path: Path) -> bool:
         return os.stat(name, dir_fd=directory, follow_symlinks=False).st_uid == os.geteuid()
 
 
-def _put(top: Path, path: Path, item: Item, found: bytes | Path) -> None:
+def _put(top: Path, path: Path, item: Item, source: bytes | Path) -> None:
     """Write a file with its content, mode and time under a temporary name, then rename it."""
-    made = f".{path.name[:100]}.{process_token()}"
+    part = f".{path.name[:100]}.{process_token()}"
     with _directory(top, path) as (directory, name):
         try:
-            _write(directory, made, item, found)
+            _write(directory, part, item, source)
             atomic.fault_point("mend")
-            with os.fdopen(os.open(made, at.READ, dir_fd=directory), "rb") as stream:
+            with os.fdopen(os.open(part, at.READ, dir_fd=directory), "rb") as stream:
                 if sha256_stream(stream) != item.sha256:
                     raise StackyardError(f"cannot restore {path}: what it is restored from changed while it was read",
                                          hint="repair again")  # fmt: skip
             if stat.S_ISDIR(_mode(directory, name)):
                 at.remove_tree(directory, name)
-            os.replace(made, name, src_dir_fd=directory, dst_dir_fd=directory)  # noqa: TID251  by descriptors
+            os.replace(part, name, src_dir_fd=directory, dst_dir_fd=directory)  # noqa: TID251  by descriptors
         finally:
-            at.remove_tree(directory, made)  # a rename to another name of the same file leaves both
+            at.remove_tree(directory, part)  # a rename to another name of the same file leaves both
         atomic.fault_point("mended")
 
 
@@ -367,21 +367,21 @@ def _mode(directory: int, name: str) -> int:
         return 0
 
 
-def _write(directory: int, name: str, item: Item, found: bytes | Path) -> None:
+def _write(directory: int, name: str, item: Item, source: bytes | Path) -> None:
     """Write the found bytes, or link the found file."""
-    if isinstance(found, Path) and _can_be_linked(found, item):
-        with at.parent(found.parent, found) as origin:
+    if isinstance(source, Path) and _can_be_linked(source, item):
+        with at.parent(source.parent, source) as origin:
             copying.copy_tree(origin, (directory, name), link=True)
         return
     with at.open_new(directory, name) as stream:
-        stream.write(at.read_regular(found) if isinstance(found, Path) else found)
+        stream.write(at.read_regular(source) if isinstance(source, Path) else source)
         stream.flush()
         at.change_open(stream.fileno(), item.mode & 0o777)
         at.set_times(stream.fileno(), item.mtime_ns)
 
 
-def _can_be_linked(found: Path, item: Item) -> bool:
+def _can_be_linked(path: Path, item: Item) -> bool:
     """Whether a file has the recorded owner, time and mode, so that a link does not change it."""
-    status = found.lstat()
+    status = path.lstat()
     same = (status.st_mtime_ns, stat.S_IMODE(status.st_mode)) == (item.mtime_ns, item.mode)
     return same and status.st_uid == os.geteuid()

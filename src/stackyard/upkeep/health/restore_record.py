@@ -103,7 +103,7 @@ def restore_revisions(
         StackyardError: the yard is not writable for you.
     """
     own = [entry for entry in entries if Path(entry.folder).is_relative_to(workspace.yard.root)]
-    for entry in (each for each in entries if each not in own):
+    for entry in (other for other in entries if other not in own):
         place = RevisionPaths.of(entry.folder).yard
         command = f"stackyard --yard {place} verify --repair {entry.module}"
         progress.notice(f"{entry.module} is in {place}: repair it there with `{command}`")

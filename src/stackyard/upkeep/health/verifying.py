@@ -57,9 +57,9 @@ def modules_to_verify(yard: Yard, entries: Sequence[Entry]) -> dict[str, Path]:
         InputError: a revision is not published.
     """
     published: dict[str, Path] = {}
-    for each in yard.lineage():
+    for ancestor in yard.lineage():
         if any(entry.module not in published for entry in entries):
-            published = {e.module: each.modules for e in generations.entries(each)} | published
+            published = {e.module: ancestor.modules for e in generations.entries(ancestor)} | published
     for entry in entries:
         if entry.module not in published:
             raise InputError(
@@ -80,13 +80,13 @@ def verify_again(
         modules: the result of `modules_to_verify`.
         deep: read every byte of every file.
     """
-    found = Verification()
+    verification = Verification()
     for entry in entries:
         report, is_verified = _verified(entry, modules[entry.module], workspace, progress, deep)
         progress.phase(entry.module, report.state, report.tally())
-        found.reports[entry.module] = report
-        found.verified += [entry] if is_verified else []
-    return found
+        verification.reports[entry.module] = report
+        verification.verified += [entry] if is_verified else []
+    return verification
 
 
 def _verified(entry: Entry, modules: Path, workspace: Workspace, progress: Progress, deep: bool) -> tuple[Report, bool]:
@@ -109,19 +109,19 @@ def _verified(entry: Entry, modules: Path, workspace: Workspace, progress: Progr
         return stopped(entry, error), False
 
 
-def publish_results(workspace: Workspace, found: Verification, command: Sequence[str] = ()) -> list[str]:
+def publish_results(workspace: Workspace, verification: Verification, command: Sequence[str] = ()) -> list[str]:
     """Write the reports of this yard's own revisions and publish the results; returns the changed modules.
 
     Writes nothing if the yard is not writable.
     """
-    own = [e for e in found.verified if Path(e.folder).is_relative_to(workspace.yard.root)]
+    own = [e for e in verification.verified if Path(e.folder).is_relative_to(workspace.yard.root)]
     if not own or not os.access(workspace.yard.root, os.W_OK):
         return []
     states: dict[str, State] = {}
     with writing(workspace):
         for entry in own:
-            write_report(RevisionPaths.of(entry.folder), found.reports[entry.module])
-            states |= _state(entry.module, found.reports[entry.module])
+            write_report(RevisionPaths.of(entry.folder), verification.reports[entry.module])
+            states |= _state(entry.module, verification.reports[entry.module])
         return mark(workspace, states, origin(command))
 
 

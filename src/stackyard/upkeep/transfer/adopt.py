@@ -117,7 +117,7 @@ def _kind(prefix: Path) -> Kind:
 
 def _require_outside(prefix: Path, yard: Yard) -> None:
     real = Path(os.path.realpath(prefix))
-    own = [Path(os.path.realpath(each.root)) for each in yard.lineage()]
+    own = [Path(os.path.realpath(ancestor.root)) for ancestor in yard.lineage()]
     other = (
         top
         for top in (real, *real.parents)
@@ -198,12 +198,12 @@ def _warnings(prefix: Path, packages: InstalledPackages, yard: Yard) -> Iterator
 def _who_may_write(prefix: Path, packages: InstalledPackages) -> Iterator[str]:
     python, programs = packages.interpreter.version, Prefix(prefix).program_directories[0]
     inner = installed.site_packages(prefix, python, packages.conda) if python else programs
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for place in (prefix, programs, prefix / "conda-meta", inner):
         if disk.is_directory(place):
-            found |= dict.fromkeys(_writers(place.stat()))
-    if found:
-        yield f"others may change its files: {', '.join(found)}; `stackyard verify` finds what changed"
+            names |= dict.fromkeys(_writers(place.stat()))
+    if names:
+        yield f"others may change its files: {', '.join(names)}; `stackyard verify` finds what changed"
 
 
 def _writers(status: os.stat_result) -> Iterator[str]:
@@ -230,41 +230,41 @@ def _user_site(version: str) -> Iterator[str]:
 # --------------------------------------------------------------------------- describing it
 
 
-def request(found: ForeignPrefix, wanted: AdoptionOptions, workspace: Workspace, command: tuple[str, ...]) -> Request:
+def request(prefix: ForeignPrefix, options: AdoptionOptions, workspace: Workspace, command: tuple[str, ...]) -> Request:
     """The request that publishes the prefix as a stack of one variant.
 
     Raises:
         InputError: the name or the version is not valid for a module, or the name is taken.
     """
-    stack = _stack(found, wanted, workspace.yard)
-    return Request(workspace.site, workspace.yard, (stack,), allow_unverified=wanted.allow_unverified, command=command)
+    stack = _stack(prefix, options, workspace.yard)
+    return Request(workspace.site, workspace.yard, (stack,), allow_unverified=options.allow_unverified, command=command)
 
 
-def _stack(found: ForeignPrefix, wanted: AdoptionOptions, yard: Yard) -> Stack:
-    name = naming.safe(found.prefix.name) if wanted.name is None else naming.given("--name", wanted.name)
+def _stack(prefix: ForeignPrefix, options: AdoptionOptions, yard: Yard) -> Stack:
+    name = naming.safe(prefix.prefix.name) if options.name is None else naming.given("--name", options.name)
     if not name:
-        raise InputError(f"{found.prefix.name!r} is not a valid module name", hint="pass one with --name")
-    before = _before(name, found, yard)
-    version = _version(wanted, before)
-    python = found.packages.interpreter.version
+        raise InputError(f"{prefix.prefix.name!r} is not a valid module name", hint="pass one with --name")
+    before = _before(name, prefix, yard)
+    version = _version(options, before)
+    python = prefix.packages.interpreter.version
     axes = {"python": ".".join(python.split(".")[:2])} if python else {}
-    exceptions = wanted.exceptions if wanted.exceptions is not None else _kept(before)
+    exceptions = options.exceptions if options.exceptions is not None else _kept(before)
     variant = Variant(
-        stack=name, version=version, name=naming.variant_name(axes), axes=axes, adopted=found.adopted,
-        exceptions=CheckExceptions(**{"broken_commands": "warn", **exceptions}), notices=found.warnings,
-        summary=f"{found.prefix}, adopted as it is.",
+        stack=name, version=version, name=naming.variant_name(axes), axes=axes, adopted=prefix.adopted,
+        exceptions=CheckExceptions(**{"broken_commands": "warn", **exceptions}), notices=prefix.warnings,
+        summary=f"{prefix.prefix}, adopted as it is.",
     )  # fmt: skip
-    return Stack(name=name, summary=variant.summary, variants=(variant,), kind="adopted", file=str(found.prefix))
+    return Stack(name=name, summary=variant.summary, variants=(variant,), kind="adopted", file=str(prefix.prefix))
 
 
-def _before(name: str, found: ForeignPrefix, yard: Yard) -> BuildRecord | None:
+def _before(name: str, prefix: ForeignPrefix, yard: Yard) -> BuildRecord | None:
     """The newest revision of this name adopted from the same prefix.
 
     Raises:
         InputError: another stack has this name.
     """
     known = revisions.built(yard, name, lambda *_: None)
-    mine = [record for record in known if Path(found.adopted.prefix) in record.origin.outside]
+    mine = [record for record in known if Path(prefix.adopted.prefix) in record.origin.outside]
     others = [record for record in known if record not in mine]
     if others and not mine:
         last = others[-1]
@@ -275,9 +275,9 @@ def _before(name: str, found: ForeignPrefix, yard: Yard) -> BuildRecord | None:
     return revisions.latest(mine) if mine else None
 
 
-def _version(wanted: AdoptionOptions, before: BuildRecord | None) -> str:
-    if wanted.version is not None:
-        return naming.given("--version", wanted.version)
+def _version(options: AdoptionOptions, before: BuildRecord | None) -> str:
+    if options.version is not None:
+        return naming.given("--version", options.version)
     return before.version if before else clock.today().strftime("%Y.%m.%d")
 
 
@@ -286,21 +286,25 @@ def _kept(before: BuildRecord | None) -> dict[str, object]:
     return dict(in_force(before).exceptions) if before else {}
 
 
-def tasks(found: ForeignPrefix, asked: Request) -> list[Task]:
+def tasks(prefix: ForeignPrefix, deploy_request: Request) -> list[Task]:
     """The tasks of an adoption: one that publishes the next revision, or none. Writes nothing.
 
     Raises:
         InputError: another module has the same name.
     """
-    (stack,) = asked.stacks
-    return list(Planner(stack, Lock(stack.name, (_locked(found, stack),)), asked.site, asked.yard, _platform()).tasks())
+    (stack,) = deploy_request.stacks
+    return list(
+        Planner(
+            stack, Lock(stack.name, (_locked(prefix, stack),)), deploy_request.site, deploy_request.yard, _platform()
+        ).tasks()
+    )
 
 
-def _locked(found: ForeignPrefix, stack: Stack) -> LockedVariant:
-    (variant,), packages = stack.variants, found.packages
+def _locked(prefix: ForeignPrefix, stack: Stack) -> LockedVariant:
+    (variant,), packages = stack.variants, prefix.packages
     return LockedVariant(
         stack=stack.name, version=variant.version, variant=variant.name, platform=_platform(),
-        spec_hash=found.adopted.files_sha256, interpreter=packages.interpreter, requested=packages.requested,
+        spec_hash=prefix.adopted.files_sha256, interpreter=packages.interpreter, requested=packages.requested,
         conda=packages.conda, pip=packages.pip, notices=packages.notices,
         channels=tuple(dict.fromkeys(p.channel for p in packages.conda if p.channel)),
     )  # fmt: skip
@@ -310,19 +314,19 @@ def _platform() -> str:
     return machine().platform
 
 
-def adopt(found: ForeignPrefix, asked: Request, progress: Progress, held: DeployLeases) -> Result:
+def adopt(prefix: ForeignPrefix, deploy_request: Request, progress: Progress, leases: DeployLeases) -> Result:
     """Record, verify and publish a prefix.
 
     Args:
-        held: the held lease to build the stack of this name.
+        leases: the held lease to build the stack of this name.
 
     Raises:
         StackyardError: the adoption could not start; failed checks are in the result.
     """
-    surroundings.require(asked)
-    for text in found.warnings:
+    surroundings.require(deploy_request)
+    for text in prefix.warnings:
         progress.notice(text)
     result = Result()
-    made_by = origin(asked.command, [asked.site.file] if asked.site.file else [])
-    deploy.carry_out(tasks(found, asked), asked, made_by, progress, result, held)
+    made_by = origin(deploy_request.command, [deploy_request.site.file] if deploy_request.site.file else [])
+    deploy.carry_out(tasks(prefix, deploy_request), deploy_request, made_by, progress, result, leases)
     return result

@@ -94,25 +94,25 @@ def _is_same(program: Path, sha256: str) -> bool:
     return program.is_file() and (not sha256 or sha256_file(program) == sha256)
 
 
-def arrive(arrived: Artefact, request: Request, progress: Progress, held: DeployLeases) -> Outcome:
+def arrive(arrived: Artefact, request: Request, progress: Progress, leases: DeployLeases) -> Outcome:
     """Add a fetched revision to this yard, publish it if its checks pass, and share it with the requested groups.
 
     Args:
-        held: the held lease to build its stack (`writing.building`).
+        leases: the held lease to build its stack (`writing.building`).
 
     Raises:
         InputError: it does not fit, or another revision has its name.
         MissingError: something is missing on this machine, or a licence was not accepted.
         StackyardError: the fetched files are damaged, or the disk is full; all of them are removed again.
     """
-    done = _arrive(arrived, request, progress, held)
+    done = _arrive(arrived, request, progress, leases)
     new = (done.module,) if done.status in sharedlater.NEW else ()
     for text in sharedlater.share_new(request, new):
         progress.notice(text)  # it is published: nothing of this undoes it
     return done
 
 
-def _arrive(arrived: Artefact, request: Request, progress: Progress, held: DeployLeases) -> Outcome:
+def _arrive(arrived: Artefact, request: Request, progress: Progress, leases: DeployLeases) -> Outcome:
     paths, record = require_fit(arrived.fit, request.yard), arrived.record
     is_there = disk.is_there(paths.record)
     new = _later_signatures(arrived, paths) if is_there else ()
@@ -122,7 +122,7 @@ def _arrive(arrived: Artefact, request: Request, progress: Progress, held: Deplo
         record = _there(paths, record)
         for text in new:
             signatures.add(paths, text)
-        visible = {each.module for each in generations.entries(request.yard) if each.is_visible}
+        visible = {entry.module for entry in generations.entries(request.yard) if entry.is_visible}
         if record.module in visible:
             if new:
                 signing.republish(request, origin(request.command))
@@ -132,9 +132,9 @@ def _arrive(arrived: Artefact, request: Request, progress: Progress, held: Deplo
         licences.require_of_record(request, record, request.accept)
         register(request.yard, record.base)
         record = _unpack(arrived, paths, request, progress)
-        held.check()
+        leases.check()
         revisions.mark(record, arrived.signed.record if arrived.signed else "")
-    return _publish(_entry(arrived, paths), record, request, progress, held)
+    return _publish(_entry(arrived, paths), record, request, progress, leases)
 
 
 def _require_signed(arrived: Artefact, yard: Yard, there: RevisionPaths | None, new: Iterable[str]) -> None:
@@ -143,11 +143,11 @@ def _require_signed(arrived: Artefact, yard: Yard, there: RevisionPaths | None, 
     Args:
         there: the paths of the revision if this yard already has it; it is checked together with the `new` signatures.
     """
-    text, given = (arrived.signed.statement, arrived.signed.signatures) if arrived.signed else ("", ())
+    text, texts = (arrived.signed.statement, arrived.signed.signatures) if arrived.signed else ("", ())
     if there is not None:
-        text, given = signatures.statement(there), (*signatures.texts(there), *new)
+        text, texts = signatures.statement(there), (*signatures.texts(there), *new)
     for root, demand in [*signatures.demands_in(yard, "pull"), *signatures.demands_in(yard, "load")]:
-        if why := signatures.problem_of(text, given, demand):
+        if why := signatures.problem_of(text, texts, demand):
             raise ChecksFailed(f"cannot pull {arrived.fit.module}: {why}, and {root} demands a valid signature",
                                hint="sign it where it was built (`stackyard sign REV`), and push it again")  # fmt: skip
 
@@ -185,17 +185,17 @@ def _compare_signed(signed: SignedRecord, paths: RevisionPaths) -> None:
 def _require_name(yard: Yard, record: BuildRecord) -> None:
     """Require that no other revision has, or ever had, this name."""
     past = (entry for manifest in generations.readable(yard) for entry in manifest.entries)
-    if any(each.module == record.module and each.input_hash not in ("", record.input_hash) for each in past):
+    if any(entry.module == record.module and entry.input_hash not in ("", record.input_hash) for entry in past):
         raise InputError(f"{record.module} is the name of another revision of this yard, built from other inputs",
                          hint="deploy its file here: the build becomes the next revision")  # fmt: skip
 
 
-def _there(paths: RevisionPaths, wanted: BuildRecord) -> BuildRecord:
-    found = read_record(paths.record)
-    if (found.input_hash, found.files_sha256) != (wanted.input_hash, wanted.files_sha256):
-        raise InputError(f"{paths.root} holds another build of {wanted.module}: a revision never changes",
+def _there(paths: RevisionPaths, fresh_record: BuildRecord) -> BuildRecord:
+    record = read_record(paths.record)
+    if (record.input_hash, record.files_sha256) != (fresh_record.input_hash, fresh_record.files_sha256):
+        raise InputError(f"{paths.root} holds another build of {fresh_record.module}: a revision never changes",
                          hint="deploy its file here: the build becomes the next revision")  # fmt: skip
-    return found
+    return record
 
 
 # --------------------------------------------------------------------------- its files
@@ -238,13 +238,13 @@ def _place(paths: RevisionPaths, record: BuildRecord) -> None:
     """Move the parts of a revision, and nothing else, to their place."""
     around = paths.work / artefact.BESIDE
     own = [artefact.LAUNCHER] if record.payload.launcher_sha256 else []
-    known = {each.rstrip("/") for each in (*artefact.DIRECTORIES, *artefact.FILES, PARTS[0], *own)}
-    for each in disk.entries(around):
-        if each.name in artefact.LEFT_OUT:
+    known = {name.rstrip("/") for name in (*artefact.DIRECTORIES, *artefact.FILES, PARTS[0], *own)}
+    for entry in disk.entries(around):
+        if entry.name in artefact.LEFT_OUT:
             continue
-        if each.name not in known or each.is_symlink():
-            raise StackyardError(f"{record.module} is not a revision: it has {each.name}", hint="push it again")
-        within.rename(paths.yard, each, paths.root / each.name)
+        if entry.name not in known or entry.is_symlink():
+            raise StackyardError(f"{record.module} is not a revision: it has {entry.name}", hint="push it again")
+        within.rename(paths.yard, entry, paths.root / entry.name)
     if record.payload.is_packed:
         within.rename(paths.yard, paths.work / artefact.IMAGE_FILE, paths.image)
         within.set_mode(paths.yard, paths.image, lambda _: file_mode() & 0o444)
@@ -296,9 +296,9 @@ def _interpreter(record: BuildRecord, paths: RevisionPaths, yard: Yard) -> None:
                          hint="build it here: `stackyard deploy FILE`")  # fmt: skip
     top = caches.trusted(yard)
     with at.directory(paths.yard, came) as source, at.directory(top, yard.pythons, make=True) as pythons:
-        for each in _home(came, at.parts(path.relative_to(yard.pythons).as_posix())[0], yard):
-            if not os.path.lexists(yard.interpreter(each.name)):
-                os.rename(each.name, each.name, src_dir_fd=source, dst_dir_fd=pythons)  # noqa: TID251  by descriptors
+        for link in _home(came, at.parts(path.relative_to(yard.pythons).as_posix())[0], yard):
+            if not os.path.lexists(yard.interpreter(link.name)):
+                os.rename(link.name, link.name, src_dir_fd=source, dst_dir_fd=pythons)  # noqa: TID251  by descriptors
     if not _is_same(path, record.interpreter.get("sha256", "")):
         raise StackyardError(f"{path} is not the interpreter that {record.module} was built with",
                              hint="build it here: `stackyard deploy FILE`")  # fmt: skip
@@ -307,7 +307,7 @@ def _interpreter(record: BuildRecord, paths: RevisionPaths, yard: Yard) -> None:
 def _home(came: Path, name: str, yard: Yard) -> list[Path]:
     """The directory of an interpreter, given its name or that of a link to it, and the links to it."""
     home = _leads_to(came / name, yard)
-    return [each for each in disk.entries(came) if _leads_to(each, yard) == home]
+    return [entry for entry in disk.entries(came) if _leads_to(entry, yard) == home]
 
 
 def _leads_to(place: Path, yard: Yard) -> str:
@@ -328,7 +328,7 @@ def _compare(record: BuildRecord, paths: RevisionPaths) -> None:
     own = noted.without(PARTS[0]) if image else noted
     _as_noted(paths, {name: own.files[name] for name in own.hashed})
     tree = contents.scan(paths.root, PARTS[1:] if image else PARTS)
-    damages = sorted(str(each) for each in contents.compare(own, paths.root, tree, own.hashed))
+    damages = sorted(str(damage) for damage in contents.compare(own, paths.root, tree, own.hashed))
     if damages:
         raise StackyardError(f"{record.module} does not hold what was built: {some(damages, 3)}",
                              hint="push it again from where it was built")  # fmt: skip
@@ -362,12 +362,12 @@ def close(paths: RevisionPaths, workspace: Workspace) -> None:
 def _entry(arrived: Artefact, paths: RevisionPaths) -> Entry:
     """The entry to publish, with the labels it has in its source yard."""
     record = arrived.record
-    own = {each.name: getattr(record, each.name) for each in fields(Entry) if hasattr(record, each.name)}
+    own = {field.name: getattr(record, field.name) for field in fields(Entry) if hasattr(record, field.name)}
     state = {"state": "published", "superseded": False, "folder": str(paths.root)}
     return Entry(**{**arrived.entry, **own, **state})
 
 
-def _publish(entry: Entry, record: BuildRecord, request: Request, progress: Progress, held: DeployLeases) -> Outcome:
+def _publish(entry: Entry, record: BuildRecord, request: Request, progress: Progress, leases: DeployLeases) -> Outcome:
     def after(before: Iterable[Entry], state: str) -> tuple[Entry, ...]:
         joined = {**present(before), entry.module: Entry(**{**vars(entry), "state": state})}
         return names.claim(joined.values())
@@ -377,6 +377,6 @@ def _publish(entry: Entry, record: BuildRecord, request: Request, progress: Prog
         draft.write(after(generations.entries(yard), "published"))
         done = verified(record, draft.modules, request, progress, deep=record.payload.is_packed)
         if done.status in USABLE:
-            draft.publish(lambda base: Step(after(base.entries, done.status), f"pull {record.module}"), held.check)
+            draft.publish(lambda base: Step(after(base.entries, done.status), f"pull {record.module}"), leases.check)
             reserve.keep(yard)
     return done

@@ -151,21 +151,21 @@ def _rewrite(directory: int, entry: os.DirEntry[str], before: bytes, after: byte
         return
     data, status = at.read_bounded(directory, entry.name, _MOST_BYTES)
     if before in data and b"\0" not in data:
-        made = f".{entry.name[:100]}.{process_token()}"
-        with at.open_new(directory, made) as stream:
+        name = f".{entry.name[:100]}.{process_token()}"
+        with at.open_new(directory, name) as stream:
             stream.write(data.replace(before, after))
             os.fchmod(stream.fileno(), status.st_mode & 0o777)
-        os.rename(made, entry.name, src_dir_fd=directory, dst_dir_fd=directory)  # noqa: TID251  by descriptors
+        os.rename(name, entry.name, src_dir_fd=directory, dst_dir_fd=directory)  # noqa: TID251  by descriptors
 
 
-def lock_of_extension(kept: LocatedRevision, made: Task, ways: Ways) -> None:
+def lock_of_extension(revision: LocatedRevision, task: Task, ways: Ways) -> None:
     """Copy the lock of an extension's file, adapted to its base at the new place: `update` need not solve it."""
-    place = ways.target.extension(kept.entry.stack) / LOCK
-    if kept.record.base is None or not disk.is_there(place):
+    place = ways.target.extension(revision.entry.stack) / LOCK
+    if revision.record.base is None or not disk.is_there(place):
         return
-    before = lockfile.read(kept.paths.lock).variants
-    if [each.spec_hash for each in lockfile.read(place).variants] == [each.spec_hash for each in before]:
-        atomic.write_text(place, lockfile.dump(Lock(kept.entry.stack, (made.locked,))), top=ways.target.root)
+    before = lockfile.read(revision.paths.lock).variants
+    if [variant.spec_hash for variant in lockfile.read(place).variants] == [variant.spec_hash for variant in before]:
+        atomic.write_text(place, lockfile.dump(Lock(revision.entry.stack, (task.locked,))), top=ways.target.root)
 
 
 # --------------------------------------------------------------------------- history
@@ -187,28 +187,28 @@ def _there(manifest: Manifest, ways: Ways) -> Manifest:
 # --------------------------------------------------------------------------- wrapped images
 
 
-def container(kept: LocatedRevision, ways: Ways, site: Site) -> BuildRecord:
+def container(revision: LocatedRevision, ways: Ways, site: Site) -> BuildRecord:
     """Copy a wrapped image, whose record alone names the yard, and make its launcher.
 
     Raises:
         MissingError: no compiler for the launcher.
         StackyardError: a file differs from its note, or the disk is full.
     """
-    paths = ways.target.revision(kept.entry.stack, Path(kept.entry.folder).name)
+    paths = ways.target.revision(revision.entry.stack, Path(revision.entry.folder).name)
     if disk.is_there(paths.record):
-        found = revisions.readable(paths)
-        if found is not None and found.input_hash == kept.record.input_hash:
-            return found
-    old, new, owners = kept.paths.yard, paths.yard, _owners(ways.source)
+        built = revisions.readable(paths)
+        if built is not None and built.input_hash == revision.record.input_hash:
+            return built
+    old, new, owners = revision.paths.yard, paths.yard, _owners(ways.source)
     disk.remove_tree(paths.root, new)
     within.make(new, paths.root)
     for part in PARTS:
-        disk.copy_tree(kept.paths.root / part, paths.root / part, owners, link=False, top=old)
-    within.put(new, kept.paths.image, paths.image, link=True, source_top=old)
+        disk.copy_tree(revision.paths.root / part, paths.root / part, owners, link=False, top=old)
+    within.put(new, revision.paths.image, paths.image, link=True, source_top=old)
     within.set_mode(new, paths.image, lambda _: file_mode() & 0o444)
-    within.put(new, kept.paths.files, paths.files, source_top=old)
+    within.put(new, revision.paths.files, paths.files, source_top=old)
     launcher.make(paths.launcher, container=True)
-    moved = BuildRecord.from_json(ways.over(kept.located.to_json()))
+    moved = BuildRecord.from_json(ways.over(revision.located.to_json()))
     record = moved.with_launcher(sha256_file(paths.launcher))
     _require_same(record, paths)
     close(paths, Workspace(site, ways.target))
@@ -219,7 +219,7 @@ def container(kept: LocatedRevision, ways: Ways, site: Site) -> BuildRecord:
 def _require_same(record: BuildRecord, paths: RevisionPaths) -> None:
     noted = noted_contents(record)
     damages = contents.compare(noted, paths.root, contents.scan(paths.root, PARTS), noted.hashed)
-    wrong = sorted({str(each) for each in damages if each.what != "permissions"})
+    wrong = sorted({str(damage) for damage in damages if damage.what != "permissions"})
     if wrong:
         raise StackyardError(f"its files are not what was built: {some(wrong, 3)}",
                              hint=f"see `stackyard verify {record.module} --deep` in its yard")  # fmt: skip
@@ -233,11 +233,11 @@ def shares(ways: Ways, site: Site) -> Iterator[str]:
     entries = generations.entries(ways.target)
     for name in disk.names(ways.source.shares):
         directory = ways.source.shared(name)
-        later = (each.shared_later(name, "x").parent for each in (ways.source, ways.target))
+        later = (yard.shared_later(name, "x").parent for yard in (ways.source, ways.target))
         _tree(ways.source, next(later), ways.target, next(later), _owners(ways.source))
         for entry in entries:
             files = (directory / entry.module, directory / f"{entry.module}.lua")
-            if entry.state != "missing" and any(disk.is_there(each) for each in files):
+            if entry.state != "missing" and any(disk.is_there(file) for file in files):
                 try:
                     share(Workspace(site, ways.target), entry, Group.named(f"group:{name}"))
                 except (InputError, StackyardError) as error:

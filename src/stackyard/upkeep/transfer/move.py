@@ -75,13 +75,13 @@ def move(request: Request, progress: Progress, on_wait: Callable[[str], None]) -
         _begin(begun or note, target, is_here=request.is_here)
         if request.is_here and generations.current(target) is not None:  # killed while what was there is thrown away
             return _finish(Ways(target.former(), built_in, target), request, site)
-        found = plan(request)
+        move_plan = plan(request)
         while generations.current(target) is None:
-            stacks = {kept.entry.stack for kept in found.kept}
-            with building(Workspace(site, target), stacks, on_wait) as held:
-                _carry_out(found, replace(request, site=site), progress, held)
-            found = plan(request)
-        return _finish(found.ways, request, site, found.notices)
+            stacks = {revision.entry.stack for revision in move_plan.kept}
+            with building(Workspace(site, target), stacks, on_wait) as leases:
+                _carry_out(move_plan, replace(request, site=site), progress, leases)
+            move_plan = plan(request)
+        return _finish(move_plan.ways, request, site, move_plan.notices)
 
 
 def _note(request: Request) -> Note:
@@ -132,10 +132,10 @@ def _create(new: Path, like: Path) -> None:
     try:
         with at.parent(new.parent, new, make=True) as (directory, name):
             os.mkdir(name, 0o700, dir_fd=directory)
-            with at.opened(directory, name) as made:
+            with at.opened(directory, name) as descriptor:
                 with suppress(PermissionError):
-                    os.fchown(made, -1, old.st_gid)
-                os.fchmod(made, old.st_mode & 0o7777)
+                    os.fchown(descriptor, -1, old.st_gid)
+                os.fchmod(descriptor, old.st_mode & 0o7777)
     except OSError as error:
         raise StackyardError(f"cannot create {new}: {error.strerror}", hint="choose another directory") from error
 
@@ -162,54 +162,54 @@ def _kept_from_gc(request: Request) -> Iterator[None]:
         yield
 
 
-def _carry_out(found: Plan, request: Request, progress: Progress, held: DeployLeases) -> None:
-    ways = found.ways
+def _carry_out(move_plan: Plan, request: Request, progress: Progress, leases: DeployLeases) -> None:
+    ways = move_plan.ways
     with disk.during(f"moving {ways.source.root}"):
         if not request.is_here:
             for text in carrying.beside(ways):
                 progress.notice(text)
         carrying.history(ways)
-        _build_all(found, request, progress, held)
+        _build_all(move_plan, request, progress, leases)
     with suppress(_OutdatedPlan):  # then once more
-        _require_latest(found)
-        _publish(found, request, progress, held)
+        _require_latest(move_plan)
+        _publish(move_plan, request, progress, leases)
 
 
 class _OutdatedPlan(Exception):
     """The old yard was published to after the plan was made."""
 
 
-def _require_latest(found: Plan) -> None:
-    if generations.current_number(found.ways.source) != found.number:
+def _require_latest(move_plan: Plan) -> None:
+    if generations.current_number(move_plan.ways.source) != move_plan.number:
         raise _OutdatedPlan
 
 
-def _build_all(found: Plan, request: Request, progress: Progress, held: DeployLeases) -> None:
+def _build_all(move_plan: Plan, request: Request, progress: Progress, leases: DeployLeases) -> None:
     """Build every revision; failures are collected and reported together.
 
     Raises:
         StackyardError: a revision cannot be built.
     """
     failed: dict[str, StackyardError] = {}
-    key = signing.require_key(Workspace(request.site, found.ways.target))
-    for kept in found.kept:
-        base = kept.record.base
+    key = signing.require_key(Workspace(request.site, move_plan.ways.target))
+    for revision in move_plan.kept:
+        base = revision.record.base
         try:
-            if base is not None and base.id in failed and found.ways.there(base.yard) != base.yard:
+            if base is not None and base.id in failed and move_plan.ways.there(base.yard) != base.yard:
                 raise StackyardError(f"its base {base.id} cannot be built")
-            record = _build(kept, found.ways, request, progress, held)
-            signing.sign_built(record, Workspace(request.site, found.ways.target), key)
+            record = _build(revision, move_plan.ways, request, progress, leases)
+            signing.sign_built(record, Workspace(request.site, move_plan.ways.target), key)
         except disk.DiskFull:
             raise
         except StackyardError as error:
-            progress.phase(kept.entry.module, "stopped", "not built")
-            failed[kept.entry.module] = error
+            progress.phase(revision.entry.module, "stopped", "not built")
+            failed[revision.entry.module] = error
     if failed:
         raise _cannot(failed, request)
 
 
 def _cannot(failed: dict[str, StackyardError], request: Request) -> StackyardError:
-    reasons = [f"{name}: {each}" + (f"\n  hint: {each.hint}" if each.hint else "") for name, each in failed.items()]
+    reasons = [f"{name}: {error}" + (f"\n  hint: {error.hint}" if error.hint else "") for name, error in failed.items()]
     options = " ".join(f"--without {name}" for name in failed)
     return StackyardError(
         f"nothing was published in {request.root}: {counted(len(failed), 'revision')} cannot be built there",
@@ -218,21 +218,25 @@ def _cannot(failed: dict[str, StackyardError], request: Request) -> StackyardErr
     )
 
 
-def _build(kept: LocatedRevision, ways: Ways, request: Request, progress: Progress, held: DeployLeases) -> BuildRecord:
-    if kept.record.origin.again == "copy":
-        progress.phase(kept.entry.module, "image")
-        licences.require_of_record(Workspace(request.site, ways.target), kept.record, request.accept)
-        return carrying.container(kept, ways, request.site)
+def _build(
+    revision: LocatedRevision, ways: Ways, request: Request, progress: Progress, leases: DeployLeases
+) -> BuildRecord:
+    if revision.record.origin.again == "copy":
+        progress.phase(revision.entry.module, "image")
+        licences.require_of_record(Workspace(request.site, ways.target), revision.record, request.accept)
+        return carrying.container(revision, ways, request.site)
     yard = ways.target if request.is_here else replace(ways.target, parent=ways.source)
     with scratch("move") as work:
-        task = remaking.task(kept, ways, request.site, work)
-        if task.record is None and not remaking.is_same_build(task, kept, request.site):
+        task = remaking.task(revision, ways, request.site, work)
+        if task.record is None and not remaking.is_same_build(task, revision, request.site):
             progress.notice(
-                f"{kept.entry.module}: the site's policy changed since it was built; it gets the present one"
+                f"{revision.entry.module}: the site's policy changed since it was built; it gets the present one"
             )
-        wanted = deploy.Request(request.site, yard, (task.stack,), accept=request.accept, command=request.command)
-        built = deploy.ensure_built(task, wanted, progress, held).record
-        carrying.lock_of_extension(kept, task, ways)
+        deploy_request = deploy.Request(
+            request.site, yard, (task.stack,), accept=request.accept, command=request.command
+        )
+        built = deploy.ensure_built(task, deploy_request, progress, leases).record
+        carrying.lock_of_extension(revision, task, ways)
     assert built is not None
     return built
 
@@ -240,19 +244,19 @@ def _build(kept: LocatedRevision, ways: Ways, request: Request, progress: Progre
 # --------------------------------------------------------------------------- publishing
 
 
-def _publish(found: Plan, request: Request, progress: Progress, held: DeployLeases) -> None:
+def _publish(move_plan: Plan, request: Request, progress: Progress, leases: DeployLeases) -> None:
     """Verify every revision through its future modules, and publish all of them in one step."""
-    ways, target, site = found.ways, found.ways.target, request.site
+    ways, target, site = move_plan.ways, move_plan.ways.target, request.site
 
     def may() -> None:
-        held.check()
-        _require_latest(found)
+        leases.check()
+        _require_latest(move_plan)
 
-    gone = tuple(replace(each, state="missing", pinned=False) for each in found.rest)
+    gone = tuple(replace(entry, state="missing", pinned=False) for entry in move_plan.rest)
     made_by = origin(request.command, [site.file] if site.file else [])
     with generation.draft(Workspace(site, target), made_by) as draft:
-        draft.write(_entries([*(kept.entry for kept in found.kept), *gone], ways))
-        verified = [_verified(kept, draft.modules, ways, request, progress) for kept in found.kept]
+        draft.write(_entries([*(revision.entry for revision in move_plan.kept), *gone], ways))
+        verified = [_verified(revision, draft.modules, ways, request, progress) for revision in move_plan.kept]
         wrong = [entry.module for entry, is_good in verified if not is_good]
         if wrong:
             raise ChecksFailed(
@@ -266,28 +270,30 @@ def _publish(found: Plan, request: Request, progress: Progress, held: DeployLeas
 
 def _entries(entries: list[Entry], ways: Ways) -> tuple[Entry, ...]:
     """The entries at the new place, with the hashes of the new builds."""
-    there = [replace(each, file=ways.there(each.file)) for each in moved.at(ways.target, entries)]
-    found = {each.module: revisions.readable(RevisionPaths.of(each.folder)) for each in there}
-    made = [replace(e, input_hash=r.input_hash) if e.input_hash and (r := found[e.module]) else e for e in there]
-    return names.claim(made)
+    there = [replace(entry, file=ways.there(entry.file)) for entry in moved.at(ways.target, entries)]
+    records = {entry.module: revisions.readable(RevisionPaths.of(entry.folder)) for entry in there}
+    updated = [replace(e, input_hash=r.input_hash) if e.input_hash and (r := records[e.module]) else e for e in there]
+    return names.claim(updated)
 
 
 def _verified(
-    kept: LocatedRevision, modules: Path, ways: Ways, request: Request, progress: Progress
+    revision: LocatedRevision, modules: Path, ways: Ways, request: Request, progress: Progress
 ) -> tuple[Entry, bool]:
     """The entry with the state from its verification, and whether that is as good as before."""
-    paths = ways.target.revision(kept.entry.stack, Path(kept.entry.folder).name)
-    record, wanted = revisions.readable(paths), in_force(kept.located)
+    paths = ways.target.revision(revision.entry.stack, Path(revision.entry.folder).name)
+    record, expectations = revisions.readable(paths), in_force(revision.located)
     assert record is not None
-    asked = deploy.Request(request.site, ways.target, ())
-    report = deploy.verified(record, modules, asked, progress, wanted, deep=record.payload.image is not None).report
+    deploy_request = deploy.Request(request.site, ways.target, ())
+    report = deploy.verified(
+        record, modules, deploy_request, progress, expectations, deep=record.payload.image is not None
+    ).report
     assert report is not None
-    if not in_force(record).cover(wanted):
-        keep(record, wanted)
-    state = _state(kept.entry.state, report.state)
-    allowed = request.allow_unverified or kept.entry.state in ("unverified", "withdrawn")
-    good = state not in ("failed", "unverified") or state == kept.entry.state or (state == "unverified" and allowed)
-    return replace(kept.entry, state=state), good
+    if not in_force(record).cover(expectations):
+        keep(record, expectations)
+    state = _state(revision.entry.state, report.state)
+    allowed = request.allow_unverified or revision.entry.state in ("unverified", "withdrawn")
+    good = state not in ("failed", "unverified") or state == revision.entry.state or (state == "unverified" and allowed)
+    return replace(revision.entry, state=state), good
 
 
 def _state(before: State, report: str) -> State:

@@ -148,7 +148,7 @@ def _require_not_done(request: Request) -> None:
 
 def _moved_by(yard: Yard) -> Manifest | None:
     """The generation that a move published in this yard; None: it was not moved, or that cannot be read."""
-    return next((each for each in generations.readable(yard) if each.reason.startswith(FROM)), None)
+    return next((manifest for manifest in generations.readable(yard) if manifest.reason.startswith(FROM)), None)
 
 
 def _when(done: Manifest) -> str:
@@ -162,44 +162,46 @@ def _planned(request: Request, ways: Ways, manifest: Manifest) -> Plan:
         raise InputError(f"--without: no such revision: {', '.join(sorted(unknown))}",
                          hint="name them as `stackyard list --all` does")  # fmt: skip
     there = [e for e in manifest.entries if e.module not in request.without and e.state not in ("removed", "missing")]
-    kept = {
-        e.module: LocatedRevision(e, found) for e in there if (found := revisions.readable(RevisionPaths.of(e.folder)))
+    by_module = {
+        e.module: LocatedRevision(e, record)
+        for e in there
+        if (record := revisions.readable(RevisionPaths.of(e.folder)))
     }
-    rest = tuple(e for e in manifest.entries if e.module not in kept)
+    rest = tuple(e for e in manifest.entries if e.module not in by_module)
     lost = [e.module for e in rest if e.is_visible and e.module not in request.without]
     if lost:
         raise StackyardError(f"cannot move {', '.join(lost)}: their records cannot be read",
                              hint=f"repair them in the old place, or leave them out: --without {lost[0]}")  # fmt: skip
-    for each in kept.values():
-        if any(package.kind == "conda" for package in each.record.packages):
-            require_short_prefix(each.entry.module, Path(ways.there(each.record.prefix)))
-    return Plan(ways, tuple(_bases_first(kept)), rest, manifest.number, tuple(_not_moved(kept, ways)))
+    for revision in by_module.values():
+        if any(package.kind == "conda" for package in revision.record.packages):
+            require_short_prefix(revision.entry.module, Path(ways.there(revision.record.prefix)))
+    return Plan(ways, tuple(_bases_first(by_module)), rest, manifest.number, tuple(_not_moved(by_module, ways)))
 
 
-def _bases_first(kept: dict[str, LocatedRevision]) -> Iterator[LocatedRevision]:
-    given: set[str] = set()
+def _bases_first(by_module: dict[str, LocatedRevision]) -> Iterator[LocatedRevision]:
+    done: set[str] = set()
 
-    def visit(each: LocatedRevision) -> Iterator[LocatedRevision]:
-        if each.entry.module in given:
+    def visit(located: LocatedRevision) -> Iterator[LocatedRevision]:
+        if located.entry.module in done:
             return
-        given.add(each.entry.module)
-        base = each.record.base
-        if base is not None and base.id in kept:
-            yield from visit(kept[base.id])
-        yield each
+        done.add(located.entry.module)
+        base = located.record.base
+        if base is not None and base.id in by_module:
+            yield from visit(by_module[base.id])
+        yield located
 
-    for each in kept.values():
-        yield from visit(each)
+    for revision in by_module.values():
+        yield from visit(revision)
 
 
-def _not_moved(kept: dict[str, LocatedRevision], ways: Ways) -> Iterator[str]:
-    for each in kept.values():
-        record = replace(each.record, prefix=str(each.paths.prefix)) if each.record.base else None
+def _not_moved(by_module: dict[str, LocatedRevision], ways: Ways) -> Iterator[str]:
+    for item in by_module.values():
+        record = replace(item.record, prefix=str(item.paths.prefix)) if item.record.base else None
         if record is not None and (drift := drifted(record)):
             what = ", ".join(f"{one.name} {one.version}" for one in drift)
-            yield f"{what}: installed in {each.entry.module} and not recorded: `stackyard update {each.entry.stack}` is"
+            yield f"{what}: installed in {item.entry.module} and not recorded: `stackyard update {item.entry.stack}` is"
     below = children.known(ways.source, "")
-    blind = (each.place for each in below.blind if each.uid is not None)
+    blind = (spot.place for spot in below.blind if spot.uid is not None)
     for root in sorted({*(str(child.root) for child in below.seen), *blind}):
         yield f"{plain(root, LONG)} extends revisions of this yard: its owner types `stackyard rebase NAME` for each"
 

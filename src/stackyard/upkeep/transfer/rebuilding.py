@@ -54,9 +54,9 @@ class Ways:
     def over(self, value: Any) -> Any:
         """JSON values with every path of the yard replaced by its new path, alone or in a list of paths."""
         if isinstance(value, dict):
-            return {key: self.over(each) for key, each in value.items()}
+            return {key: self.over(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self.over(each) for each in value]
+            return [self.over(item) for item in value]
         return ":".join(map(self.there, value.split(":"))) if isinstance(value, str) and "/" in value else value
 
 
@@ -78,7 +78,7 @@ class LocatedRevision:
         return replace(self.record, path=self.entry.folder)
 
 
-def task(kept: LocatedRevision, ways: Ways, site: Site, work: Path) -> Task:
+def task(revision: LocatedRevision, ways: Ways, site: Site, work: Path) -> Task:
     """The task that builds a revision at its new place.
 
     Args:
@@ -87,17 +87,17 @@ def task(kept: LocatedRevision, ways: Ways, site: Site, work: Path) -> Task:
     Raises:
         StackyardError: a copy is missing, its file cannot be read, or its base was not built there.
     """
-    record, paths = kept.record, ways.target.revision(kept.entry.stack, Path(kept.entry.folder).name)
-    stack = _adopted(kept) if record.origin.again == "adopt" else _read(kept, ways, site, work)
-    locked = lockfile.read(kept.paths.lock).variants[0]
-    variant = _as_built(_variant(stack, record), kept, locked, site)
+    record, paths = revision.record, ways.target.revision(revision.entry.stack, Path(revision.entry.folder).name)
+    stack = _adopted(revision) if record.origin.again == "adopt" else _read(revision, ways, site, work)
+    locked = lockfile.read(revision.paths.lock).variants[0]
+    variant = _as_built(_variant(stack, record), revision, locked, site)
     there = replace(locked, interpreter=replace(locked.interpreter, path=ways.there(locked.interpreter.path)))
     if record.base is not None:
         base = _base(record.base, ways)
         variant = variant.model_copy(update={"base": base})
         there = _on(there, record.base, base)
     digest = input_hash(without_labels(variant), there, site)
-    return Task("build", stack, variant, there, digest, record.revision, record.module, paths, kept.entry.rank,
+    return Task("build", stack, variant, there, digest, record.revision, record.module, paths, revision.entry.rank,
                 _built(paths, digest))  # fmt: skip
 
 
@@ -110,21 +110,21 @@ def _on(layer: LockedVariant, before: BaseRevision, now: BaseRevision) -> Locked
     return replace(layer, policy=policy, spec_hash=digest, interpreter=onbase.interpreter(now))
 
 
-def is_same_build(made: Task, kept: LocatedRevision, site: Site) -> bool:
+def is_same_build(other: Task, revision: LocatedRevision, site: Site) -> bool:
     """Whether a revision was built from the same inputs, apart from the path of the yard."""
-    variant = made.variant.model_copy(update={"base": kept.record.base})
-    locked = lockfile.read(kept.paths.lock).variants[0]
+    variant = other.variant.model_copy(update={"base": revision.record.base})
+    locked = lockfile.read(revision.paths.lock).variants[0]
     plain = without_labels(variant)
-    return is_build_of(kept.record, plain, locked, site, input_hash(plain, locked, site))
+    return is_build_of(revision.record, plain, locked, site, input_hash(plain, locked, site))
 
 
 def _built(paths: RevisionPaths, digest: str) -> BuildRecord | None:
     """The record of an earlier try; an unpublished build from other inputs is removed."""
     if not disk.is_there(paths.record):
         return None
-    found = read_record(paths.record)
-    if found.input_hash == digest:
-        return found
+    record = read_record(paths.record)
+    if record.input_hash == digest:
+        return record
     disk.remove_tree(paths.root, paths.yard)
     return None
 
@@ -133,14 +133,14 @@ def _base(base: BaseRevision, ways: Ways) -> BaseRevision:
     """The base of an extension: at its present place if it is in this yard, else unchanged."""
     if ways.there(base.yard) == base.yard:
         return base
-    found = ways.target.revision(*base.id.split("/", 1)).record
-    if not disk.is_there(found):
+    path = ways.target.revision(*base.id.split("/", 1)).record
+    if not disk.is_there(path):
         raise StackyardError(f"its base {base.id} was not built in {ways.target.root}")
-    return onbase.of_record(read_record(found))
+    return onbase.of_record(read_record(path))
 
 
-def _adopted(kept: LocatedRevision) -> Stack:
-    record = kept.record
+def _adopted(revision: LocatedRevision) -> Stack:
+    record = revision.record
     variant = Variant(
         stack=record.stack, version=record.version, name=record.variant, axes=dict(record.axes),
         adopted=record.adopted, exceptions=CheckExceptions(**record.exceptions), notices=record.notices,
@@ -151,18 +151,21 @@ def _adopted(kept: LocatedRevision) -> Stack:
 
 def _variant(stack: Stack, record: BuildRecord) -> Variant:
     """The variant of a file that a revision was built from."""
-    same = [each for each in stack.variants if each.version == record.version]
-    found = next((each for each in same if each.name == record.variant or (each.on and not each.name)), None)
-    if found is None:
+    same = [candidate for candidate in stack.variants if candidate.version == record.version]
+    variant = next(
+        (candidate for candidate in same if candidate.name == record.variant or (candidate.on and not candidate.name)),
+        None,
+    )
+    if variant is None:
         raise StackyardError(f"the copy of its file describes no {record.version} {record.variant}".rstrip())
-    return found.model_copy(update={"name": record.variant, "base": record.base})
+    return variant.model_copy(update={"name": record.variant, "base": record.base})
 
 
-def _as_built(variant: Variant, kept: LocatedRevision, locked: LockedVariant, site: Site) -> Variant:
+def _as_built(variant: Variant, revision: LocatedRevision, locked: LockedVariant, site: Site) -> Variant:
     """The variant in its built form, which may come from the command line or from the site's limit."""
-    form = kept.record.payload.packing
+    form = revision.record.payload.packing
     plain = without_labels(variant)
-    if variant.image == form or is_build_of(kept.record, plain, locked, site, input_hash(plain, locked, site)):
+    if variant.image == form or is_build_of(revision.record, plain, locked, site, input_hash(plain, locked, site)):
         return variant
     return variant.model_copy(update={"image": form})
 
@@ -170,31 +173,31 @@ def _as_built(variant: Variant, kept: LocatedRevision, locked: LockedVariant, si
 # --------------------------------------------------------------------------- its file
 
 
-def _read(kept: LocatedRevision, ways: Ways, site: Site, work: Path) -> Stack:
+def _read(revision: LocatedRevision, ways: Ways, site: Site, work: Path) -> Stack:
     """The stack, read from its file if that is unchanged, else from the copies at their former relative paths."""
-    own, files = _files(kept, ways.source)
+    own, files = _files(revision, ways.source)
     if own is None:
-        raise MissingError(f"no generation says where its file {kept.entry.file or 'was'}")
-    if all(_is_as_it_was(each) for each in files):
-        return load_stack(Path(own.path), site, kept.entry.stack, kept.entry.version)
-    for each in files:
-        _lay(each, kept.paths.recipe, work)
+        raise MissingError(f"no generation says where its file {revision.entry.file or 'was'}")
+    if all(_is_as_it_was(file) for file in files):
+        return load_stack(Path(own.path), site, revision.entry.stack, revision.entry.version)
+    for file in files:
+        _lay(file, revision.paths.recipe, work)
     _show_neighbours(files, work)
-    return load_stack(_place(own, work), site, kept.entry.stack, kept.entry.version)
+    return load_stack(_place(own, work), site, revision.entry.stack, revision.entry.version)
 
 
-def _files(kept: LocatedRevision, yard: Yard) -> tuple[UsedFile | None, list[UsedFile]]:
+def _files(revision: LocatedRevision, yard: Yard) -> tuple[UsedFile | None, list[UsedFile]]:
     """A revision's file and the files read with it, with the content that was copied; else as last read."""
-    copies = {sha256_file(path) for path in disk.entries(kept.paths.recipe) if path.is_file()}
+    copies = {sha256_file(path) for path in disk.entries(revision.paths.recipe) if path.is_file()}
     best: UsedFile | None = None
     files: list[UsedFile] = []
     for manifest in generations.readable(yard):
-        own = _file_of(kept.entry, manifest.origin.files, copies)
+        own = _file_of(revision.entry, manifest.origin.files, copies)
         if own is None:
             continue
         is_same = own.sha256 in copies
         if is_same or best is None or len(own.path) < len(best.path):
-            best, files = own, [f for f in manifest.origin.files if _copy_of(f, kept.paths.recipe) is not None]
+            best, files = own, [f for f in manifest.origin.files if _copy_of(f, revision.paths.recipe) is not None]
         if is_same:
             break
     return best, files
@@ -222,9 +225,9 @@ def _copies(file: UsedFile, recipe: Path) -> Iterator[Path]:
 
 def _copy_of(file: UsedFile, recipe: Path) -> Path | None:
     """The copy of a file: the one with its content, else the only one of its name, whose logins were removed."""
-    found = list(_copies(file, recipe))
-    same = (path for path in found if sha256_file(path) == file.sha256)
-    return next(same, found[0] if len(found) == 1 else None)
+    paths = list(_copies(file, recipe))
+    same = (path for path in paths if sha256_file(path) == file.sha256)
+    return next(same, paths[0] if len(paths) == 1 else None)
 
 
 def _place(file: UsedFile, work: Path) -> Path:

@@ -26,16 +26,16 @@ def check_collisions(record: BuildRecord) -> list[CheckResult]:
         return []
     started = time.perf_counter()
     root = record.payload.root
-    wrong = [problem for each in record.collisions for problem in _problems(root, each)]
+    wrong = [problem for collision in record.collisions for problem in _problems(root, collision)]
     seconds = time.perf_counter() - started
     if wrong:
         remedy = REMEDY.format(module=record.module)
         return [CheckResult("content", _NAME, "failed", listed(wrong), remedy, seconds)]
-    bad = [each for each in record.collisions if each.kind == "warning"]
+    bad = [collision for collision in record.collisions if collision.kind == "warning"]
     if bad:
         text = listed([sentence.removeprefix("path collision: ") for sentence in sentences(bad)])
         return [CheckResult("content", _NAME, "warned", text, _CHOOSE, seconds, required=False)]
-    count = counted(sum(len(each.files) for each in record.collisions), "path")
+    count = counted(sum(len(collision.files) for collision in record.collisions), "path")
     text = f"{count} of several packages: the file is that of the package in the record"
     return [CheckResult("content", _NAME, "passed", text, seconds=seconds)]
 

@@ -117,5 +117,5 @@ def _inside(words: tuple[str, ...], context: Context) -> bool:
 
 
 def _before_5_1(kernel: str) -> bool:
-    found = re.match(r"(\d+)\.(\d+)", kernel)
-    return bool(found) and (int(found.group(1)), int(found.group(2))) < (5, 1) if found else False
+    match = re.match(r"(\d+)\.(\d+)", kernel)
+    return bool(match) and (int(match.group(1)), int(match.group(2))) < (5, 1) if match else False

@@ -60,17 +60,17 @@ def _check_pip(context: Context) -> list[CheckResult]:
 def _check_layer(context: Context) -> list[CheckResult]:
     started = time.perf_counter()
     try:
-        found = find(context)
+        finding = find(context)
     except StackyardError as error:
         return [CheckResult("consistency", "pip", "failed", error.message)]
-    if found.unsearched:
+    if finding.unsearched:
         python = context.python.path if context.python else ""
         text = "\n".join(
-            f"{python} does not search {directory}: it is not on its sys.path" for directory in found.unsearched
+            f"{python} does not search {directory}: it is not on its sys.path" for directory in finding.unsearched
         )
         return [CheckResult("consistency", "pip", "failed", text, _UNSEARCHED)]
-    text = f"all requirements of {counted(found.count, 'package')} are satisfied, with those of the base"
-    return _results(context, "pip", found.problems, text, time.perf_counter() - started)
+    text = f"all requirements of {counted(finding.count, 'package')} are satisfied, with those of the base"
+    return _results(context, "pip", finding.problems, text, time.perf_counter() - started)
 
 
 def _check_conda(context: Context) -> list[CheckResult]:
@@ -120,8 +120,8 @@ def _of_base(context: Context) -> list[PackageRecord]:
     """The conda packages of the base of an extension, for comparison."""
     from rattler import BuildString, PackageRecord
 
-    found = (p for p in context.record.packages if p.of_base and p.kind == "conda")
-    return [PackageRecord(p.name, p.version, BuildString(p.build or "0"), 0, "noarch") for p in found]
+    packages = (p for p in context.record.packages if p.of_base and p.kind == "conda")
+    return [PackageRecord(p.name, p.version, BuildString(p.build or "0"), 0, "noarch") for p in packages]
 
 
 def _conda_problems(
@@ -167,8 +167,8 @@ def _shown(record: PackageRecord) -> str:
 
 
 def _name(line: str) -> str:
-    found = _NAMED.match(line)
-    return found.group(1) if found else ""
+    match = _NAMED.match(line)
+    return match.group(1) if match else ""
 
 
 def _results(

@@ -149,9 +149,9 @@ def _inside(root: Path, path: Path) -> str:
 
 def own_files(record: BuildRecord) -> list[CheckResult]:
     """Check the files beside the prefix that were written at publication."""
-    found = list(beside.problems(record))
+    problems = list(beside.problems(record))
     remedy = REMEDY.format(module=record.module)
-    return [CheckResult("content", "published files", "failed", listed(found), remedy)] if found else []
+    return [CheckResult("content", "published files", "failed", listed(problems), remedy)] if problems else []
 
 
 def listed(problems: Sequence[str]) -> str:

@@ -73,10 +73,10 @@ def distributions(context: Context) -> tuple[Distribution, ...]:
     if context.python is None:
         return ()
     conda = tuple(context.conda_records())
-    found = [
+    result = [
         one for directory in context.python.site_packages for one in _in_directory(directory, context.prefix, conda)
     ]
-    return tuple(sorted(found, key=lambda one: (canonical(one.name), one.version)))
+    return tuple(sorted(result, key=lambda one: (canonical(one.name), one.version)))
 
 
 def modules_of(files: Iterable[str], distribution: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -118,10 +118,10 @@ def _stem(file: str) -> str | None:
     """The module's name if the file is Python source or an extension module, else None."""
     if file.endswith(".py"):
         return file[:-3]
-    found = _EXTENSION.match(file)
-    if found is None or (file.count(".") == 1 and file.startswith("lib")):
+    match = _EXTENSION.match(file)
+    if match is None or (file.count(".") == 1 and file.startswith("lib")):
         return None
-    return found.group("name")
+    return match.group("name")
 
 
 def _in_directory(directory: Path, prefix: Path, conda: Sequence[Mapping[str, Any]]) -> Iterator[Distribution]:
@@ -155,7 +155,7 @@ def _with_metadata(info: Path, owners: Mapping[str, frozenset[str]]) -> Distribu
     stem, _, version = info.name.removesuffix(info.suffix).partition("-")
     name = headers.get("Name", stem).strip()
     public, left_out = modules_of(files, name) if files else _declared_top_levels(info)
-    made = Distribution(
+    distribution = Distribution(
         name=name,
         version=headers.get("Version", version.partition("-")[0]).strip(),
         kind="pip" if owner is None else "conda",
@@ -165,7 +165,7 @@ def _with_metadata(info: Path, owners: Mapping[str, frozenset[str]]) -> Distribu
         files=frozenset(files),
     )
     requires, optional = _requirements(headers)
-    return replace(made, scripts=_scripts(info), requires=requires, optional=optional)
+    return replace(distribution, scripts=_scripts(info), requires=requires, optional=optional)
 
 
 def _headers(info: Path) -> Message:
@@ -219,12 +219,12 @@ def _scripts(info: Path) -> tuple[Script, ...]:
 
 
 def _script(name: str, value: str) -> Script | None:
-    found = _ENTRY.match(value.strip())
-    if found is None:
+    match = _ENTRY.match(value.strip())
+    if match is None:
         return Script(name, value.strip(), ())
-    extras = tuple(part.strip() for part in (found.group("extras") or "").split(",") if part.strip())
-    attributes = (found.group("attributes") or "").split(".")
-    return Script(name, found.group("module"), tuple(part for part in attributes if part), extras)
+    extras = tuple(part.strip() for part in (match.group("extras") or "").split(",") if part.strip())
+    attributes = (match.group("attributes") or "").split(".")
+    return Script(name, match.group("module"), tuple(part for part in attributes if part), extras)
 
 
 def _requirements(headers: Message) -> tuple[frozenset[str], dict[str, tuple[str, ...]]]:
@@ -232,10 +232,10 @@ def _requirements(headers: Message) -> tuple[frozenset[str], dict[str, tuple[str
     always: set[str] = set()
     optional: dict[str, set[str]] = {}
     for requirement in headers.get_all("Requires-Dist", []):
-        found = re.match(r"\s*([\w.-]+)", requirement)
+        match = re.match(r"\s*([\w.-]+)", requirement)
         extras = _EXTRA.findall(requirement)
-        if found and extras:
-            optional.setdefault(canonical(found.group(1)), set()).update(extras)
-        elif found:
-            always.add(canonical(found.group(1)))
+        if match and extras:
+            optional.setdefault(canonical(match.group(1)), set()).update(extras)
+        elif match:
+            always.add(canonical(match.group(1)))
     return frozenset(always), {name: tuple(sorted(extras)) for name, extras in optional.items() if name not in always}

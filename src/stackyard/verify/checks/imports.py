@@ -24,20 +24,20 @@ def check_imports_and_commands(context: Context, kinds: Collection[Kind]) -> lis
     """One result per distribution (kind ``import``) and per script (kind ``command``), for the requested kinds."""
     if context.python is None:
         return []
-    found = distributions(context)
-    plans = _plans(context, found, kinds)
+    candidates = distributions(context)
+    plans = _plans(context, candidates, kinds)
     outcomes = run_tasks(context, [task for plan in plans for task in plan.tasks()])
     results = []
     if "import" in kinds:
         for plan in plans:
             done = {module: outcomes[task.id] for module, task in plan.modules.items()}
-            results.append(_import_result(context, found, plan.distribution, done))
+            results.append(_import_result(context, candidates, plan.distribution, done))
     if "command" in kinds:
         for plan in plans:
             for script in plan.distribution.scripts:
                 task = plan.scripts.get(script.name)
                 outcome = outcomes[task.id] if task else None
-                results.append(_command_result(context, found, plan.distribution, script, outcome))
+                results.append(_command_result(context, candidates, plan.distribution, script, outcome))
     return results
 
 
@@ -55,10 +55,10 @@ class _Plan:
         yield from self.scripts.values()
 
 
-def _plans(context: Context, found: Iterable[Distribution], kinds: Collection[Kind]) -> list[_Plan]:
+def _plans(context: Context, candidates: Iterable[Distribution], kinds: Collection[Kind]) -> list[_Plan]:
     numbers = count()
     plans = []
-    for one in found:
+    for one in candidates:
         modules = [m for m in one.modules if "import" in kinds and not excepted(m, context.exceptions.imports)]
         scripts = [s for s in one.scripts if "command" in kinds and not excepted(s.name, context.exceptions.commands)]
         plans.append(
@@ -72,7 +72,7 @@ def _plans(context: Context, found: Iterable[Distribution], kinds: Collection[Ki
 
 
 def _import_result(
-    context: Context, found: Collection[Distribution], one: Distribution, outcomes: Mapping[str, TaskOutcome]
+    context: Context, candidates: Collection[Distribution], one: Distribution, outcomes: Mapping[str, TaskOutcome]
 ) -> CheckResult:
     """The distribution's result: the worst result of its modules."""
     seconds = sum(outcome.seconds for outcome in outcomes.values())
@@ -85,7 +85,7 @@ def _import_result(
         detail = ", ".join(outcomes)
         detail += f" ({', '.join(alone)} only in a process of its own, not after other modules)" if alone else ""
         return CheckResult("import", one.name, "passed", detail, seconds=seconds)
-    skipped = _only_on_gpu_node(context, failing) or _only_with_extra(found, one, failing)
+    skipped = _only_on_gpu_node(context, failing) or _only_with_extra(candidates, one, failing)
     if skipped:
         return replace(skipped, name=one.name, seconds=seconds)
     lines = [f"{module}: {problem.message}" for module, problem in failing.items()]
@@ -105,15 +105,15 @@ def _only_on_gpu_node(context: Context, failing: Mapping[str, Problem]) -> Check
 
 
 def _only_with_extra(
-    found: Collection[Distribution], one: Distribution, failing: Mapping[str, Problem]
+    candidates: Collection[Distribution], one: Distribution, failing: Mapping[str, Problem]
 ) -> CheckResult | None:
     """A skipped result if only an extra that was not requested is missing in a required distribution.
 
     The distribution works without it (matplotlib-inline for an IPython without matplotlib).
     """
-    if not any(canonical(one.name) in other.requires for other in found if other is not one):
+    if not any(canonical(one.name) in other.requires for other in candidates if other is not one):
         return None
-    extras = [_lacking_extra(found, one, problem) for problem in failing.values()]
+    extras = [_lacking_extra(candidates, one, problem) for problem in failing.values()]
     if not all(extras):
         return None
     lines = [f"{module}: {problem.message}" for module, problem in failing.items()]
@@ -142,13 +142,13 @@ def _own_file(one: Distribution, module: str) -> str:
     """The missing file that the distribution installed for a module; empty if it did not install one."""
     stem = module.replace(".", "/")
     starts = (f"{stem}.", f"{stem}/__init__.")
-    found = (f for f in sorted(one.files) if module and f.startswith(starts) and f.endswith((".py", ".so")))
-    return next((f for f in found if not (one.directory / f).exists()), "")
+    files = (f for f in sorted(one.files) if module and f.startswith(starts) and f.endswith((".py", ".so")))
+    return next((f for f in files if not (one.directory / f).exists()), "")
 
 
 def _command_result(
     context: Context,
-    found: Collection[Distribution],
+    candidates: Collection[Distribution],
     one: Distribution,
     script: Script,
     outcome: TaskOutcome | None,
@@ -162,7 +162,7 @@ def _command_result(
         return replace(file, seconds=outcome.seconds)
     if problem is None:
         return CheckResult("command", script.name, "passed", target, seconds=outcome.seconds)
-    skipped = _only_on_gpu_node(context, {target: problem}) or _optional_part(found, one, script, problem)
+    skipped = _only_on_gpu_node(context, {target: problem}) or _optional_part(candidates, one, script, problem)
     if skipped:
         return replace(skipped, kind="command", name=script.name, seconds=outcome.seconds)
     text = f"{target} of {one.name}: {problem.message}"
@@ -182,7 +182,7 @@ def _command_remedy(script: Script, problem: Problem, status: Status) -> str:
 
 
 def _optional_part(
-    found: Collection[Distribution], one: Distribution, script: Script, problem: Problem
+    candidates: Collection[Distribution], one: Distribution, script: Script, problem: Problem
 ) -> CheckResult | None:
     """A skipped result for a command of an optional part that was not requested.
 
@@ -191,24 +191,24 @@ def _optional_part(
     """
     if not problem.missing:
         return None
-    extras = script.extras or _lacking_extra(found, one, problem)
+    extras = script.extras or _lacking_extra(candidates, one, problem)
     if extras:
         reason = f"it is part of the extra {extras[0]}, which is not requested"
-    elif problem.handled and not _provided_or_required(found, one, problem.missing):
+    elif problem.handled and not _provided_or_required(candidates, one, problem.missing):
         reason = f"it is for use with {problem.missing}, which is not requested"
     else:
         return None
     return CheckResult("command", "", "skipped", f"{problem.message}\n{reason}", required=False)
 
 
-def _provided_or_required(found: Iterable[Distribution], one: Distribution, module: str) -> bool:
+def _provided_or_required(candidates: Iterable[Distribution], one: Distribution, module: str) -> bool:
     """Whether a missing module should exist: as part of an installed distribution, or as a requirement of `one`."""
     top = module.split(".", maxsplit=1)[0]
-    installed = any(name.split(".", maxsplit=1)[0] == top for other in found for name in other.modules)
+    installed = any(name.split(".", maxsplit=1)[0] == top for other in candidates for name in other.modules)
     return installed or canonical(top) in one.requires
 
 
-def _lacking_extra(found: Iterable[Distribution], one: Distribution, problem: Problem) -> tuple[str, ...]:
+def _lacking_extra(candidates: Iterable[Distribution], one: Distribution, problem: Problem) -> tuple[str, ...]:
     """The extras that would have provided a missing module.
 
     They are those of the distribution itself, or of the one whose file imports it. A missing optional part that was not
@@ -216,9 +216,9 @@ def _lacking_extra(found: Iterable[Distribution], one: Distribution, problem: Pr
     """
     if not problem.missing:
         return ()
-    wanted = canonical(problem.missing.split(".")[0])
-    asking = next((other for other in found if _holds(other, problem.file)), one)
-    return one.optional.get(wanted) or asking.optional.get(wanted) or ()
+    project = canonical(problem.missing.split(".")[0])
+    asking = next((other for other in candidates if _holds(other, problem.file)), one)
+    return one.optional.get(project) or asking.optional.get(project) or ()
 
 
 def _holds(one: Distribution, file: str) -> bool:

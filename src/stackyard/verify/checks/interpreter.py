@@ -35,24 +35,24 @@ def find_python(context: Context) -> tuple[Python | None, list[CheckResult]]:
             return None, []
         return None, [_failed(f"the record lists a Python, but {expected} does not exist")]
     started = time.perf_counter()
-    found = which("python", context.environ)
-    if found is not None and found.parent == RevisionPaths.of(context.record.path).asking:
-        found = expected  # which it runs, once the licences are accepted
-    if found is None or os.path.realpath(found.parent) != os.path.realpath(expected.parent):
-        return None, [_failed(f"with the module loaded, `python` is {found}, not {expected}", _PATH_REMEDY)]
+    path = which("python", context.environ)
+    if path is not None and path.parent == RevisionPaths.of(context.record.path).asking:
+        path = expected  # which it runs, once the licences are accepted
+    if path is None or os.path.realpath(path.parent) != os.path.realpath(expected.parent):
+        return None, [_failed(f"with the module loaded, `python` is {path}, not {expected}", _PATH_REMEDY)]
     try:
-        done = context.run([found, "-c", _QUESTION], env=context.environ, cwd=context.work, timeout_s=120)
+        done = context.run([path, "-c", _QUESTION], env=context.environ, cwd=context.work, timeout_s=120)
         answer = json.loads(done.stdout)
     except StackyardError as error:
         return None, [_failed(f"{error.message}\n{error.detail or ''}".strip())]
     except json.JSONDecodeError as error:
-        return None, [_failed(f"{found} prints extra output at startup: {error}", _SITE_REMEDY)]
-    python = Python(found, answer["version"], _site_packages(context, answer["site"]))
+        return None, [_failed(f"{path} prints extra output at startup: {error}", _SITE_REMEDY)]
+    python = Python(path, answer["version"], _site_packages(context, answer["site"]))
     problems = [*_problems(context, answer), *(line for line in done.stderr.splitlines() if _BROKEN_PTH in line)]
     seconds = time.perf_counter() - started
     if problems:
         return python, [_failed("\n".join(problems), _PATH_REMEDY, seconds)]
-    return python, [CheckResult("interpreter", "python", "passed", f"{answer['version']} at {found}", seconds=seconds)]
+    return python, [CheckResult("interpreter", "python", "passed", f"{answer['version']} at {path}", seconds=seconds)]
 
 
 _BROKEN_PTH = "Error processing line"
@@ -63,14 +63,14 @@ _SITE_REMEDY = "remove output to stdout from the .pth files and sitecustomize in
 
 def _problems(context: Context, answer: Mapping[str, Any]) -> list[str]:
     problems = []
-    wanted = context.record.interpreter.get("version", "")
-    if wanted and not f"{answer['version']}.".startswith(f"{wanted}."):
-        problems.append(f"Python version mismatch: {answer['version']}, expected {wanted}")
+    version = context.record.interpreter.get("version", "")
+    if version and not f"{answer['version']}.".startswith(f"{version}."):
+        problems.append(f"Python version mismatch: {answer['version']}, expected {version}")
     if os.path.realpath(answer["prefix"]) != os.path.realpath(context.prefix):
         problems.append(f"its sys.prefix is {answer['prefix']}, not {context.prefix}")
     if answer["user_site"]:
         problems.append("it searches packages in the home directory (PYTHONNOUSERSITE is not in effect)")
-    problems += [f"it does not find the packages of {each.id}" for each in _unseen(context, answer)]
+    problems += [f"it does not find the packages of {revision.id}" for revision in _unseen(context, answer)]
     for foreign in _foreign(context, answer):
         problems.append(f"it imports from {foreign}, outside the stack")
     return problems
@@ -78,7 +78,7 @@ def _problems(context: Context, answer: Mapping[str, Any]) -> list[str]:
 
 def _foreign(context: Context, answer: Mapping[str, Any]) -> list[str]:
     """Entries of sys.path outside of the prefix, its bases and its base interpreter."""
-    layers = [each.prefix for each in context.record.bases()]
+    layers = [base.prefix for base in context.record.bases()]
     drift = [str(context.payload.drift.root)] if isinstance(context.payload, Layer) else []
     homes = [os.path.realpath(home) for home in (context.prefix, answer["base"], *layers, *drift)]
     paths = [os.path.realpath(path) for path in answer["path"] if path]
@@ -88,8 +88,8 @@ def _foreign(context: Context, answer: Mapping[str, Any]) -> list[str]:
 def _unseen(context: Context, answer: Mapping[str, Any]) -> list[BaseRevision]:
     """The bases of an extension whose package directory is not on its Python's path."""
     paths = [os.path.realpath(path) for path in answer["path"]]
-    roots = [(each, f"{os.path.realpath(each.prefix)}/lib/") for each in context.record.bases()]
-    return [each for each, root in roots if not any(p.startswith(root) and p.endswith("-packages") for p in paths)]
+    roots = [(base, f"{os.path.realpath(base.prefix)}/lib/") for base in context.record.bases()]
+    return [base for base, root in roots if not any(p.startswith(root) and p.endswith("-packages") for p in paths)]
 
 
 def _site_packages(context: Context, directories: list[str]) -> tuple[Path, ...]:

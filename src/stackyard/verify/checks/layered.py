@@ -79,34 +79,34 @@ def find(context: Context) -> Finding:
     used = {directory for _, _, _, directory, _ in answer["own"]}
     unsearched = {directory for directory in used if os.path.realpath(directory) not in answer["searched"]}
     problems = []
-    for name, version, needs, directory, found in answer["own"]:
-        texts = [*_hidden(directory, found, unsearched), *_problems(needs, present, answer["markers"])]
+    for name, version, needs, directory, path in answer["own"]:
+        texts = [*_hidden(directory, path, unsearched), *_problems(needs, present, answer["markers"])]
         problems += [(name, f"{name} {version} {text}") for text in texts]
     return Finding(len(answer["own"]), tuple(sorted(unsearched)), problems)
 
 
-def _hidden(directory: str, found: str, unsearched: Collection[str]) -> Iterator[str]:
-    if directory not in unsearched and os.path.realpath(directory) != os.path.realpath(found):
-        yield f"is in {directory}, but Python finds the one in {found or 'none of its directories'}"
+def _hidden(directory: str, path: str, unsearched: Collection[str]) -> Iterator[str]:
+    if directory not in unsearched and os.path.realpath(directory) != os.path.realpath(path):
+        yield f"is in {directory}, but Python finds the one in {path or 'none of its directories'}"
 
 
 def _problems(needs: list[str], present: Mapping[str, str], markers: Mapping[str, Any]) -> Iterator[str]:
     for line in needs:
         try:
-            wanted = Requirement(line)
+            requirement = Requirement(line)
         except InvalidRequirement:
             continue  # uv has resolved it, and the import proves it
-        if wanted.marker is not None and not wanted.marker.evaluate(dict(markers)):
+        if requirement.marker is not None and not requirement.marker.evaluate(dict(markers)):
             continue
-        version = present.get(canonical(wanted.name))
+        version = present.get(canonical(requirement.name))
         if version is None:
-            yield f"requires {wanted}, but it is not installed"
-        elif not _accepts(wanted, version):
-            yield f"requires {wanted}, but {wanted.name} {version} is installed"
+            yield f"requires {requirement}, but it is not installed"
+        elif not _accepts(requirement, version):
+            yield f"requires {requirement}, but {requirement.name} {version} is installed"
 
 
-def _accepts(wanted: Requirement, version: str) -> bool:
+def _accepts(requirement: Requirement, version: str) -> bool:
     try:
-        return wanted.specifier.contains(Version(version), prereleases=True)
+        return requirement.specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:
         return True

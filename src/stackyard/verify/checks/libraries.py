@@ -117,11 +117,11 @@ def check_libraries(context: Context) -> list[CheckResult]:
 @lru_cache(maxsize=1)
 def _in_bases(base: BaseRevision | None) -> frozenset[str]:
     """The names of the shared libraries in the bases of an extension, whose packages load them."""
-    found: set[str] = set()
-    for each in base.lineage() if base else ():
-        for _, _, names in os.walk(each.prefix):
-            found.update(name for name in names if ".so" in name)
-    return frozenset(found)
+    libraries: set[str] = set()
+    for revision in base.lineage() if base else ():
+        for _, _, names in os.walk(revision.prefix):
+            libraries.update(name for name in names if ".so" in name)
+    return frozenset(libraries)
 
 
 def elf_files(prefix: Path) -> Iterator[ElfFile]:
@@ -147,7 +147,7 @@ def _loader(context: Context, files: Iterable[ElfFile], machine: str) -> Loader:
             inside.setdefault(name, []).append(file)
     return Loader(
         machine=machine,
-        inside={name: tuple(found) for name, found in inside.items()},
+        inside={name: tuple(paths) for name, paths in inside.items()},
         inherited=_inherited(context) if inside else (),
         environ_directories=tuple(f for f in context.environ.get("LD_LIBRARY_PATH", "").split(":") if f),
     )

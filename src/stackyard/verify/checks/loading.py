@@ -75,9 +75,9 @@ def _unmet(operation: ops.Operation, expected: Mapping[str, str], after: ShellSt
         case ops.Join(variable, front, back):
             yield from _lacking(variable, (front, back), after)
         case ops.Set() | ops.SetRestorable() | ops.Default() | ops.SaveValue() | ops.UserPath():
-            found, wanted = after.variables.get(operation.variable), expected.get(operation.variable)
-            if (found is None) != (wanted is None) or _flat(found) != _flat(wanted):
-                yield _differs(operation.variable, found, wanted)
+            value, expected_value = after.variables.get(operation.variable), expected.get(operation.variable)
+            if (value is None) != (expected_value is None) or _flat(value) != _flat(expected_value):
+                yield _differs(operation.variable, value, expected_value)
         case ops.Function(name, bodies) if "sh" in bodies and name not in after.functions:
             yield f"the function {name} is not defined"
         case ops.Alias(name, _) if name not in after.aliases:
@@ -131,8 +131,12 @@ def _write_control(directory: Path, change: ops.EnvironmentChange) -> Path:
 
     Lmod, run by root, ignores files of root that others cannot read, hence the explicit modes.
     """
-    found = (each.directory for each in change if isinstance(each, ops.Prepend) and each.variable == "PATH")
-    prepended = next(found, str(directory))
+    directories = (
+        operation.directory
+        for operation in change
+        if isinstance(operation, ops.Prepend) and operation.variable == "PATH"
+    )
+    prepended = next(directories, str(directory))
     module = directory / CONTROL
     module.parent.mkdir(parents=True)
     module.write_text(f"#%Module1.0\nprepend-path PATH {{{prepended}}}\n", encoding="utf-8")
@@ -153,8 +157,8 @@ def _flat(value: str | None) -> str:
     return " ".join((value or "").splitlines())
 
 
-def _differs(variable: str, found: str | None, wanted: str | None) -> str:
-    return f"{variable} is {_shown(found)}, not {_shown(wanted)}"
+def _differs(variable: str, value: str | None, expected: str | None) -> str:
+    return f"{variable} is {_shown(value)}, not {_shown(expected)}"
 
 
 def _shown(value: str | None) -> str:

@@ -90,8 +90,8 @@ def _unlike(name: str, kind: Any, machine: Machine) -> str | None:
     return None
 
 
-def _same_model(wanted: str, found: str) -> bool:
-    return fnmatchcase(found.lower(), f"*{wanted.lower()}*")
+def _same_model(expected: str, model: str) -> bool:
+    return fnmatchcase(model.lower(), f"*{expected.lower()}*")
 
 
 def result_of(context: Context, check: OwnCheck) -> CheckResult:

@@ -58,18 +58,18 @@ def _interpreter(record: BuildRecord) -> Iterator[str]:
         yield f"{path}: {error.message}"
 
 
-def added(record: BuildRecord, wanted: set[Path] | None = None) -> list[Path]:
+def added(record: BuildRecord, chosen: set[Path] | None = None) -> list[Path]:
     """Unknown files in the directories of commands, which were not written at publication.
 
     Raises:
         StackyardError: the expected files cannot be determined.
     """
     paths = RevisionPaths.of(record.path)
-    if wanted is None:
+    if chosen is None:
         files, links = _wanted(record, paths)
-        wanted = {*files, *links}
+        chosen = {*files, *links}
     present = (path for directory in (paths.commands, paths.asking) for path in disk.entries(directory))
-    return sorted(path for path in present if path not in wanted and not temporaries.is_one(path.name))
+    return sorted(path for path in present if path not in chosen and not temporaries.is_one(path.name))
 
 
 def _wanted(record: BuildRecord, paths: RevisionPaths) -> tuple[Mapping[Path, str], Mapping[Path, str]]:

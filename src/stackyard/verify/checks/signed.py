@@ -23,16 +23,16 @@ def check_signatures(record: BuildRecord, yards: Iterable[Path] = ()) -> list[Ch
     """
     started = time.perf_counter()
     paths = RevisionPaths.of(record.path)
-    found = [(demand, signatures.signatures(paths, demand)) for _, demand in signatures.demands(paths.yard, yards)]
-    found = found or [(signatures.Demand(), signatures.signatures(paths, None))]
-    demanded = any(demand.require for demand, _ in found)
-    lines = [str(each) for _, several in found for each in several]
+    rows = [(demand, signatures.signatures(paths, demand)) for _, demand in signatures.demands(paths.yard, yards)]
+    rows = rows or [(signatures.Demand(), signatures.signatures(paths, None))]
+    demanded = any(demand.require for demand, _ in rows)
+    lines = [str(signature) for _, several in rows for signature in several]
     misplaced = signatures.misplaced(record)
     if not (lines or demanded or misplaced):
         return []
-    valid = not misplaced and all(any(not each.problem for each in several) for _, several in found)
+    valid = not misplaced and all(any(not signature.problem for signature in several) for _, several in rows)
     status: Status = "passed" if valid else "failed" if demanded else "warned"
-    if status == "passed" and not any(each.signer for _, several in found for each in several):
+    if status == "passed" and not any(signature.signer for _, several in rows for signature in several):
         status = "skipped"
     remedy = f"sign it again once you know why: `stackyard sign {record.module}`" if not valid else ""
     text = "\n".join([*lines, misplaced] if misplaced else lines) or signatures.NONE

@@ -23,11 +23,11 @@ def attempt(task):
     A script starts with ``from module import first``, which also imports a submodule of that name; so does this.
     """
     try:
-        found = importlib.import_module(task["module"])
+        target = importlib.import_module(task["module"])
         if task["attributes"]:
             __import__(task["module"], fromlist=[str(task["attributes"][0])])
         for name in task["attributes"]:
-            found = getattr(found, name)
+            target = getattr(target, name)
     except BaseException as error:
         frames = traceback.extract_tb(sys.exc_info()[2])
         text = "".join(traceback.format_exception_only(type(error), error)[-1:]).strip()
@@ -66,9 +66,9 @@ def absent_module_of_cause(error):
         error = getattr(error, "__cause__", None) or getattr(error, "__context__", None)
         if error is None:
             return None
-        found = absent_module(error)
-        if found:
-            return found
+        name = absent_module(error)
+        if name:
+            return name
     return None
 
 

@@ -98,7 +98,7 @@ def unreadable(read: Callable[[Path], object], path: Path) -> Iterator[str]:
 
 
 def _result(name: str, problems: Iterable[str], remedy: str) -> CheckResult:
-    found = list(problems)
-    if not found:
+    texts = list(problems)
+    if not texts:
         return CheckResult("content", name, "passed")
-    return CheckResult("content", name, "failed", listed(found), remedy)
+    return CheckResult("content", name, "failed", listed(texts), remedy)

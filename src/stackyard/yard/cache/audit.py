@@ -37,17 +37,17 @@ def _problems(yard: Yard, kind: Kind, entry: Path) -> Iterable[str]:
 
 def discard_damaged(yard: Yard) -> list[str]:
     """Remove every entry that no longer holds what was written, and say why; builds fetch or compile it again."""
-    found = []
+    entries = []
     for part in parts(yard):
-        for kind, entry in [(each, entry) for each in KINDS for entry in each.complete(part)]:
+        for kind, entry in [(cache_kind, entry) for cache_kind in KINDS for entry in cache_kind.complete(part)]:
             problems = list(_problems(part, kind, entry))
             if problems:
                 try:
                     kind.discard(entry, part)
                 except PermissionError:  # another account's part, which its next build looks after
                     continue
-                found.append(problems[0])
-    return found
+                entries.append(problems[0])
+    return entries
 
 
 def unfinished(yard: Yard) -> list[Path]:

@@ -124,7 +124,7 @@ def parts(yard: Yard) -> tuple[Yard, ...]:
 def searched(yard: Yard) -> tuple[Yard, ...]:
     """Where cached things are looked up: this yard's caches, this account's first, then those of its parents."""
     own, *parents = yard.lineage()
-    return (*parts(own), *(part for each in parents for part in parts(each) if may_look_into(part.cache)))
+    return (*parts(own), *(part for parent in parents for part in parts(parent) if may_look_into(part.cache)))
 
 
 def _accounts(shared: Yard) -> list[str]:

@@ -42,9 +42,9 @@ def write(yard: Yard, kind: Kind, entry: Path) -> CheckedEntry:
     """Note what a complete entry holds, and take the right to write into its files."""
     tree = contents.scan(entry)
     contents.seal(entry, tree, directories=False, leave=kind.is_rewritten)
-    made = contents.note(entry, tree)
-    atomic.write_text(place(yard, kind, entry), checksum.add(made.to_text()), top=trusted(yard))
-    return CheckedEntry(made, tree)
+    listing = contents.note(entry, tree)
+    atomic.write_text(place(yard, kind, entry), checksum.add(listing.to_text()), top=trusted(yard))
+    return CheckedEntry(listing, tree)
 
 
 def read(yard: Yard, kind: Kind, entry: Path) -> Contents | None:
@@ -69,6 +69,6 @@ def check(yard: Yard, kind: Kind, entry: Path, *, deep: bool = False) -> Checked
         return None
     tree = contents.scan(entry)
     every = noted.hashed if deep else ()
-    found = contents.compare(noted, entry, tree, every)
-    problems = tuple(f"{entry}/{damage}" for damage in found if damage.what != "permissions")
+    damages = contents.compare(noted, entry, tree, every)
+    problems = tuple(f"{entry}/{damage}" for damage in damages if damage.what != "permissions")
     return CheckedEntry(noted, tree, problems)

@@ -87,8 +87,8 @@ def current(yard: Yard) -> Manifest | None:
         return None
     if not disk.is_there(yard.generation(number).root):
         raise _damaged(yard, f"{yard.modules} points to generation {number}, which does not exist")
-    found = read_manifest(yard.generation(number).manifest)
-    return replace(found, entries=moved.as_it_lies(yard, found.entries))
+    manifest = read_manifest(yard.generation(number).manifest)
+    return replace(manifest, entries=moved.as_it_lies(yard, manifest.entries))
 
 
 def entries(yard: Yard) -> tuple[Entry, ...]:
@@ -147,8 +147,8 @@ def complete(yard: Yard) -> Iterator[Manifest]:
 def _previous(file: Path) -> int | None:
     """The generation before one, from the end of its manifest; None where that does not say it: format 1 did not."""
     with suppress(OSError, ValueError):
-        found = re.findall(rb'\n  "previous": (\d+),?\n', manifestfile.end(file))
-        return int(found[-1]) if found else None
+        digits = re.findall(rb'\n  "previous": (\d+),?\n', manifestfile.end(file))
+        return int(digits[-1]) if digits else None
     return None
 
 
@@ -192,18 +192,18 @@ def begin(yard: Yard) -> GenerationPaths:
             with suppress(OSError):
                 disk.delete_tree(left, yard.root)
     me = this_process()
-    made = yard.draft(f"{me.host}-{me.pid}-{me.token}")
-    within.make(yard.root, made.root)
+    draft = yard.draft(f"{me.host}-{me.pid}-{me.token}")
+    within.make(yard.root, draft.root)
     try:
-        _sign(yard, made.owner)
+        _sign(yard, draft.owner)
     except OSError:
         with suppress(OSError):  # its owner would be unknown for a day
-            disk.delete_tree(made.root, yard.root)
+            disk.delete_tree(draft.root, yard.root)
         raise
-    return made
+    return draft
 
 
-def commit(yard: Yard, made: GenerationPaths, manifest: Manifest) -> Manifest | None:
+def commit(yard: Yard, draft: GenerationPaths, manifest: Manifest) -> Manifest | None:
     """Give a written draft the number of its manifest and make it the current generation.
 
     Until the number is given nothing has changed. After that, the next process that publishes finishes what a killed
@@ -213,14 +213,14 @@ def commit(yard: Yard, made: GenerationPaths, manifest: Manifest) -> Manifest | 
         The manifest with the hashes of its files; None where another process took the number: that one published
         something that this manifest does not have.
     """
-    if not disk.is_there(made.modules):
-        raise StackyardError(f"the draft {made.root} was removed by another process", hint="deploy again")
+    if not disk.is_there(draft.modules):
+        raise StackyardError(f"the draft {draft.root} was removed by another process", hint="deploy again")
     _link_of_a_new_yard(yard)
-    complete = replace(manifest, files=_hashes(made.modules))
-    atomic.write_json(made.manifest, complete.to_json(), checked=True, top=yard.root)
+    complete = replace(manifest, files=_hashes(draft.modules))
+    atomic.write_json(draft.manifest, complete.to_json(), checked=True, top=yard.root)
     atomic.fault_point("before-flip")
     numbered = yard.generation(manifest.number)
-    if not claim(made.root, numbered.root):
+    if not claim(draft.root, numbered.root):
         return None
     _settled(yard)
     within.unlink(yard.root, numbered.owner)

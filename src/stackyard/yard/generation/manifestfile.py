@@ -54,8 +54,8 @@ def end(manifest: Path) -> bytes:
     try:
         return _tail(manifest, _END)
     except FileNotFoundError:
-        found = _tail(_packed(manifest), 2 * _END)
-        return _unpack(found[found.rfind(_MEMBER) :])
+        tail = _tail(_packed(manifest), 2 * _END)
+        return _unpack(tail[tail.rfind(_MEMBER) :])
 
 
 def freed(manifest: Path) -> int:

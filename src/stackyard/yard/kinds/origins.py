@@ -153,11 +153,11 @@ class Wrapped(Built):
     @property
     def facts(self) -> dict[str, str]:
         """Which image it is, and what of it is wrapped."""
-        found = self.record.container
-        labels = " ".join(f"{key}={text}" for key, text in sorted(found["labels"].items()))
+        fields = self.record.container
+        labels = " ".join(f"{key}={text}" for key, text in sorted(fields["labels"].items()))
         return {
-            "image": f"{found['source']} {found['digest']}",
-            "mode": found["mode"],
+            "image": f"{fields['source']} {fields['digest']}",
+            "mode": fields["mode"],
             "commands": some(list(self.commands), 10),
             "labels": cut(labels, 200),
         }

@@ -98,7 +98,7 @@ class Prefix:
     def package_directories(self) -> tuple[Path, ...]:
         """All its directories of packages, of whichever version of Python."""
         libraries = [directory for directory in self.root.glob("lib*") if not directory.is_symlink()]
-        return tuple(sorted(found for directory in libraries for found in directory.glob("python*/site-packages")))
+        return tuple(sorted(path for directory in libraries for path in directory.glob("python*/site-packages")))
 
     def on_top(self, interpreter: Mapping[str, str], name: str = "DIR") -> list[str]:
         """The commands that create and activate an environment of one's own on top, once the module is loaded.
@@ -365,22 +365,22 @@ def payload_of(form: Form, root: str, home: Path | None = None) -> Payload:
     Raises:
         ValueError: the form is unknown.
     """
-    made = KINDS.get(form.kind)
-    if made is None:
+    kind_class = KINDS.get(form.kind)
+    if kind_class is None:
         raise ValueError(f"unknown form {form.kind!r} (known: {', '.join(KINDS)})")
-    return made(Path(root), form, home) if issubclass(made, Image) else made(Path(root))
+    return kind_class(Path(root), form, home) if issubclass(kind_class, Image) else kind_class(Path(root))
 
 
-def check_container(form: Form, found: Mapping[str, Any]) -> None:
+def check_container(form: Form, facts: Mapping[str, Any]) -> None:
     """Whether what a record says of a wrapped image is all there, and of its kind.
 
     Raises:
         ValueError: it is not.
     """
     kinds = {"source": str, "digest": str, "labels": dict, "mode": str, "commands": dict, "shell": str}
-    wrong = [key for key, kind in kinds.items() if not isinstance(found.get(key), kind)]
-    if (form.kind == "container" or found) and wrong:
+    wrong = [key for key, kind in kinds.items() if not isinstance(facts.get(key), kind)]
+    if (form.kind == "container" or facts) and wrong:
         raise ValueError(f"container: no {', '.join(wrong)}")
-    texts = (text for key in ("labels", "commands") for text in (found.get(key) or {}).values())
+    texts = (text for key in ("labels", "commands") for text in (facts.get(key) or {}).values())
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("container: a label or command that is not a text")

@@ -36,7 +36,7 @@ def refusal(payload: FormKind, origin: OriginKind, *, on_base: bool) -> str:
     if cell in ALLOWED:
         return ""
     rows = ((row[:3], row[3]) for row in _REASONS)
-    fitting = (why for wanted, why in rows if all(w in (None, g) for w, g in zip(wanted, cell, strict=True)))
+    fitting = (why for pattern, why in rows if all(w in (None, g) for w, g in zip(pattern, cell, strict=True)))
     return next(fitting, f"{payload}, {origin}{', on a base' if on_base else ''}: not supported")
 
 

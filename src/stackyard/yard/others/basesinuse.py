@@ -95,7 +95,7 @@ def read(yard: Yard, most_days: float, problems: list[str]) -> BasesInUse | None
                 raise at.UnexpectedFileError(
                     errno.EPERM, f"belongs to account {status.st_uid}, which does not own the yard"
                 )
-        found = formats.parsed(raw, str(yard.bases_in_use), KIND)
+        bases = formats.parsed(raw, str(yard.bases_in_use), KIND)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -104,4 +104,4 @@ def read(yard: Yard, most_days: float, problems: list[str]) -> BasesInUse | None
     except StackyardError as error:
         problems.append(error.message)
         return None
-    return found if clock.age_s(found.when) <= most_days * clock.DAY_S else None
+    return bases if clock.age_s(bases.when) <= most_days * clock.DAY_S else None

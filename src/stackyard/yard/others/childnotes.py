@@ -100,18 +100,18 @@ def notes(yard: Yard) -> Notes:
         OSError: the directory cannot be listed.
     """
     with drops.opened(yard.children, MOST_NOTES) as drop:
-        found = Notes(unread=dict.fromkeys(drop.crowded, f"more than {MOST_NOTES:,} notes in {drop.directory.name}/"))
+        result = Notes(unread=dict.fromkeys(drop.crowded, f"more than {MOST_NOTES:,} notes in {drop.directory.name}/"))
         for name in sorted(drop.files):
             if not _is_of(name, drop.files[name].st_uid):
                 drop.leave(name)
-            elif (taken := drop.take(name, _MOST_BYTES, found.unread)) is not None:
+            elif (taken := drop.take(name, _MOST_BYTES, result.unread)) is not None:
                 note = _note(name, *taken)
                 if note is None:
                     drop.leave(name)
                 else:
-                    found.notes.append(note)
-        found.left = drop.left
-        return found
+                    result.notes.append(note)
+        result.left = drop.left
+        return result
 
 
 def _is_of(name: str, uid: int) -> bool:
@@ -154,25 +154,25 @@ def register(parent: Yard, child: Yard, base: str = "") -> bool:
 
 def renew(child: Yard) -> None:
     """Bring the notes of this account up to date, after extensions are gone: in every parent of a yard."""
-    found = _bases(child)
-    if found is None:
+    bases = _bases(child)
+    if bases is None:
         return
-    known = {os.path.realpath(each.parent): each for each in _memories(child)}
-    for root in sorted(found.keys() | known.keys()):
+    known = {os.path.realpath(memory.parent): memory for memory in _memories(child)}
+    for root in sorted(bases.keys() | known.keys()):
         with suppress(OSError, StackyardError):
             parent = Yard(Path(known[root].parent if root in known else root))
             disk.look_into(parent.root)
-            before, now = known.get(root), _memory(parent, child, found)
+            before, now = known.get(root), _memory(parent, child, bases)
             same = before and (before.yard, before.bases) == (now.yard, now.bases)
             if not same or not _is_there(parent, now.names):
                 _write(parent, child, now, wanted=now.bases != ())
 
 
-def _memory(parent: Yard, child: Yard, found: Mapping[str, set[str]] | None, new: Sequence[str] = ()) -> _Memory:
+def _memory(parent: Yard, child: Yard, by_root: Mapping[str, set[str]] | None, new: Sequence[str] = ()) -> _Memory:
     """What is remembered of the notes in a parent, and what the next one says: also what other processes build."""
-    memories = (each for each in _memories(child) if each.parent == str(parent.root))
+    memories = (memory for memory in _memories(child) if memory.parent == str(parent.root))
     before = next(memories, _Memory(str(parent.root)))
-    built = None if found is None else found.get(os.path.realpath(parent.root), set())
+    built = None if by_root is None else by_root.get(os.path.realpath(parent.root), set())
     now = clock.now().timestamp()
     building = {name: at for name, at in before.building.items() if now - at < BUILDING_S and name not in (built or ())}
     building |= dict.fromkeys(new, now)
@@ -182,13 +182,13 @@ def _memory(parent: Yard, child: Yard, found: Mapping[str, set[str]] | None, new
 
 def _bases(child: Yard) -> dict[str, set[str]] | None:
     """The revisions that a yard extends, by the real path of their yard; None where that cannot all be read."""
-    found, own = reading.read_yard(child.root, solutions=False, within_s=_MOST_S), os.path.realpath(child.root)
+    answer, own = reading.read_yard(child.root, solutions=False, within_s=_MOST_S), os.path.realpath(child.root)
     bases: dict[str, set[str]] = {}
-    for item in found.items:
+    for item in answer.items:
         if item[0] == "base":
             bases.setdefault(os.path.realpath(item[1]), set()).add(item[2])
     bases.pop(own, None)
-    return None if found.problem else bases
+    return None if answer.problem else bases
 
 
 def _write(parent: Yard, child: Yard, memory: _Memory, *, wanted: bool = True) -> bool:
@@ -257,6 +257,6 @@ def _memories(child: Yard) -> Iterator[_Memory]:
     for name in sorted(disk.names(child.registrations)):
         if name.startswith(f"{os.geteuid()}-"):
             with suppress(StackyardError):
-                found = formats.load(child.registrations / name, MEMORY)
-                if all(_NAME.fullmatch(each) for each in found.names):
-                    yield found
+                memory = formats.load(child.registrations / name, MEMORY)
+                if all(_NAME.fullmatch(revision) for revision in memory.names):
+                    yield memory

@@ -104,9 +104,12 @@ class Children:
         Open yards are read for it now: it is seldom asked for.
         """
         read = [reading.read_yard(child.root) for child in self.seen if not child.closed]
-        if self.blind or any(each.problem for each in read):
+        if self.blind or any(answer.problem for answer in read):
             return None
-        items = (*(item for each in read for item in each.items), *(item for each in self.seen for item in each.items))
+        items = (
+            *(item for answer in read for item in answer.items),
+            *(item for child in self.seen for item in child.items),
+        )
         return {item[1] for item in items if item[0] == "solution"}
 
 
@@ -117,23 +120,23 @@ def known(yard: Yard, template: str, despite: Collection[int] = ()) -> Children:
         template: where users' yards are: the site's ``user_yard``; empty: only those that registered are looked at.
         despite: accounts whose notes and yards are not looked at.
     """
-    found = Children()
+    result = Children()
     places: dict[Path, list[int | None]] = {}
-    for root, uid in _places(template, found) if template else ():
+    for root, uid in _places(template, result) if template else ():
         places.setdefault(root, []).append(uid)
-    for root, uid in _registered(yard, found, despite):
+    for root, uid in _registered(yard, result, despite):
         accounts = places.setdefault(root, [])
         accounts += [uid] if uid not in accounts and None not in accounts else []
     places.pop(yard.root, None)
-    _Look(found, places, despite).look()
-    return found
+    _Look(result, places, despite).look()
+    return result
 
 
 class _Look:
     """One search of yards, each at a place and of one of some accounts; None: of the owner of the directory."""
 
-    def __init__(self, found: Children, places: dict[Path, list[int | None]], despite: Collection[int]) -> None:
-        self.found, self.places, self.despite = found, places, despite
+    def __init__(self, children: Children, places: dict[Path, list[int | None]], despite: Collection[int]) -> None:
+        self.found, self.places, self.despite = children, places, despite
         self.closed: list[tuple[int, Path]] = []
         self.denied: list[str] = []
         self.left_s: dict[int, float] = defaultdict(lambda: _MOST_S)
@@ -162,18 +165,18 @@ class _Look:
 
     def _accounts(self, root: Path) -> list[int]:
         """Whose yard it may be; of these the accounts that are not left out."""
-        found = [_owner(root) if uid is None else uid for uid in self.places[root]]
-        return [uid for uid in dict.fromkeys(found) if uid not in self.despite]
+        uids = [_owner(root) if uid is None else uid for uid in self.places[root]]
+        return [uid for uid in dict.fromkeys(uids) if uid not in self.despite]
 
     def _read(self, root: Path) -> None:
         for uid in self._accounts(root)[:1]:
             start, within_s = time.monotonic(), min(reading.MOST_S, round(self.left_s[uid], 1))
-            found = reading.read_yard(root, solutions=False, within_s=max(within_s, 0.1))
+            answer = reading.read_yard(root, solutions=False, within_s=max(within_s, 0.1))
             self.left_s[uid] -= time.monotonic() - start
-            if found.problem.endswith("permission denied") and supervised.is_active():
+            if answer.problem.endswith("permission denied") and supervised.is_active():
                 self._close(root)
             else:
-                self._take(uid, root, found, closed=False)
+                self._take(uid, root, answer, closed=False)
 
     def _close(self, root: Path) -> None:
         """Have a yard read by its account, or say that it is closed."""
@@ -186,22 +189,22 @@ class _Look:
 
     def _ask(self) -> None:
         answers: dict[Path, list[tuple[int, Reading]]] = defaultdict(list)
-        for (uid, root), found in zip(self.closed, supervised.read(self.closed), strict=True):
-            answers[root].append((uid, found))
+        for (uid, root), answer in zip(self.closed, supervised.read(self.closed), strict=True):
+            answers[root].append((uid, answer))
         for root, read in answers.items():
-            uid, found = next((each for each in read if not each[1].problem), read[0])
-            if found.problem:
-                self._take(uid, root, found, closed=True)
-                self.found.blind += [BlindSpot(other, str(root), found.problem) for other, _ in read if other != uid]
-            elif found.items:
-                self._take(uid, root, found, closed=True)
+            uid, answer = next((pair for pair in read if not pair[1].problem), read[0])
+            if answer.problem:
+                self._take(uid, root, answer, closed=True)
+                self.found.blind += [BlindSpot(other, str(root), answer.problem) for other, _ in read if other != uid]
+            elif answer.items:
+                self._take(uid, root, answer, closed=True)
             else:
                 self.found.absent.add(root)
 
-    def _take(self, uid: int, root: Path, found: Reading, *, closed: bool) -> None:
-        self.found.seen.append(Child(root, uid, tuple(found.items), closed))
-        if found.problem:
-            self._blind([uid], root, found.problem)
+    def _take(self, uid: int, root: Path, answer: Reading, *, closed: bool) -> None:
+        self.found.seen.append(Child(root, uid, tuple(answer.items), closed))
+        if answer.problem:
+            self._blind([uid], root, answer.problem)
 
     def _blind(self, accounts: Iterable[int], root: Path, why: str) -> None:
         accounts = list(accounts)
@@ -226,15 +229,15 @@ def _owner(root: Path) -> int:
     return 0
 
 
-def _registered(yard: Yard, found: Children, despite: Collection[int]) -> Iterator[tuple[Path, int]]:
+def _registered(yard: Yard, children: Children, despite: Collection[int]) -> Iterator[tuple[Path, int]]:
     """The yards that notes name. An account has few; who names many is not looked into."""
     try:
         notes = childnotes.notes(yard)
     except OSError as error:
-        found.blind.append(BlindSpot(None, str(yard.children), cause(error), always=True))
-        found.unseen.append(f"cannot read {yard.children}: {cause(error)}")
+        children.blind.append(BlindSpot(None, str(yard.children), cause(error), always=True))
+        children.unseen.append(f"cannot read {yard.children}: {cause(error)}")
         return
-    found.unseen += notes.left
+    children.unseen += notes.left
     roots: dict[int, set[Path]] = defaultdict(set)
     for note in notes.notes:
         roots[note.uid].add(note.root)
@@ -242,13 +245,13 @@ def _registered(yard: Yard, found: Children, despite: Collection[int]) -> Iterat
     crowds = notes.unread | dict.fromkeys(many, f"notes on more than {_MOST_YARDS} yards in {yard.children.name}/")
     for uid, why in sorted(crowds.items()):
         if uid not in despite:
-            found.blind.append(BlindSpot(uid, str(yard.children), why, always=True))
-            found.unseen.append(f"notes of {plain(account_name(uid), LONG)}: {why}")
-    found.notes = [note for note in notes.notes if note.uid not in {*crowds, *despite}]
-    yield from ((note.root, note.uid) for note in found.notes)
+            children.blind.append(BlindSpot(uid, str(yard.children), why, always=True))
+            children.unseen.append(f"notes of {plain(account_name(uid), LONG)}: {why}")
+    children.notes = [note for note in notes.notes if note.uid not in {*crowds, *despite}]
+    yield from ((note.root, note.uid) for note in children.notes)
 
 
-def _places(template: str, found: Children) -> Iterator[tuple[Path, int | None]]:
+def _places(template: str, children: Children) -> Iterator[tuple[Path, int | None]]:
     """The yards of all accounts at the place that a template names: below their homes, or beside one's own."""
     plain = template.replace("${", "$").replace("}", "")
     first, _, rest = plain.partition("/")
@@ -258,7 +261,7 @@ def _places(template: str, found: Children) -> Iterator[tuple[Path, int | None]]
     parts = Path(os.path.expandvars(plain)).parts
     mine = [at for at, part in enumerate(parts) if part == whoami()]
     if not mine or any("$" in part for part in parts):
-        found.unseen.append(f"yards of other users are not looked for: {template} does not say where they are")
+        children.unseen.append(f"yards of other users are not looked for: {template} does not say where they are")
         return
     above, below = Path(*parts[: mine[0]]), parts[mine[0] + 1 :]
     try:
@@ -269,8 +272,8 @@ def _places(template: str, found: Children) -> Iterator[tuple[Path, int | None]]
     except PermissionError:  # it may be entered, as /home of many sites
         yield from ((above.joinpath(entry.pw_name, *below), entry.pw_uid) for entry in pwd.getpwall())
     except (OSError, StackyardError) as error:
-        found.blind.append(BlindSpot(None, str(above), cause(error)))
-        found.unseen.append(f"cannot look into {above}: {cause(error)}")
+        children.blind.append(BlindSpot(None, str(above), cause(error)))
+        children.unseen.append(f"cannot look into {above}: {cause(error)}")
 
 
 def _homes() -> list[tuple[str, int]]:
@@ -294,9 +297,9 @@ def own_bases(yard: Yard) -> Iterator[tuple[str, str, str]]:
 def interpreters(yard: Yard) -> Iterator[Path]:
     """The paths of the interpreters that the records of this yard name."""
     for value in _records(yard):
-        found = value.get("interpreter")
-        if isinstance(found, dict) and isinstance(found.get("path"), str):
-            yield Path(found["path"])
+        interpreter = value.get("interpreter")
+        if isinstance(interpreter, dict) and isinstance(interpreter.get("path"), str):
+            yield Path(interpreter["path"])
 
 
 def _records(yard: Yard) -> Iterator[dict[str, Any]]:

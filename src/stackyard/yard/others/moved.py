@@ -143,8 +143,8 @@ def _named(yard: Yard) -> Path | None:
     """The yard that the current generation names; None: it cannot be read."""
     with suppress(OSError, ValueError, IndexError):
         number = int(yard.modules.readlink().parent.name)
-        found = re.search(_DIRECTORY, manifestfile.text(yard.generation(number).manifest))
-        return _yard_of(json.loads(found[1])) if found else None
+        match = re.search(_DIRECTORY, manifestfile.text(yard.generation(number).manifest))
+        return _yard_of(json.loads(match[1])) if match else None
     return None
 
 

@@ -81,7 +81,7 @@ def read(yard: Yard, unread: dict[str, str] | None = None) -> dict[str, Usage]:
     Raises:
         OSError: the directory cannot be listed.
     """
-    found: dict[str, Usage] = {}
+    usages: dict[str, Usage] = {}
     problems, size = {} if unread is None else unread, Counter[int]()
     with drops.opened(yard.usage, _MOST_FILES) as drop:
         for name, month in _named(drop):
@@ -89,14 +89,14 @@ def read(yard: Yard, unread: dict[str, str] | None = None) -> dict[str, Usage]:
             try:
                 if size[uid] > _MOST_IN_ALL:
                     raise OSError(errno.EFBIG, f"more than {_MOST_IN_ALL:,} bytes of one account")
-                size[uid] += _read_one(drop, name, month, found)
+                size[uid] += _read_one(drop, name, month, usages)
             except FileNotFoundError:
                 continue
             except OSError as error:
                 problems.setdefault(month, f"cannot read {plain(str(drop.directory / name), LONG)}: {cause(error)}")
         for uid in drop.crowded:
             problems["9999-12"] = f"cannot read {yard.usage}: more than {_MOST_FILES:,} files of {account_name(uid)}"
-    return found
+    return usages
 
 
 def _named(drop: drops.Drop) -> list[tuple[str, str]]:
@@ -132,7 +132,7 @@ def forget(yard: Yard, files: Iterable[Path]) -> tuple[list[Path], dict[str, tup
     They are not put aside: a directory that an account has put in the place of one would be moved too.
     """
     gone: list[Path] = []
-    kept: dict[str, tuple[str, ...]] = {}
+    counts: dict[str, tuple[str, ...]] = {}
     with at.directory(yard.root, yard.usage) as directory:
         for file in files:
             try:
@@ -141,16 +141,16 @@ def forget(yard: Yard, files: Iterable[Path]) -> tuple[list[Path], dict[str, tup
             except FileNotFoundError:  # another collection was faster
                 continue
             except OSError as error:
-                kept[str(file)] = (cause(error),)
-    return gone, kept
+                counts[str(file)] = (cause(error),)
+    return gone, counts
 
 
-def _read_one(drop: drops.Drop, name: str, month: str, found: dict[str, Usage]) -> int:
+def _read_one(drop: drops.Drop, name: str, month: str, usages: dict[str, Usage]) -> int:
     """Add the lines of a file; its size."""
     data, status = drop.read(name, MOST_BYTES)
     user = account_name(status.st_uid)
     for day, kind, module in _lines(data, month):
-        usage = found.setdefault(module, Usage())
+        usage = usages.setdefault(module, Usage())
         usage.days[day] += 1
         usage.users[user] += 1
         usage.kinds[kind] += 1

@@ -135,8 +135,8 @@ def _host() -> str:
 
 def _own_notes() -> Path:
     """Where an account remembers its notes: it cannot list the directories that they are in."""
-    found = home.xdg("XDG_CACHE_HOME", ".cache")
-    return found / "stackyard" / "uses" if found else home.NOWHERE
+    path = home.xdg("XDG_CACHE_HOME", ".cache")
+    return path / "stackyard" / "uses" if path else home.NOWHERE
 
 
 def _remember(note: Path) -> None:

@@ -34,11 +34,11 @@ def noted(prefix: Path, tree: Tree) -> Contents:
 
 def changed(contents: Contents, prefix: Path, tree: Tree) -> list[Damage]:
     """The files that are not as they were noted: gone, added, of another size, or written since."""
-    found = list(compare(contents, prefix, tree))
-    known = {damage.path for damage in found}
+    damages = list(compare(contents, prefix, tree))
+    known = {damage.path for damage in damages}
     written = (
         Damage(name, "changed")
         for name, item in contents.files.items()
         if not item.target and name in tree and name not in known and tree[name].st_mtime_ns != item.mtime_ns
     )
-    return [*found, *written]
+    return [*damages, *written]

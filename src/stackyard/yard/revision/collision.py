@@ -47,13 +47,13 @@ class Collision:
 
 def sentences(collisions: Sequence[Collision]) -> list[str]:
     """What there is to say: one sentence for each warning, and one for all notes. What was chosen is silent."""
-    said = [str(each) for each in collisions if each.kind == "warning"]
-    return [*said, *_note([each for each in collisions if each.kind == "note"])]
+    said = [str(collision) for collision in collisions if collision.kind == "warning"]
+    return [*said, *_note([collision for collision in collisions if collision.kind == "note"])]
 
 
 def _note(notes: Sequence[Collision]) -> Iterable[str]:
     if notes:
-        paths = [plain(path, LONG) for each in notes for path in each.files]
-        packages = sorted({name for each in notes for name in each.packages})
+        paths = [plain(path, LONG) for note in notes for path in note.files]
+        packages = sorted({name for note in notes for name in note.packages})
         text = "path collision in licences, documentation or tests"
         yield f"{text}: {some(paths, _SHOWN)} of {some(packages, _SHOWN)}: the last one installed wins"

@@ -120,24 +120,24 @@ def scan(root: Path, below: Collection[str] = ("",)) -> Tree:
 
     A part that is a link has nothing in it: what it leads to is not the tree's.
     """
-    found: Tree = {}
+    tree: Tree = {}
     for part in below:
         if part and not _is_own_directory(root / part):
             continue
         top = os.open(root / part, at.DIR if part else at.DIR & ~os.O_NOFOLLOW)
         try:
             if part:
-                found[part] = os.fstat(top)
+                tree[part] = os.fstat(top)
             for _, path, entries in at.walk(top, part, cross=True):
                 for entry in entries:
                     name = f"{path}{entry.name}/" if entry.is_dir(follow_symlinks=False) else path + entry.name
-                    found[name] = entry.stat(follow_symlinks=False)
+                    tree[name] = entry.stat(follow_symlinks=False)
         except OSError as error:
             error.filename = str(root / (error.filename or part))
             raise
         finally:
             os.close(top)
-    return found
+    return tree
 
 
 def _is_own_directory(path: Path) -> bool:
@@ -225,8 +225,8 @@ def compare(
     yield from (Damage(name, "missing") for name in sorted(contents.directories) if f"{name}/" not in tree)
     yield from _unexpected(contents, tree)
     names = sorted(name for name in doubtful if name in tree and contents.files[name].sha256)
-    for name, found in zip(names, _digests(root, names, digest), strict=True):
-        if found != contents.files[name].sha256:
+    for name, sha256 in zip(names, _digests(root, names, digest), strict=True):
+        if sha256 != contents.files[name].sha256:
             yield Damage(name, "changed")
 
 

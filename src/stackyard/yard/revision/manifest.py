@@ -139,10 +139,10 @@ def _manifest(value: dict[str, Any]) -> Manifest:
             grammar.MODULE(entry.successor)
         if entry.retired:
             date.fromisoformat(entry.retired)
-    made = members.make(Manifest, {**value, "entries": entries, "origin": _origin(value.get("origin", {}))})
-    for name in made.files:
+    manifest = members.make(Manifest, {**value, "entries": entries, "origin": _origin(value.get("origin", {}))})
+    for name in manifest.files:
         at.parts(name)
-    return made
+    return manifest
 
 
 def _origin(value: Mapping[str, Any]) -> Origin:

@@ -179,7 +179,7 @@ class BuildRecord:
 def _record(value: dict[str, Any]) -> BuildRecord:
     activation = value.get("activation", {})
     change = EnvironmentChange.from_json(activation.get("change", []))
-    made = members.make(
+    record = members.make(
         BuildRecord,
         {
             **value,
@@ -189,26 +189,26 @@ def _record(value: dict[str, Any]) -> BuildRecord:
             "form": members.make(Form, value.get("form", {})),
             "base": members.make(BaseRevision, value["base"]) if value.get("base") else None,
             "adopted": members.make(AdoptedPrefix, value["adopted"]) if value.get("adopted") else None,
-            "collisions": [_collision(each) for each in value.get("collisions", ())],
+            "collisions": [_collision(row) for row in value.get("collisions", ())],
         },
     )
-    for path in (made.path, made.prefix, *((made.base.yard, made.base.prefix) if made.base else ())):
+    for path in (record.path, record.prefix, *((record.base.yard, record.base.prefix) if record.base else ())):
         check_place(path)
-    for name in (*(made.settings.get("commands") or ()), *(made.container.get("commands") or ())):
+    for name in (*(record.settings.get("commands") or ()), *(record.container.get("commands") or ())):
         at.component(name)
-    payload_of(made.form, made.prefix)
-    check_container(made.form, made.container)
-    table.require(made.form.kind, made.origin.kind, on_base=bool(made.base_id))
-    check_module(made.module)
-    _check_settings(made)
-    return made
+    payload_of(record.form, record.prefix)
+    check_container(record.form, record.container)
+    table.require(record.form.kind, record.origin.kind, on_base=bool(record.base_id))
+    check_module(record.module)
+    _check_settings(record)
+    return record
 
 
 def _collision(value: Mapping[str, Any]) -> Collision:
-    made = members.make(Collision, value)
-    for path in made.files:
+    collision = members.make(Collision, value)
+    for path in collision.files:
         at.parts(path)
-    return made
+    return collision
 
 
 def _check_settings(record: BuildRecord) -> None:

@@ -46,15 +46,15 @@ def built(
         on_damage: called with each revision whose record is damaged, and the reason; None: raise. An error of the file
             system is none of the record, and always raised.
     """
-    found = []
+    records = []
     for paths in directories(yard, stack):
         try:
-            found += [read(paths.record)] if disk.is_there(paths.record) else []
+            records += [read(paths.record)] if disk.is_there(paths.record) else []
         except StackyardError as error:
             if on_damage is None or isinstance(error.__cause__, OSError):
                 raise
             on_damage(paths, error)
-    return found
+    return records
 
 
 def readable(paths: RevisionPaths) -> BuildRecord | None:
@@ -119,9 +119,9 @@ def mark(record: BuildRecord, signed: str = "") -> None:
 def find(yard: Yard, module: str) -> BuildRecord | None:
     """The record of a revision by its full module name, in this yard or in its parents."""
     stack, _, version = module.partition("/")
-    records = (each.revision(stack, version).record for each in yard.lineage() if version)
-    found = next((record for record in records if disk.is_there(record)), None)
-    return read(found) if found else None
+    records = (ancestor.revision(stack, version).record for ancestor in yard.lineage() if version)
+    path = next((record for record in records if disk.is_there(record)), None)
+    return read(path) if path else None
 
 
 def latest(records: Collection[BuildRecord]) -> BuildRecord:

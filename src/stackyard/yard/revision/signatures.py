@@ -106,10 +106,10 @@ def demand_of(yard: Yard) -> Demand | None:
 def demanded_by(yard: Yard) -> str:
     """The site's file from which the demand of a yard was noted; empty: none was, or the note is damaged."""
     try:
-        found = demand_of(yard)
+        demand = demand_of(yard)
     except StackyardError:
         return ""
-    return found.site if found else ""
+    return demand.site if demand else ""
 
 
 def keep_demand(yard: Yard, demand: Demand | None) -> None:
@@ -139,14 +139,14 @@ def demands(root: Path, others: Iterable[Path] = ()) -> Iterator[tuple[Path, Dem
     for other in others:
         if os.path.realpath(other) not in known:
             known.add(os.path.realpath(other))
-            found = demand_of(Yard(other))
-            if found is not None and found.users:
-                yield other, found
+            demand = demand_of(Yard(other))
+            if demand is not None and demand.users:
+                yield other, demand
 
 
 def demands_in(yard: Yard, what: What) -> list[tuple[Path, Demand]]:
     """What holds for every revision of a yard for one use."""
-    return [each for each in demands(yard.root, [above.root for above in yard.above()]) if what in each[1].require]
+    return [pair for pair in demands(yard.root, [above.root for above in yard.above()]) if what in pair[1].require]
 
 
 # --------------------------------------------------------------------------- one revision
@@ -235,14 +235,14 @@ def judgement(data: str, text: str, demand: Demand | None, origin: str = "") -> 
         return Signature("", problem=f"{origin}{error}")
     if demand is None or not demand.allowed_signers:
         return Signature(key, checked=False)
-    found = judged(text, data, demand.signers)
-    return Signature(key, found.signer, found.problem)
+    verdict = judged(text, data, demand.signers)
+    return Signature(key, verdict.signer, verdict.problem)
 
 
 def judged(text: str, signature: str, signers: Signers) -> Verdict:
     """`sshkeygen.judge`, once for the same signature and the same signers."""
     signers.require()
-    stamps = tuple(_stamp(each) for each in (signers.allowed, signers.revoked) if each)
+    stamps = tuple(_stamp(path) for path in (signers.allowed, signers.revoked) if path)
     return _judged(text, signature, signers, stamps)
 
 
@@ -275,15 +275,15 @@ def problem(paths: RevisionPaths, demand: Demand) -> str:
     return _problem(signatures(paths, demand))
 
 
-def problem_of(text: str, given: Iterable[str], demand: Demand) -> str:
+def problem_of(text: str, signature_texts: Iterable[str], demand: Demand) -> str:
     """The same for signatures of a statement that are in no revision yet."""
-    return _problem([judgement(data, text, demand) for data in given])
+    return _problem([judgement(data, text, demand) for data in signature_texts])
 
 
-def _problem(found: Sequence[Signature]) -> str:
-    if not found:
+def _problem(checks: Sequence[Signature]) -> str:
+    if not checks:
         return NONE
-    return "" if any(not each.problem for each in found) else found[0].problem
+    return "" if any(not signature.problem for signature in checks) else checks[0].problem
 
 
 # --------------------------------------------------------------------------- a use of it
@@ -299,24 +299,24 @@ def require(record: BuildRecord, what: What, yard: Yard | None = None) -> None:
         ChecksFailed: a signature is missing or not valid.
         StackyardError: that cannot be known.
     """
-    for root, each, why in _problems(record.lineage(_readable), what, yard):
+    for root, ancestor, why in _problems(record.lineage(_readable), what, yard):
         raise ChecksFailed(
-            f"cannot {what} {record.module}: {_of(each, record)}{why}, and {root} demands a valid signature",
-            hint=f"who answers for it compares it (`stackyard verify --deep {each.module}`) and signs it: "
-            f"`stackyard sign {each.module}`",
+            f"cannot {what} {record.module}: {_of(ancestor, record)}{why}, and {root} demands a valid signature",
+            hint=f"who answers for it compares it (`stackyard verify --deep {ancestor.module}`) and signs it: "
+            f"`stackyard sign {ancestor.module}`",
         )
 
 
 def refusals(entries: Iterable[Entry], records: Mapping[str, BuildRecord], yard: Yard) -> dict[str, str]:
     """Why revisions may not be loaded, by module: what their modulefiles say in place of loading them."""
-    found, below = {}, cache(_readable)  # most extensions of a yard have one base
+    reasons, below = {}, cache(_readable)  # most extensions of a yard have one base
     for entry in entries:
         if entry.module in records and entry.state != "removed":
             record = records[entry.module]
-            for _, each, why in _problems(record.lineage(below), "load", yard):
-                found[entry.module] = f"{entry.module} may not be loaded: {_of(each, record)}{why}"
+            for _, ancestor, why in _problems(record.lineage(below), "load", yard):
+                reasons[entry.module] = f"{entry.module} may not be loaded: {_of(ancestor, record)}{why}"
                 break
-    return found
+    return reasons
 
 
 def misplaced(record: BuildRecord) -> str:
@@ -325,8 +325,8 @@ def misplaced(record: BuildRecord) -> str:
     return "" if revisions.readable(paths) == record else f"its record is not the one in {paths.root}"
 
 
-def _of(each: BuildRecord, record: BuildRecord) -> str:
-    return "" if each is record else f"{each.module}, its base: "
+def _of(ancestor: BuildRecord, record: BuildRecord) -> str:
+    return "" if ancestor is record else f"{ancestor.module}, its base: "
 
 
 def _readable(base: BaseRevision) -> BuildRecord | None:
@@ -335,7 +335,7 @@ def _readable(base: BaseRevision) -> BuildRecord | None:
 
 def _problems(chain: Iterable[BuildRecord], what: What, yard: Yard | None) -> Iterator[tuple[Path, BuildRecord, str]]:
     line = list(chain)
-    roots = [RevisionPaths.of(each.path).yard for each in line]
+    roots = [RevisionPaths.of(ancestor.path).yard for ancestor in line]
     for number, record in enumerate(line):
         others = [*_above(roots[number], yard), *roots[number + 1 :]]
         for root, demand in demands(roots[number], others):
@@ -346,6 +346,6 @@ def _problems(chain: Iterable[BuildRecord], what: What, yard: Yard | None) -> It
 
 def _above(root: Path, yard: Yard | None) -> list[Path]:
     """The yards above that of a revision, as its user sees them."""
-    line = [os.path.realpath(each.root) for each in yard.lineage()] if yard else []
+    line = [os.path.realpath(ancestor.root) for ancestor in yard.lineage()] if yard else []
     real = os.path.realpath(root)
-    return [Path(each) for each in line[line.index(real) + 1 :]] if real in line else []
+    return [Path(place) for place in line[line.index(real) + 1 :]] if real in line else []

@@ -29,11 +29,11 @@ def fault_point(name: str) -> None:
     ``STACKYARD_FAULT=name:n`` sends SIGKILL at the n-th pass (from 1) of `name`, ``name:n:enospc`` raises the error
     of a full disk there; unset, this costs one look-up.
     """
-    wanted = os.environ.get("STACKYARD_FAULT")
-    if wanted is None:
+    setting = os.environ.get("STACKYARD_FAULT")
+    if setting is None:
         return
-    given = wanted.split(":")
-    target, count, kind = [*given, *("", "1", "kill")[len(given) :]]
+    words = setting.split(":")
+    target, count, kind = [*words, *("", "1", "kill")[len(words) :]]
     if target != name:
         return
     _hits[name] = _hits.get(name, 0) + 1
@@ -75,8 +75,8 @@ def write_bytes(
         owner: account and group that get the file; None: this one.
     """
     waiting = _waiting.get()
-    with _beside(path, top) as (directory, made):
-        with at.open_new(directory, made) as stream:
+    with _beside(path, top) as (directory, name):
+        with at.open_new(directory, name) as stream:
             stream.write(data)
             stream.flush()
             if owner is not None:
@@ -85,7 +85,7 @@ def write_bytes(
             if synced and waiting is None:
                 os.fsync(stream.fileno())
         fault_point("write")
-        os.replace(made, path.name, src_dir_fd=directory, dst_dir_fd=directory)
+        os.replace(name, path.name, src_dir_fd=directory, dst_dir_fd=directory)
     if synced and waiting is not None:
         waiting.append(path)
 
@@ -96,13 +96,13 @@ def _beside(path: Path, top: Path | None) -> Iterator[tuple[int, str]]:
 
     An error has the path.
     """
-    made = f".{path.name}.{mark()}.tmp"
+    name = f".{path.name}.{mark()}.tmp"
     with within.named(path.parent), at.directory(top or path.parent, path.parent, make=True) as directory:
         try:
-            yield directory, made
+            yield directory, name
         except BaseException:
             with suppress(OSError):
-                os.unlink(made, dir_fd=directory)
+                os.unlink(name, dir_fd=directory)
             raise
 
 
@@ -126,16 +126,16 @@ def together() -> Iterator[None]:
     _sync(paths)
 
 
-def rename_directory(made: Path, place: Path) -> None:
+def rename_directory(source: Path, place: Path) -> None:
     """Rename a directory to a place that is free or empty; within `together`, its files are waited for there.
 
     Raises:
         OSError: as `os.rename`.
     """
-    os.rename(made, place)
+    os.rename(source, place)
     waiting = _waiting.get()
     if waiting:
-        waiting[:] = [place / path.relative_to(made) if path.is_relative_to(made) else path for path in waiting]
+        waiting[:] = [place / path.relative_to(source) if path.is_relative_to(source) else path for path in waiting]
 
 
 def _sync(paths: list[Path]) -> None:
@@ -179,7 +179,7 @@ def json_text(value: Any, *, checked: bool = False) -> str:
 
 def replace_symlink(link: Path, target: str, *, top: Path | None = None) -> None:
     """Point `link` at `target` in one step, also where it exists. `top` is as for `write_bytes`."""
-    with _beside(link, top) as (directory, made):
-        os.symlink(target, made, dir_fd=directory)
+    with _beside(link, top) as (directory, name):
+        os.symlink(target, name, dir_fd=directory)
         fault_point("flip")
-        os.replace(made, link.name, src_dir_fd=directory, dst_dir_fd=directory)
+        os.replace(name, link.name, src_dir_fd=directory, dst_dir_fd=directory)

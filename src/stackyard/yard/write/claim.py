@@ -9,21 +9,21 @@ from pathlib import Path
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 
 
-def claim(made: Path, name: Path) -> bool:
+def claim(draft: Path, name: Path) -> bool:
     """Give a prepared directory its final name, with all that is in it; False where the name was taken.
 
     A directory with content is never replaced by rename(2), and the server of a network file system decides who was
     first. So a name is claimed once, and every process sees it complete.
 
     Args:
-        made: a directory beside `name` that holds at least one file.
+        draft: a directory beside `name` that holds at least one file.
 
     Raises:
         OSError: the file system failed, and the name was not taken.
     """
-    mine = made.stat()
+    mine = draft.stat()
     try:
-        os.rename(made, name)
+        os.rename(draft, name)
     except OSError as error:
         if _is(name, mine):
             return True  # done by the server, whose answer was lost: the client asked again

@@ -37,22 +37,22 @@ def remove(directory: Path) -> bool:
         StackyardError: the file system failed, or it belongs to an account that keeps you out.
     """
     last = lease.latest(directory)
-    held = lease.take(directory, directory.name, last) if _is_idle(last) else None
-    if held is None:
+    own_lease = lease.take(directory, directory.name, last) if _is_idle(last) else None
+    if own_lease is None:
         return False
     atomic.fault_point("lease-taken")
     top = directory.parents[1]
     gone = directory.with_name(f".{directory.name}.{os.urandom(6).hex()}")
     try:
-        if lease.others(directory, held):
-            held.release()
+        if lease.others(directory, own_lease):
+            own_lease.release()
             return False
         within.rename(top, directory, gone)
         atomic.fault_point("lease-aside")
     except OSError as error:
-        held.release()
+        own_lease.release()
         raise disk.failure(error, f"removing {directory}") from error
-    if lease.latest(gone).number != held.number:  # this process slept, and another one took it over
+    if lease.latest(gone).number != own_lease.number:  # this process slept, and another one took it over
         with suppress(OSError):
             within.rename(top, gone, directory)
         return False
@@ -74,14 +74,14 @@ def _directories(yard: Yard) -> Iterator[Path]:
 
 
 def _is_idle(last: lease.Claim) -> bool:
-    held = not last.is_free and not lease.is_abandoned(last.directory / "owner.json", last.directory / "beat")
-    return not held and _age_s(last.directory.parent, last.directory, last.directory / "beat") > DAYS * clock.DAY_S
+    is_held = not last.is_free and not lease.is_abandoned(last.directory / "owner.json", last.directory / "beat")
+    return not is_held and _age_s(last.directory.parent, last.directory, last.directory / "beat") > DAYS * clock.DAY_S
 
 
 def _age_s(*paths: Path) -> float:
     """Seconds since one of these changed; none where nothing is known of it."""
-    found = []
+    ages = []
     for path in paths:
         with suppress(OSError):
-            found.append(path.stat().st_mtime)
-    return clock.age_s(max(found)) if found else 0.0
+            ages.append(path.stat().st_mtime)
+    return clock.age_s(max(ages)) if ages else 0.0

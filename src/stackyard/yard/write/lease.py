@@ -158,20 +158,20 @@ def lease(
     """
     pace = pace or PACE
     stop = stop or threading.Event()
-    held = _acquire(directory, name, time.monotonic() + wait_s, wait_s, on_wait or (lambda _: None), pace, stop)
+    own_lease = _acquire(directory, name, time.monotonic() + wait_s, wait_s, on_wait or (lambda _: None), pace, stop)
     ended = threading.Event()
-    keeper = threading.Thread(target=_keep, args=(held, ended, pace.beat_s), daemon=True)
+    keeper = threading.Thread(target=_keep, args=(own_lease, ended, pace.beat_s), daemon=True)
     keeper.start()
     try:
-        yield held
+        yield own_lease
     finally:
         ended.set()
-        held.release()
+        own_lease.release()
 
 
-def _keep(held: Lease, ended: threading.Event, every_s: float) -> None:
+def _keep(own_lease: Lease, ended: threading.Event, every_s: float) -> None:
     while not ended.wait(every_s):
-        held.beat()
+        own_lease.beat()
 
 
 def _acquire(
@@ -183,10 +183,10 @@ def _acquire(
     while True:
         last = latest(directory)
         if last.is_free or (last.owner and last.owner.fate == "dead") or watch.silence_s(last) > pace.stale_s:
-            held = take(directory, name, last)
-            if held is not None:
-                held.forget_earlier()
-                return held
+            own_lease = take(directory, name, last)
+            if own_lease is not None:
+                own_lease.forget_earlier()
+                return own_lease
             last = latest(directory)
         if str(last) != told:
             told = str(last)
@@ -236,27 +236,27 @@ def take(directory: Path, name: str, after: Claim, about: Mapping[str, Any] | No
         StackyardError: the file system failed.
     """
     me, number = this_process(), after.number + 1
-    made = directory / f".{number}.{me.token}"
+    draft = directory / f".{number}.{me.token}"
     try:
         _top(directory).mkdir(parents=True, exist_ok=True)
-        with at.parent(_top(directory), made, make=True) as place:
+        with at.parent(_top(directory), draft, make=True) as place:
             os.mkdir(place[1], dir_fd=place[0])
             with at.opened(*place) as inner:
                 _write(inner, "beat", f"{0:020d}\n")
                 _write(inner, "owner.json", json.dumps({**(about or {}), **me.to_json()}))
-        if latest(directory) != after or not claim(made, directory / str(number)):
+        if latest(directory) != after or not claim(draft, directory / str(number)):
             return None
     except OSError as error:
         if isinstance(error, (FileNotFoundError, FileExistsError)) and disk.is_there(directory.parent):
             return None  # the whole directory was removed meanwhile: before mkdir, or while mkdir looked again
         raise disk.failure(error, f"taking the lease of {name}") from error
     finally:
-        _remove(directory, made)
-    held = Lease(name, directory, number, me)
+        _remove(directory, draft)
+    own_lease = Lease(name, directory, number, me)
     if latest(directory).number != number:  # claims above it were made and this one removed while this process slept
-        held.withdraw()
+        own_lease.withdraw()
         return None
-    return held
+    return own_lease
 
 
 def _top(directory: Path) -> Path:
@@ -330,11 +330,11 @@ def _owner_of(directory: Path) -> str:
 def others(directory: Path, mine: Lease | None = None) -> list[Claim]:
     """Holders of a lease besides `mine` that may still be at work: also those that were taken over unheard."""
     return [
-        each
-        for each in claims(directory)
-        if not each.is_free
-        and not (mine and each.number == mine.number)
-        and not is_abandoned(each.directory / "owner.json", each.directory / "beat")
+        other
+        for other in claims(directory)
+        if not other.is_free
+        and not (mine and other.number == mine.number)
+        and not is_abandoned(other.directory / "owner.json", other.directory / "beat")
     ]
 
 

@@ -49,9 +49,9 @@ def of_directory(root: Path, site_group: str = "") -> Policy:
         status = root.stat()
     except FileNotFoundError:
         return Policy(own_umask() | GROUP_READS)
-    asked = status.st_mode & stat.S_ISGID and status.st_gid != _known(site_group)
-    own = own_umask() & ~0o070 if asked else own_umask()
-    return Policy(own | (~status.st_mode & 0o077) | (0o002 if asked else 0o022))
+    is_inherited = status.st_mode & stat.S_ISGID and status.st_gid != _known(site_group)
+    own = own_umask() & ~0o070 if is_inherited else own_umask()
+    return Policy(own | (~status.st_mode & 0o077) | (0o002 if is_inherited else 0o022))
 
 
 def own_umask() -> int:

@@ -146,14 +146,14 @@ assert set(PLACES) == set(get_args(Sort))
 
 def items(yard: Yard) -> list[Item]:
     """What is in the trash, the oldest first; without what has no files (a process was killed) or cannot be read."""
-    found = (_item(yard, directory) for directory in _directories(yard))
-    return [item for item in found if item and _has_files(item.directory)]
+    candidates = (_item(yard, directory) for directory in _directories(yard))
+    return [item for item in candidates if item and _has_files(item.directory)]
 
 
 def interrupted(yard: Yard) -> list[Item]:
     """What a killed process had noted and not moved, or moved back: it is where it was."""
-    found = (_item(yard, directory) for directory in _directories(yard))
-    there = (item for item in found if item and not _has_files(item.directory))
+    candidates = (_item(yard, directory) for directory in _directories(yard))
+    there = (item for item in candidates if item and not _has_files(item.directory))
     return [item for item in there if os.path.lexists(item.origin)]
 
 
@@ -242,9 +242,9 @@ def _stamp(yard: Yard, what: TrashNote) -> str:
     time = datetime.fromisoformat(what.when)
     last = max((name for name in disk.names(yard.trash) if _NAME.match(name)), default="")
     if last and f"{time:{_TIME}}" <= last[:15]:
-        found = _item(yard, yard.thrown(last))
+        item = _item(yard, yard.thrown(last))
         time = datetime.strptime(last[:15], _TIME)
-        time += timedelta(seconds=0 if found and found.what.batch == what.batch else 1)
+        time += timedelta(seconds=0 if item and item.what.batch == what.batch else 1)
     return f"{time:{_TIME}}"
 
 

@@ -64,7 +64,7 @@ def put(top: Path, source: Path, path: Path, *, link: bool = False, source_top: 
     Args:
         source_top: a trusted directory above the source; None: the one that holds it.
     """
-    made = f".{path.name[:100]}.{os.urandom(6).hex()}.tmp"
+    name = f".{path.name[:100]}.{os.urandom(6).hex()}.tmp"
     with (
         named(source.parent),
         at.parent(source_top or source.parent, source) as origin,
@@ -72,10 +72,10 @@ def put(top: Path, source: Path, path: Path, *, link: bool = False, source_top: 
         at.directory(top, path.parent) as directory,
     ):
         try:
-            copying.copy_tree(origin, (directory, made), link=link)
-            os.rename(made, path.name, src_dir_fd=directory, dst_dir_fd=directory)
+            copying.copy_tree(origin, (directory, name), link=link)
+            os.rename(name, path.name, src_dir_fd=directory, dst_dir_fd=directory)
         finally:
-            at.remove_tree(directory, made)
+            at.remove_tree(directory, name)
 
 
 def set_mode(
@@ -94,8 +94,8 @@ def by_directory(names: Iterable[str]) -> dict[str, list[str]]:
 
     What is inside a directory comes before the directory.
     """
-    found: dict[str, list[str]] = {}
+    parts: dict[str, list[str]] = {}
     for path in names:
         directory, _, name = path.rstrip("/").rpartition("/")
-        found.setdefault(directory, []).append(name)
-    return {directory: found[directory] for directory in sorted(found, key=len, reverse=True)}
+        parts.setdefault(directory, []).append(name)
+    return {directory: parts[directory] for directory in sorted(parts, key=len, reverse=True)}

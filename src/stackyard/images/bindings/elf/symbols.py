@@ -24,7 +24,7 @@ def version_findings(closures: Iterable[Closure], seen: View, *, besides: Collec
     """
     lacking: dict[Path, tuple[LoadedFile, dict[str, dict[str, None]]]] = {}
     for closure in closures:
-        for item in (each for each in closure.loaded if each.elf.path not in besides):
+        for item in (file for file in closure.loaded if file.elf.path not in besides):
             for provider, version in _lacking(item, closure, seen):
                 _, versions = lacking.setdefault(provider.elf.path, (provider, {}))
                 versions.setdefault(version, {})[item.name] = None
@@ -33,12 +33,12 @@ def version_findings(closures: Iterable[Closure], seen: View, *, besides: Collec
 
 def _lacking(item: LoadedFile, closure: Closure, seen: View) -> Iterator[tuple[LoadedFile, str]]:
     """The libraries that lack a version which a loaded file needs, and the version."""
-    for name, wanted in read_versions(item.elf.path).needed.items():
+    for name, names in read_versions(item.elf.path).needed.items():
         provider = closure.get(name)
         if provider is None or not (seen.is_host(item) or seen.is_host(provider)):
             continue
         defined = read_versions(provider.elf.path).defined
-        yield from ((provider, version) for version in sorted(wanted - defined if defined else ()))
+        yield from ((provider, version) for version in sorted(names - defined if defined else ()))
 
 
 def _lacks(provider: LoadedFile, versions: dict[str, dict[str, None]], seen: View) -> Finding:
@@ -74,5 +74,5 @@ def _of_host(name: str) -> str | None:
 def _highest(path: Path, like: str) -> str:
     """The highest version of the same kind that a library defines: ``GLIBC_2.31``."""
     kind = re.split(r"_\d", like)[0]
-    same = [each for each in read_versions(path).defined if re.fullmatch(rf"{re.escape(kind)}_[\d.]+", each)]
+    same = [version for version in read_versions(path).defined if re.fullmatch(rf"{re.escape(kind)}_[\d.]+", version)]
     return max(same, key=numbers, default="")

@@ -41,8 +41,8 @@ def _read(data: mmap.mmap) -> Versions:
     defined: set[str] = set()
     for section in ELFFile(cast(BinaryIO, data)).iter_sections():
         if isinstance(section, GNUVerNeedSection):
-            for library, wanted in section.iter_versions():
-                names = frozenset(each.name for each in wanted if not each.entry.vna_flags & _WEAK)
+            for library, entries in section.iter_versions():
+                names = frozenset(entry.name for entry in entries if not entry.entry.vna_flags & _WEAK)
                 name = str(library.name)
                 needed[name] = needed.get(name, frozenset()) | names
         elif isinstance(section, GNUVerDefSection):
@@ -66,8 +66,8 @@ def _text(data: mmap.mmap, symbol: str) -> str:
 
     file = ELFFile(cast(BinaryIO, data))
     table = file.get_section_by_name(".dynsym")
-    found = table.get_symbol_by_name(symbol) if isinstance(table, SymbolTableSection) else None
-    for entry in found or ():
+    symbols = table.get_symbol_by_name(symbol) if isinstance(table, SymbolTableSection) else None
+    for entry in symbols or ():
         offset = next(iter(file.address_offsets(entry["st_value"], 1)), None)
         if offset is not None and entry["st_shndx"] != "SHN_UNDEF":
             data.seek(offset)

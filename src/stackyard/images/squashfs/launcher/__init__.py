@@ -35,17 +35,17 @@ def make(target: Path, *, container: bool = False) -> str:
         MissingError: the launcher of a wrapped image, without a working compiler.
         OSError: it cannot be written.
     """
-    compiler = next((found for name in _COMPILERS if (found := which(name))), None)
+    compiler = next((path for name in _COMPILERS if (path := which(name))), None)
     options, scripts = (("-DCONTAINER",), (_CONTAINER,)) if container else ((), ())
     with _work(target) as work:  # a full disk of the yard is not a compiler that does not work
-        made = compiler is not None and _compiled(compiler, work / "launch", options, scripts)
-        if container and not made:
+        is_compiled = compiler is not None and _compiled(compiler, work / "launch", options, scripts)
+        if container and not is_compiled:
             raise MissingError(
                 "cannot make the launcher of a wrapped image: " + _why(compiler), hint="install gcc, or clang"
             )
-        target.write_bytes((work / "launch").read_bytes() if made else script().encode())
+        target.write_bytes((work / "launch").read_bytes() if is_compiled else script().encode())
     target.chmod(program_mode() & ~0o222)
-    return f"compiled by {compiler}" if made else "shell script"
+    return f"compiled by {compiler}" if is_compiled else "shell script"
 
 
 @contextmanager

@@ -70,9 +70,9 @@ def problem(record: BuildRecord) -> Problem | None:
 
 
 def _of_bytes(path: Path, data: bytes, recorded: str) -> Problem | None:
-    found = hashlib.sha256(data).hexdigest()
-    if recorded and found != recorded:
-        return Problem(path, "changed", f"sha256 {found[:16]} instead of {recorded[:16]}: it is another program")
+    digest = hashlib.sha256(data).hexdigest()
+    if recorded and digest != recorded:
+        return Problem(path, "changed", f"sha256 {digest[:16]} instead of {recorded[:16]}: it is another program")
     is_program = data.startswith((b"#!", b"\x7fELF"))
     return None if is_program else Problem(path, "changed", "is not a program")
 

@@ -24,12 +24,12 @@ def faults_of(yard: Yard, reader: Reader, rights: Rights, *, deep: bool, doubtfu
     for part in parts(yard):
         for kind in KINDS:
             for entry in kind.complete(part):
-                found = Entry(part, kind, entry)
+                part_entry = Entry(part, kind, entry)
                 label = " ".join(entry.name.rsplit("-", 2)[:2]) if kind is CONDA else ""
                 whole = deep or entry in doubtful
-                faults = _link(yard, entry) if entry.is_symlink() else _entry(found, reader, rights, whole)
+                faults = _link(yard, entry) if entry.is_symlink() else _entry(part_entry, reader, rights, whole)
                 yield from (
-                    replace(fault, entry=found, package=label, remedy=fault.remedy or _REMEDY) for fault in faults
+                    replace(fault, entry=part_entry, package=label, remedy=fault.remedy or _REMEDY) for fault in faults
                 )
 
 
@@ -38,12 +38,12 @@ def _link(yard: Yard, entry: Path) -> Iterator[Fault]:
     target = entry.resolve()
     if not entry.exists():
         yield Fault(entry, "missing", f"is a link to {target}, which does not exist")
-    elif not any(target.is_relative_to(each.root.resolve()) for each in yard.lineage()):
+    elif not any(target.is_relative_to(ancestor.root.resolve()) for ancestor in yard.lineage()):
         yield Fault(entry, "changed", f"is a link to {target}, out of this yard and of those above it")
 
 
-def _entry(found: Entry, reader: Reader, rights: Rights, deep: bool) -> Iterator[Fault]:
-    part, kind, entry = found.part, found.kind, found.path
+def _entry(part_entry: Entry, reader: Reader, rights: Rights, deep: bool) -> Iterator[Fault]:
+    part, kind, entry = part_entry.part, part_entry.kind, part_entry.path
     noted = notes.read(part, kind, entry) if kind.linked else None
     try:
         if noted is None:

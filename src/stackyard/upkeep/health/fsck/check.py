@@ -84,7 +84,7 @@ def _rights(workspace: Workspace) -> Rights:
     umask, left = policy(workspace).umask, yard.root.stat().st_uid != 0
     if not umask & 0o020:
         return Rights(umask, left=left)
-    directories = [each.root for each in yard.lineage()] + [yard.stacks, *(part.cache for part in parts(yard))]
+    directories = [ancestor.root for ancestor in yard.lineage()] + [yard.stacks, *(part.cache for part in parts(yard))]
     known = {directory.stat().st_uid for directory in directories if disk.is_there(directory)}
     return Rights(umask, frozenset({0, *known}), left)
 
@@ -94,27 +94,27 @@ def _all(yard: Yard) -> dict[str, RevisionPaths]:
     built = (
         paths for paths in revisions.directories(yard) if disk.is_there(paths.record) or disk.is_there(paths.spare)
     )
-    found = {f"{p.root.parent.name}/{p.root.name}": p for p in built if not p.root.name.startswith(".")}
+    by_name = {f"{p.root.parent.name}/{p.root.name}": p for p in built if not p.root.name.startswith(".")}
     try:
         entries = generations.entries(yard)
     except StackyardError:  # reported with the generations
-        return found
-    known = {str(paths.root) for paths in found.values()}
+        return by_name
+    known = {str(paths.root) for paths in by_name.values()}
     listed = {e.module: RevisionPaths.of(e.folder) for e in entries if e.state not in ("removed", "missing")}
-    return {**found, **{module: paths for module, paths in listed.items() if str(paths.root) not in known}}
+    return {**by_name, **{module: paths for module, paths in listed.items() if str(paths.root) not in known}}
 
 
 def _revision(module: str, paths: RevisionPaths, task: Task) -> list[Fault]:
     """The faults of one revision; none if it was removed meanwhile."""
     try:
-        found = list(faults_of_revision(module, paths, task))
+        faults = list(faults_of_revision(module, paths, task))
     except OSError as error:
         text, place = f"cannot be read: {error.strerror}", str(paths.root)
-        found = [Fault(Path(error.filename or place), "unreadable", text, module, place)]
-    if found and place_of(paths.root) in trash.removed(task.yard):
+        faults = [Fault(Path(error.filename or place), "unreadable", text, module, place)]
+    if faults and place_of(paths.root) in trash.removed(task.yard):
         task.report.notes.append(f"{module}: removed meanwhile")
         return []
-    return found
+    return faults
 
 
 def _with_holders(yard: Yard, faults: Sequence[Fault]) -> Iterator[Fault]:

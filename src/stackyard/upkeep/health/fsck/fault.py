@@ -71,13 +71,13 @@ class Fault:
 
 def merged(faults: Iterable[Fault]) -> list[Fault]:
     """The faults, with one for all hard links of a changed file; paths in revisions come first."""
-    found: dict[object, Fault] = {}
-    for number, fault in enumerate(sorted(faults, key=lambda each: each.entry is not None)):
+    by_key: dict[object, Fault] = {}
+    for number, fault in enumerate(sorted(faults, key=lambda item: item.entry is not None)):
         key: object = (fault.what, fault.inode) if fault.inode else number
-        first = found.setdefault(key, fault)
+        first = by_key.setdefault(key, fault)
         if first is not fault:
-            found[key] = replace(first, also=tuple(sorted({*first.also, *fault.also} - {first.revision})))
-    return list(found.values())
+            by_key[key] = replace(first, also=tuple(sorted({*first.also, *fault.also} - {first.revision})))
+    return list(by_key.values())
 
 
 @dataclass

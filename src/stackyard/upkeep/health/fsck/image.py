@@ -79,14 +79,14 @@ def _inner(record: BuildRecord, path: Path) -> Iterator[Fault]:
     try:
         alone = {**os.environ, IMAGES: ""}
         done = run_module_within(record.payload, __spec__.name, record.path, timeout_s=TIMEOUT_S, environ=alone)
-        found = json.loads(done.stdout)
+        rows = json.loads(done.stdout)
     except (StackyardError, ValueError) as error:
         yield Fault(path, "unreadable", f"its files cannot be compared: {error}")
         return
-    for each in found:
-        where = Path(record.path, each["path"])
-        yield Fault(where, cast(What, each["what"]), f"in the image: {each['text']}", package=each["package"])
-    if not found:
+    for row in rows:
+        where = Path(record.path, row["path"])
+        yield Fault(where, cast(What, row["what"]), f"in the image: {row['text']}", package=row["package"])
+    if not rows:
         yield Fault(path, "changed", "no file in it differs: the change is in bytes that no file has")
 
 
@@ -97,10 +97,10 @@ def inside(root: Path) -> list[dict[str, str]]:
         raise StackyardError(f"{RevisionPaths.of(root).image.name} is not mounted on {record.prefix}")
     noted, owners = noted_contents(record), Owners(Path(record.prefix))
     tree = contents.scan(root, PARTS)
-    found = differences(root, tree, noted, noted.hashed, Reader().digest)
+    pairs = differences(root, tree, noted, noted.hashed, Reader().digest)
     return [
         {"path": contents.written(name), "what": fault.what, "text": fault.text, "package": owners.of(name)}
-        for name, fault in found
+        for name, fault in pairs
         if name.startswith(PARTS[0])
     ]
 
@@ -114,30 +114,30 @@ def stub_faults(record: BuildRecord, noted: Contents, tree: Tree) -> Iterator[Fa
     Args:
         tree: the present files of the revision, with stubs for the files in the image.
     """
-    root, wanted = Path(record.path), links(record, noted)
-    for name in sorted(wanted.keys() - tree.keys()):
+    root, expected = Path(record.path), links(record, noted)
+    for name in sorted(expected.keys() - tree.keys()):
         yield Fault(root / name, "missing", "is missing: the command does not start where the image is not mounted")
     mark = Path(record.prefix, STUB)
     if not disk.is_file(mark) or disk.content(mark) != text_of(Path(record.prefix)).encode():
         yield Fault(mark, "changed", "does not have the text by which stubs are known")
     for name, status in tree.items():
         if name.startswith(PARTS[0]) and not name.endswith("/") and name != PARTS[0] + STUB:
-            text = _wrong_stub(root / name, status.st_mode, wanted.get(name, ""), noted.files.get(name))
+            text = _wrong_stub(root / name, status.st_mode, expected.get(name, ""), noted.files.get(name))
             if text:
                 yield Fault(root / name, "changed", text)
 
 
 def links(record: BuildRecord, noted: Contents) -> dict[str, str]:
     """The links that the commands of an image need, with their targets; some commands have a copy instead."""
-    found = {}
+    result = {}
     for directory in Prefix(Path(record.prefix)).program_directories:
         inside_of = directory.relative_to(record.path)
         target = "/".join([".."] * len(inside_of.parts)) + "/launch"
         for name, item in noted.files.items():
             here = name.rpartition("/")[0] == inside_of.as_posix()
             if here and _runs(record, name, noted) and not contents.holds(Path(record.path, name), item):
-                found[name] = target
-    return found
+                result[name] = target
+    return result
 
 
 def _runs(record: BuildRecord, name: str, noted: Contents) -> bool:
@@ -167,8 +167,8 @@ def _wrong_stub(path: Path, mode: int, target: str, item: Item | None) -> str:
 
 def launcher_fault(record: BuildRecord) -> Fault | None:
     """The fault of the launcher behind the stubs, if any."""
-    found = compare.problem(record)
-    return Fault(found.path, found.what, found.text) if found else None
+    problem = compare.problem(record)
+    return Fault(problem.path, problem.what, problem.text) if problem else None
 
 
 if __name__ == "__main__":

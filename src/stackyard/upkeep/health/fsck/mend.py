@@ -161,11 +161,11 @@ def mend_stubs(record: BuildRecord, faults: Iterable[Fault]) -> list[str]:
     """Make missing or changed stubs again; returns their names."""
     paths, done = RevisionPaths.of(record.path), list[str]()
     if record.payload.has_stubs:
-        wanted = links(record, noted_contents(record))
-        for fault in (each for each in faults if each.path.is_relative_to(paths.prefix) and each.what != "permissions"):
+        expected = links(record, noted_contents(record))
+        for fault in (item for item in faults if item.path.is_relative_to(paths.prefix) and item.what != "permissions"):
             name = fault.path.relative_to(paths.root).as_posix()
             with at.directory(paths.yard, fault.path.parent) as directory, at.writable(directory):
-                done += [name] if _mend_stub(paths.yard, fault.path, record, wanted.get(name, "")) else []
+                done += [name] if _mend_stub(paths.yard, fault.path, record, expected.get(name, "")) else []
     return done
 
 

@@ -31,7 +31,7 @@ class Owners:
     @cached_property
     def _files(self) -> dict[str, str]:
         lists = (self._conda(), *map(self._wheel, self._prefix.glob("lib/python*/site-packages/*.dist-info/RECORD")))
-        return {file: label for each in lists for file, label in each}
+        return {file: label for pairs in lists for file, label in pairs}
 
     def _conda(self) -> Iterator[tuple[str, str]]:
         for path in self._prefix.glob("conda-meta/*.json"):
@@ -58,7 +58,7 @@ def _label(parts: list[str]) -> str:
 
 def _by_directory(inside: str) -> str:
     """The package of an unlisted file in a package's own metadata directory."""
-    found = next((part for part in inside.split("/") if part.endswith(".dist-info")), "")
+    metadata = next((part for part in inside.split("/") if part.endswith(".dist-info")), "")
     if inside.startswith("conda-meta/") and inside.count("-") >= 3:
         return _label(inside.removeprefix("conda-meta/").removesuffix(".json").rsplit("-", 2)[:2])
-    return _label(found.removesuffix(".dist-info").rsplit("-", 1)) if found else ""
+    return _label(metadata.removesuffix(".dist-info").rsplit("-", 1)) if metadata else ""

@@ -70,10 +70,10 @@ class Task(Workspace):
 
 def faults_of(module: str, paths: RevisionPaths, task: Task) -> Iterator[Fault]:
     """All faults of one revision, with its module."""
-    found = list(_faults(paths, task))
-    if not found and disk.is_there(paths.damaged):
-        found = [Fault(paths.damaged, "changed", "says that files were not restored: they are by now")]
-    yield from (replace(fault, revision=module, directory=str(paths.root)) for fault in found)
+    faults = list(_faults(paths, task))
+    if not faults and disk.is_there(paths.damaged):
+        faults = [Fault(paths.damaged, "changed", "says that files were not restored: they are by now")]
+    yield from (replace(fault, revision=module, directory=str(paths.root)) for fault in faults)
 
 
 def _faults(paths: RevisionPaths, task: Task) -> Iterator[Fault]:
@@ -147,12 +147,12 @@ def _beside(record: BuildRecord, paths: RevisionPaths) -> Iterator[Fault]:
 def _signatures(record: BuildRecord, paths: RevisionPaths) -> Iterator[Fault]:
     """Signatures that do not match the present revision; `verify` checks the signers."""
     try:
-        found = list(signatures.broken(paths))
+        pairs = list(signatures.broken(paths))
     except StackyardError as error:
         yield Fault(paths.signatures, "unreadable", f"cannot be checked: {error.message}", remedy=error.hint or "")
         return
     remedy = f"find out why, restore it from a backup, or sign what it is now: `stackyard sign {record.module}`"
-    for file, text in found:
+    for file, text in pairs:
         yield Fault(file, "changed", text, remedy=remedy)
 
 
@@ -163,13 +163,13 @@ def _base(record: BuildRecord) -> Iterator[Fault]:
     remedy = f"put it on another base: `stackyard rebase {record.stack} --on REV`"
     base = record.base.paths
     try:
-        found = revisions.readable(base)
+        lowest = revisions.readable(base)
     except StackyardError as error:
         yield Fault(base.record, "unreadable", error.message, remedy=remedy)
         return
-    if found is None:
+    if lowest is None:
         yield Fault(base.root, "missing", f"is missing: the base of {record.module}", remedy=remedy)
-    elif found.input_hash != record.base.hash:
+    elif lowest.input_hash != record.base.hash:
         yield Fault(base.root, "changed", f"is another build than the base of {record.module}", remedy=remedy)
 
 
@@ -183,11 +183,11 @@ def _adopted(record: BuildRecord) -> Iterator[Fault]:
 def _drift(record: BuildRecord, task: Task) -> None:
     """Note the packages that a user installed in an extension, which are not a fault."""
     try:
-        found = [each.shown for each in drifted(record)]
+        lines = [distribution.shown for distribution in drifted(record)]
     except OSError:
         return
-    if found:
-        text = f"{counted(len(found), 'package')} not in its record: {some(found, _SHOWN)}"
+    if lines:
+        text = f"{counted(len(lines), 'package')} not in its record: {some(lines, _SHOWN)}"
         task.report.notes.append(f"{record.module}: {text}; `stackyard update` records them")
 
 
@@ -197,7 +197,7 @@ def _tree(record: BuildRecord, paths: RevisionPaths, task: Task) -> Iterator[Fau
         return
     linked = [paths.root / part for part in PARTS if (paths.root / part).is_symlink()]
     if linked:
-        yield from (Fault(each, "changed", f"is a link to {os.path.realpath(each)}", remedy=_LINK) for each in linked)
+        yield from (Fault(path, "changed", f"is a link to {os.path.realpath(path)}", remedy=_LINK) for path in linked)
         return
     tree = contents.scan(paths.root, PARTS)
     if not record.files_sha256:
@@ -209,20 +209,20 @@ def _tree(record: BuildRecord, paths: RevisionPaths, task: Task) -> Iterator[Fau
     except StackyardError as error:
         yield Fault(paths.files, "changed", error.message.removeprefix(f"{paths.files} "))
         return
-    kept = tree if record.payload.has_stubs else known(tree, noted)
-    yield from _with_packages(record, task.rights.faults(paths.root, kept, _is_sealed))
+    known_tree = tree if record.payload.has_stubs else known(tree, noted)
+    yield from _with_packages(record, task.rights.faults(paths.root, known_tree, _is_sealed))
     if record.payload.has_stubs:
         yield from image.stub_faults(record, noted, tree)
         noted, tree = seen_of(record, noted), seen(record)
     find = Originals(record, task.yard).find
-    found = differences(paths.root, tree, noted, task.chosen(record, noted), task.reader.digest, find)
-    yield from _with_packages(record, found)
+    pairs = differences(paths.root, tree, noted, task.chosen(record, noted), task.reader.digest, find)
+    yield from _with_packages(record, pairs)
 
 
 def _is_sealed(name: str) -> bool:
     return name.startswith(PARTS[0]) or not name.endswith("/")
 
 
-def _with_packages(record: BuildRecord, found: Iterator[tuple[str, Fault]]) -> Iterator[Fault]:
+def _with_packages(record: BuildRecord, pairs: Iterator[tuple[str, Fault]]) -> Iterator[Fault]:
     owners = Owners(Path(record.prefix))
-    return (replace(fault, package=owners.of(name)) for name, fault in once(found))
+    return (replace(fault, package=owners.of(name)) for name, fault in once(pairs))

@@ -16,19 +16,19 @@ Inode = tuple[int, int]
 
 def holders(yard: Yard, inodes: Collection[Inode]) -> dict[Inode, list[str]]:
     """The names of the modules, and the paths of the cache entries, that contain files with these inodes."""
-    found: dict[Inode, list[str]] = {}
+    names: dict[Inode, list[str]] = {}
     if inodes:
         for label, directory in _places(yard):
             for inode in _inodes(directory) & set(inodes):
-                found.setdefault(inode, []).append(label)
-    return found
+                names.setdefault(inode, []).append(label)
+    return names
 
 
 def _places(yard: Yard) -> Iterator[tuple[str, Path]]:
     for paths in revisions.directories(yard):
         yield f"{paths.root.parent.name}/{paths.root.name}", paths.root
     for part in parts(yard):
-        for kind in (each for each in KINDS if each.linked):
+        for kind in (linked for linked in KINDS if linked.linked):
             for entry in kind.complete(part):
                 if not entry.is_symlink():
                     yield entry.relative_to(yard.root).as_posix(), entry
@@ -36,7 +36,7 @@ def _places(yard: Yard) -> Iterator[tuple[str, Path]]:
 
 def _inodes(directory: Path) -> set[Inode]:
     """The inode numbers of the files below a directory, read from directory entries without a stat for each file."""
-    found: set[Inode] = set()
+    inodes: set[Inode] = set()
     waiting = [os.fspath(directory)] if disk.is_directory(directory) else []
     while waiting:
         below = waiting.pop()
@@ -46,5 +46,5 @@ def _inodes(directory: Path) -> set[Inode]:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
                 else:
-                    found.add((device, entry.inode()))
-    return found
+                    inodes.add((device, entry.inode()))
+    return inodes

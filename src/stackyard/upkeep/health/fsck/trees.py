@@ -73,8 +73,8 @@ def known(tree: Tree, noted: Contents) -> Tree:
 def _change(path: Path, mode: int, item: Item, find: Find) -> tuple[What, str]:
     """The difference of a file from its note."""
     if stat.S_ISLNK(mode):
-        wanted = f"instead of {item.target}" if item.target else "and was a file"
-        return "changed", f"is a link to {path.readlink()} {wanted}"
+        what = f"instead of {item.target}" if item.target else "and was a file"
+        return "changed", f"is a link to {path.readlink()} {what}"
     if item.target or not stat.S_ISREG(mode):
         return "changed", f"is {'a file' if stat.S_ISREG(mode) else 'not a file'} and was " + (
             f"a link to {item.target}" if item.target else "one"

@@ -61,9 +61,9 @@ def _current(yard: Yard) -> Iterator[Fault]:
 def _demand(yard: Yard) -> Iterator[Fault]:
     """The faults of the note that demands signatures, and of its lists of signers."""
     try:
-        found = signatures.demand_of(yard)
-        if found is not None and found.allowed_signers:
-            found.signers.require()
+        demand = signatures.demand_of(yard)
+        if demand is not None and demand.allowed_signers:
+            demand.signers.require()
     except StackyardError as error:
         text = error.message.removeprefix(f"cannot read {yard.signatures}: ")
         yield Fault(yard.signatures, "changed", text, remedy=error.hint or "")
@@ -111,7 +111,11 @@ def _bases(yard: Yard, reader: Reader, deep: bool) -> Iterator[Fault]:
 def _links(yard: Yard) -> Iterator[Fault]:
     """Faults for directories of revisions and generations that are links: they can lead out of the yard."""
     for top in (yard.stacks, yard.generations):
-        for path in (top, *disk.entries(top), *(one for each in disk.entries(top) for one in _below(top, each, yard))):
+        for path in (
+            top,
+            *disk.entries(top),
+            *(one for entry in disk.entries(top) for one in _below(top, entry, yard)),
+        ):
             if path.is_symlink():
                 text = f"is a link to {os.path.realpath(path)}"
                 yield Fault(path, "changed", text, remedy="put the directory itself in its place")
@@ -126,7 +130,7 @@ def _own_tree(yard: Yard) -> contents.Tree:
     tree = {f"{name}/": yard.inner(name).lstat() for name in disk.names(yard.root) if name not in _DROPS}
     tree = {name: status for name, status in tree.items() if stat.S_ISDIR(status.st_mode)}
     tree[""] = yard.root.lstat()
-    tree |= {f"stacks/{each.name}/": each.lstat() for each in disk.entries(yard.stacks)}
+    tree |= {f"stacks/{entry.name}/": entry.lstat() for entry in disk.entries(yard.stacks)}
     for part in ("generations/", "locks/"):
         tree |= contents.scan(yard.root, [part])
     return tree
@@ -137,7 +141,7 @@ def notes_of(workspace: Workspace) -> Iterator[str]:
     yard = workspace.yard
     left = [*garbage.interrupted_builds(yard), *garbage.leftovers(yard)]
     if left:
-        size = sum(each.bytes for each in left) / 1e6
+        size = sum(item.bytes for item in left) / 1e6
         text = f"{counted(len(left), 'leftover')} of builds that ended early, {size:,.1f} MB"
         yield f"{text}: `stackyard gc` removes them"
     if lost := temporaries.found(yard):

@@ -10,11 +10,11 @@ from stackyard.yard.revision.record import BuildRecord
 
 def wrong_launcher(record: BuildRecord) -> CheckResult | None:
     """The failed check of a missing or different launcher; None: it matches, or is not recorded."""
-    found = problem(record)
-    if found is None:
+    defect = problem(record)
+    if defect is None:
         return None
     remedy = f"`stackyard fsck --repair {record.module}` makes it again"
-    return CheckResult("content", "launcher", "failed", f"{found}; nothing else was checked", remedy)
+    return CheckResult("content", "launcher", "failed", f"{defect}; nothing else was checked", remedy)
 
 
 def check_launcher(record: BuildRecord) -> list[CheckResult]:
